@@ -1,0 +1,33 @@
+# make train: train a policy.  make test: run every test.  Both set up what is missing first.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: help setup train test lint clean
+
+help:
+	@echo 'make train    train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
+	@echo 'make test     lint, then every test; ARGS="-k name" for some'
+	@echo 'make setup    set up and build only'
+	@echo 'make lint     ruff, mypy, import arrows'
+	@echo 'make clean    remove the environment and everything built'
+
+setup:
+	@$(PYTHON) bootstrap
+
+train: setup
+	@source setup.bash && exec ros2 launch vdl_ros train.launch.py $(ARGS)
+
+.PHONY: setup-tests
+setup-tests:
+	@$(PYTHON) bootstrap --with-tests
+
+lint: setup-tests
+	@source setup.bash && python3 bootstrap/lint.py
+
+test: lint
+	@source setup.bash && python3 -m pytest $(ARGS)
+
+clean:
+	rm -rf .venv build install log

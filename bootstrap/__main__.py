@@ -1,0 +1,43 @@
+"""
+Make this checkout ready to run: `python3 bootstrap [--with-tests] [--force]`.
+
+Finds or makes a Python environment, installs what is missing, builds the workspace. Every step
+is skipped when nothing it depends on has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import workspace
+from environment import Environment
+from steps import SetupError, say
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Run every step; return the exit status."""
+    parser = argparse.ArgumentParser(prog='python3 bootstrap', description=__doc__)
+    parser.add_argument('--with-tests', action='store_true', help='also test and lint tools')
+    parser.add_argument('--force', action='store_true', help='run every step again')
+    options = parser.parse_args()
+    sections = ['python', 'atari'] + (['test'] if options.with_tests else [])
+    try:
+        environment = Environment(ROOT, force=options.force)
+        environment.install(sections)
+        workspace.build(ROOT, environment, force=options.force)
+    except SetupError as error:
+        print(f'setup: {error}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('\nsetup: interrupted; run it again to go on', file=sys.stderr)
+        return 130
+    say('ready: source setup.bash')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""
+The Python environment: a ROS 2 distribution with a venv on top, or a venv that is one.
+
+With ROS_DISTRO set and ``ros2`` on the PATH the distribution is used, and only what it lacks is
+installed. Otherwise ROS 2 itself is installed from wheels.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+import ros_wheels
+from steps import SetupError, Stamp, fingerprint, run
+
+PYTHON = ((3, 10), (3, 14))
+
+
+class Environment:
+    """
+    The interpreter that everything here runs in, ``python``, and how it is entered.
+
+    Attributes:
+        distribution: the ROS_DISTRO in use, or '' if ROS 2 comes from wheels.
+        prefix: the venv.
+    """
+
+    def __init__(self, root: Path, *, force: bool = False) -> None:
+        """
+        Look at the machine.
+
+        Raises:
+            SetupError: wrong Python, no compiler, no headers, no venv module.
+        """
+        self.prefix = root / '.venv'
+        self.requirements = root / 'bootstrap' / 'requirements.txt'
+        self.force = force
+        has_ros2 = bool(os.environ.get('ROS_DISTRO')) and not self._is_ours(shutil.which('ros2'))
+        self.distribution = os.environ['ROS_DISTRO'] if has_ros2 else ''
+        self._check_machine()
+
+    def _is_ours(self, executable: str | None) -> bool:
+        """Whether ``ros2`` is absent or the one that an earlier set-up put into the venv."""
+        return executable is None or Path(executable).is_relative_to(self.prefix)
+
+    @property
+    def python(self) -> Path:
+        """The interpreter."""
+        return self.prefix / 'bin' / 'python3'
+
+    def _check_machine(self) -> None:
+        low, high = PYTHON
+        if not low <= sys.version_info[:2] <= high:
+            raise SetupError(
+                f'Python {sys.version_info[0]}.{sys.version_info[1]} is not supported: '
+                f'{low[0]}.{low[1]} to {high[0]}.{high[1]}; name another: make PYTHON=python3.11')
+        for names, package in ((('cc', 'gcc', 'clang'), 'gcc'), (('c++', 'g++'), 'g++'),
+                               (('make',), 'make')):
+            if not any(map(shutil.which, names)):
+                raise SetupError(f'no {package} on the PATH: apt install build-essential')
+        header = Path(sysconfig.get_paths()['include']) / 'Python.h'
+        if not header.is_file():
+            raise SetupError(f'{header} is missing: apt install python3-dev')
+
+    def _make_venv(self) -> None:
+        wanted = fingerprint([sys.executable, sys.version, self.distribution, str(self.prefix)])
+        stamp = Stamp(self.prefix / 'stamps' / 'venv', wanted)
+        if stamp.fresh and not self.force:
+            return
+        options = ['--system-site-packages'] if self.distribution else []
+        run('virtual environment',
+            [sys.executable, '-m', 'venv', '--clear', *options, self.prefix],
+            self.prefix.parent / 'log' / 'venv.log')
+        stamp.set()
+
+    def install(self, sections: Sequence[str]) -> None:
+        """
+        Install the named sections of requirements.txt, and ROS 2 where there is none.
+
+        Raises:
+            SetupError: a package cannot be installed.
+        """
+        self._make_venv()
+        if not self.distribution:
+            self._install_section('ros')
+            ros_wheels.repair(self.prefix, self.force)
+        for section in sections:
+            self._install_section(section)
+
+    def _install_section(self, section: str) -> None:
+        lines = read_section(self.requirements, section)
+        stamp = Stamp(self.prefix / 'stamps' / f'section-{section}', fingerprint(lines))
+        if stamp.fresh and not self.force:
+            return
+        wanted = self._missing(lines) if self.distribution else lines
+        if wanted:
+            title = {'ros': 'ROS 2 from wheels', 'python': 'Python libraries',
+                     'atari': 'Atari environments', 'test': 'test tools'}[section]
+            run(title, [self.python, '-m', 'pip', 'install', '--disable-pip-version-check',
+                        *wanted], self.prefix / 'log' / f'pip-{section}.log')
+        stamp.set()
+
+    def _missing(self, lines: Sequence[str]) -> list[str]:
+        """Return the requirements that no installed package, of whatever version, meets."""
+        code = ('import importlib.metadata as m, re, sys\n'
+                'have = {re.sub("[-_.]+", "-", d.name).lower() for d in m.distributions()}\n'
+                'print(*have, sep="\\n")')
+        have = subprocess.run([self.python, '-c', code], capture_output=True, text=True,
+                              check=True).stdout.split()
+        return [line for line in lines
+                if re.sub('[-_.]+', '-', re.split('[=;<>~! ]', line)[0]).lower() not in have]
+
+    def variables(self) -> dict[str, str]:
+        """Return the process environment in which ROS 2 and its build tools work."""
+        env = dict(os.environ)
+        env['VIRTUAL_ENV'] = str(self.prefix)
+        env['PATH'] = f'{self.prefix / "bin"}:{env.get("PATH", os.defpath)}'
+        env.pop('PYTHONHOME', None)
+        if not self.distribution:
+            env.pop('PYTHONPATH', None)
+            env |= ros_wheels.variables(self.prefix)
+        return env
+
+
+def read_section(requirements: Path, section: str) -> list[str]:
+    """Return the requirement lines under '# [section]'."""
+    found, current = [], ''
+    for line in requirements.read_text().splitlines():
+        if match := re.match(r'# \[(\w+)\]', line):
+            current = match[1]
+        elif line and not line.startswith('#') and current == section:
+            found.append(line)
+    return found

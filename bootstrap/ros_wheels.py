@@ -1,0 +1,126 @@
+"""
+What the ROS 2 wheels need after they are installed.
+
+Their CMake files name folders of the machine that built them, and some interface packages of a
+ROS 2 distribution are not among them; those are generated from the definitions that the
+``rosbags`` library carries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from steps import SetupError, Stamp, fingerprint, say
+
+INTERFACES = ('statistics_msgs',)
+BUILDER_INCLUDE = re.compile(r'/opt/python/cp\w+-cp\w+/include/python[\d.]+')
+BUILDER_PACKAGES = re.compile(r'/opt/python/cp\w+-cp\w+/lib/python[\d.]+/site-packages')
+
+PACKAGE_XML = '''<?xml version="1.0"?>
+<package format="3">
+  <name>{name}</name>
+  <version>0.0.0</version>
+  <description>Generated: the wheels do not hold this interface package.</description>
+  <maintainer email="maintainers@vdl-ros.example.org">vdl_ros maintainers</maintainer>
+  <license>Apache-2.0</license>
+  <buildtool_depend>ament_cmake</buildtool_depend>
+  <buildtool_depend>rosidl_default_generators</buildtool_depend>
+  {depends}
+  <exec_depend>rosidl_default_runtime</exec_depend>
+  <member_of_group>rosidl_interface_packages</member_of_group>
+  <export><build_type>ament_cmake</build_type></export>
+</package>
+'''
+
+CMAKE = '''cmake_minimum_required(VERSION 3.16)
+project({name} LANGUAGES C CXX)
+find_package(ament_cmake REQUIRED)
+find_package(rosidl_default_generators REQUIRED)
+{finds}
+rosidl_generate_interfaces(${{PROJECT_NAME}} {files} DEPENDENCIES {depends})
+ament_export_dependencies(rosidl_default_runtime)
+ament_package()
+'''
+
+GENERATE = '''
+import sys
+from rosbags.typesys import Stores, get_typestore
+store = get_typestore(Stores.ROS2_JAZZY)
+for name in sorted(store.types):
+    if name.startswith(sys.argv[1] + '/msg/'):
+        text = store.generate_msgdef(name, ros_version=2)[0].split('=' * 40)[0]
+        print('@' + name.rsplit('/')[-1])
+        print(text)
+'''
+
+
+def site_packages(prefix: Path) -> Path:
+    """Return the venv's folder of Python packages."""
+    return next((prefix / 'lib').glob('python3.*')) / 'site-packages'
+
+
+def variables(prefix: Path) -> dict[str, str]:
+    """
+    Return the environment variables that make the wheels one ROS 2 prefix.
+
+    Without the last of them every Python process would start itself once more only to set
+    LD_LIBRARY_PATH.
+    """
+    libraries = [prefix / 'lib', *sorted(site_packages(prefix).glob('ros_*.libs'))]
+    return {
+        'ROS_DISTRO': 'jazzy',
+        'ROS_VERSION': '2',
+        'ROS_PYTHON_VERSION': '3',
+        'AMENT_PREFIX_PATH': str(prefix),
+        'CMAKE_PREFIX_PATH': str(prefix),
+        'LD_LIBRARY_PATH': ':'.join(map(str, libraries)),
+        '_ROS_WHEELS_BOOTSTRAP_COMPLETE': '1',
+    }
+
+
+def repair(prefix: Path, force: bool = False) -> None:
+    """Make the CMake files name this machine's folders, and write the missing interfaces."""
+    files = sorted((prefix / 'share').glob('**/*.cmake'))
+    stamp = Stamp(prefix / 'stamps' / 'repair', fingerprint(
+        [Path(__file__), *map(str, files)]))
+    if stamp.fresh and not force:
+        return
+    code = 'from sysconfig import get_path as p; print(p("include"), p("purelib"), sep="\\n")'
+    include, packages = subprocess.run(
+        [prefix / 'bin' / 'python3', '-c', code], capture_output=True, text=True,
+        check=True).stdout.splitlines()
+    changed = 0
+    for path in files:
+        text = path.read_text()
+        mended = BUILDER_PACKAGES.sub(packages, BUILDER_INCLUDE.sub(include, text))
+        if mended != text:
+            path.write_text(mended)
+            changed += 1
+    for name in INTERFACES:
+        _write_interface(prefix, name)
+    say(f'wheels repaired: {changed} CMake files, interfaces: {", ".join(INTERFACES)}')
+    stamp.set()
+
+
+def _write_interface(prefix: Path, name: str) -> None:
+    text = subprocess.run(
+        [prefix / 'bin' / 'python3', '-c', GENERATE, name], capture_output=True, text=True,
+        check=True, env=dict(os.environ) | variables(prefix)).stdout
+    folder = prefix / 'interfaces' / name
+    (folder / 'msg').mkdir(parents=True, exist_ok=True)
+    names, depends = [], set()
+    for block in filter(None, text.split('@')):
+        message, definition = block.split('\n', 1)
+        (folder / 'msg' / f'{message}.msg').write_text(definition.strip() + '\n')
+        names.append(f'msg/{message}.msg')
+        depends |= set(re.findall(r'^(\w+)/', definition, re.MULTILINE)) - {name}
+    if not names:
+        raise SetupError(f'{name}: the rosbags library holds no such interface package')
+    depend_lines = '\n  '.join(f'<depend>{each}</depend>' for each in sorted(depends))
+    (folder / 'package.xml').write_text(PACKAGE_XML.format(name=name, depends=depend_lines))
+    (folder / 'CMakeLists.txt').write_text(CMAKE.format(
+        name=name, files=' '.join(names), depends=' '.join(sorted(depends)),
+        finds='\n'.join(f'find_package({each} REQUIRED)' for each in sorted(depends))))

@@ -1,0 +1,102 @@
+"""One step of the set-up: shown while it runs, logged, remembered so that it is not repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+NO_NETWORK = (
+    'Temporary failure in name resolution', 'Name or service not known',
+    'Network is unreachable', 'NewConnectionError', 'ConnectTimeoutError', 'ProxyError',
+    'Connection refused', 'No route to host', 'ReadTimeoutError', 'NameResolutionError',
+)
+
+
+class SetupError(RuntimeError):
+    """The set-up cannot go on; the message is one line that says what to do."""
+
+
+def say(text: str) -> None:
+    """Print one line of progress."""
+    print(f'[setup] {text}', flush=True)
+
+
+def fingerprint(parts: Iterable[str | Path]) -> str:
+    """Return a hash of texts and of the contents of files."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.read_bytes() if isinstance(part, Path) else part.encode()
+        digest.update(len(content).to_bytes(8, 'big') + content)
+    return digest.hexdigest()
+
+
+class Stamp:
+    """Remembers what a step was last done with, in a small file."""
+
+    def __init__(self, path: Path, wanted: str) -> None:
+        """Compare the file at ``path`` with the fingerprint ``wanted``."""
+        self.path, self.wanted = path, wanted
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the step was done with just this."""
+        return self.path.is_file() and self.path.read_text() == self.wanted
+
+    def set(self) -> None:
+        """Remember that the step is done."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(self.wanted)
+
+
+def run(
+    title: str,
+    command: Sequence[str | Path],
+    log: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> None:
+    """
+    Run ``command`` with its output in ``log`` and the elapsed time on the screen.
+
+    Raises:
+        SetupError: it failed; the message tells a missing network from the rest.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    finished = threading.Event()
+
+    def tick() -> None:
+        while not finished.wait(1.0):
+            print(f'\r[setup] {title} ... {time.monotonic() - started:.0f} s', end='', flush=True)
+
+    ticker = threading.Thread(target=tick, daemon=True)
+    if sys.stdout.isatty():
+        ticker.start()
+    else:
+        say(f'{title} ...')
+    try:
+        with log.open('wb') as stream:
+            status = subprocess.run(
+                [str(word) for word in command], stdout=stream, stderr=subprocess.STDOUT,
+                env=None if env is None else dict(env), cwd=cwd, check=False).returncode
+    finally:
+        finished.set()
+        if ticker.ident is not None:
+            ticker.join()
+            print('\r', end='')
+    if status:
+        text = log.read_text(errors='replace')
+        if any(sign in text for sign in NO_NETWORK):
+            raise SetupError(
+                f'{title}: the package index cannot be reached; connect this machine to the '
+                f'network (or set pip\'s proxy) and run it again; log: {log}')
+        errors = [line.strip() for line in text.splitlines() if 'error' in line.lower()]
+        reason = errors[-1][:200] if errors else f'exit status {status}'
+        raise SetupError(f'{title}: {reason}; log: {log}')
+    say(f'{title}: {time.monotonic() - started:.0f} s')

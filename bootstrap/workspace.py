@@ -1,0 +1,74 @@
+"""Build this checkout, and the interface packages the wheels lack, as one colcon workspace."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from environment import Environment
+from steps import SetupError, Stamp, fingerprint, run
+
+
+def build(root: Path, environment: Environment, *, force: bool = False) -> None:
+    """
+    Run colcon where an input has changed, then put the ``ros2`` stand-in where it is needed.
+
+    Raises:
+        SetupError: the build failed, or its messages cannot be imported.
+    """
+    python = environment.python
+    # The files of src/, launch/ and config/ are installed as links: only their names matter.
+    names = [str(path.relative_to(root)) for folder in ('src', 'launch', 'config', 'urdf')
+             for path in sorted((root / folder).rglob('*'))
+             if path.is_file() and '__pycache__' not in path.parts]
+    definitions = sorted([root / 'package.xml', root / 'CMakeLists.txt',
+                          *(root / 'cmake').iterdir(), *(root / 'msg').iterdir()])
+    interfaces = environment.prefix / 'interfaces'
+    generated = sorted(path for path in interfaces.rglob('*') if path.is_file())
+    stamp = Stamp(root / 'install' / '.stamp', fingerprint(
+        [str(root), environment.distribution, str(python), *names, *definitions, *generated]))
+    if not stamp.fresh or force:
+        run('workspace', [
+            python, '-m', 'colcon', 'build', '--symlink-install', '--base-paths',
+            _outside_itself(root, environment.prefix), *([interfaces] if generated else []),
+            '--build-base', root / 'build',
+            '--install-base', root / 'install', '--event-handlers', 'console_direct+',
+            '--cmake-args', f'-DPython3_EXECUTABLE={python}', '-DBUILD_TESTING=OFF',
+        ], environment.prefix / 'log' / 'colcon.log', env=environment.variables(), cwd=root)
+        stamp.set()
+    _install_standin(root, environment, force)
+
+
+def _outside_itself(root: Path, prefix: Path) -> Path:
+    """
+    Return a path of the checkout that is not above the virtual environment.
+
+    CMake refuses to export a target whose include folders, here numpy's, lie in the source tree.
+    """
+    link = prefix / 'src' / root.name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(root)
+    return link
+
+
+def _install_standin(root: Path, environment: Environment, force: bool) -> None:
+    """Install bootstrap/ros2_standin if the real launch cannot be imported."""
+    if environment.distribution:
+        code = 'import launch, launch_ros, ros2cli'
+        if subprocess.run([environment.python, '-c', code], check=False).returncode:
+            raise SetupError(
+                f'ROS 2 {environment.distribution} is sourced but {code} fails: '
+                f'apt install ros-{environment.distribution}-ros2launch')
+        return
+    source = root / 'bootstrap' / 'ros2_standin'
+    files = sorted(path for path in source.rglob('*.py') if 'build' not in path.parts)
+    stamp = Stamp(environment.prefix / 'stamps' / 'standin', fingerprint(
+        [source / 'pyproject.toml', *files]))
+    if stamp.fresh and not force:
+        return
+    run('ros2 launch, ros2 run', [
+        environment.python, '-m', 'pip', 'install', '--disable-pip-version-check',
+        '--no-build-isolation', '--no-deps', '--force-reinstall', source,
+    ], environment.prefix / 'log' / 'pip-standin.log')
+    stamp.set()

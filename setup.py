@@ -1,0 +1,34 @@
+"""Make the ROS-free half pip-installable; name, version and description are package.xml's."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+package = ElementTree.parse(ROOT / 'package.xml').getroot()
+
+
+def section(name: str) -> list[str]:
+    """Return the names of the requirements in one section of bootstrap/requirements.txt."""
+    names: list[str] = []
+    current = ''
+    for line in (ROOT / 'bootstrap' / 'requirements.txt').read_text().splitlines():
+        if line.startswith('# ['):
+            current = line[3:line.index(']')]
+        elif line and not line.startswith('#') and current == name:
+            names.append(line.split('==')[0])
+    return sorted(set(names))
+
+
+setup(
+    name=package.findtext('name'),
+    version=package.findtext('version'),
+    description=package.findtext('description'),
+    license=package.findtext('license'),
+    package_dir={'': 'src'},
+    packages=find_packages('src'),
+    python_requires='>=3.10',
+    install_requires=section('python'),
+    extras_require={'atari': section('atari'), 'test': section('test')},
+)
