@@ -1,0 +1,1 @@
+"""Gymnasium environments and their factory, without ROS."""

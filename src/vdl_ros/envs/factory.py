@@ -1,0 +1,119 @@
+"""
+From a name to a vector environment: Gymnasium's own, Atari's, and the test environments.
+
+An actor steps B copies of one environment in one process, so the copies share one call: the
+environment's own vectorised version where it has one (CartPole, Atari), else one after the other
+(SyncVectorEnv); more processes are more actors. What the result promises is in
+``envs/contract.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces as gym_spaces
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from vdl_ros.envs import counter
+from vdl_ros.envs.atari import make_atari
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.contract import Contract, EnvError, VectorEnvironment
+from vdl_ros.settings import suggestion
+
+__all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
+
+ATARI = 'ALE/'
+
+counter.register()
+
+
+def make(
+    config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False,
+) -> Contract:
+    """
+    Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
+
+    The first ``reset()`` of the result uses ``seed``, of which every copy gets its own share. With
+    ``render``, its ``render()`` returns one picture uint8 [H, W, 3] per copy.
+
+    Raises:
+        EnvError: an unknown or unusable environment; the message is one line.
+    """
+    count = config.num_envs if num_envs is None else num_envs
+    if count < 1:
+        raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
+    if config.env_id.startswith(ATARI):
+        return Contract(make_atari(config, count, render=render), seed)
+    spec = _spec(config.env_id)
+    kwargs: dict[str, Any] = {}
+    if config.time_limit:
+        kwargs['max_episode_steps'] = config.time_limit
+    if render:
+        kwargs['render_mode'] = 'rgb_array'
+    try:
+        if render and not _draws(spec):
+            raise EnvError(f'env_id: {spec.id} draws no pictures')
+        if spec.vector_entry_point is not None:
+            env: VectorEnvironment = gymnasium.make_vec(
+                spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
+            # It draws for all copies from one random stream, which takes one seed.
+            return Contract(env, seed, seeds=lambda seeds: seeds[0])
+        # The checker looks at the first step only, and slows all the others.
+        env = gymnasium.make_vec(
+            spec.id, count, vectorization_mode='sync', disable_env_checker=True, **kwargs)
+    except EnvError:
+        raise
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
+        reason = ' '.join(str(error).split())
+        raise EnvError(f'env_id: {spec.id} cannot be made: {reason}') from error
+    return Contract(env, seed)
+
+
+def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:
+    """
+    Return the observation and action space of one copy.
+
+    Raises:
+        EnvError: as :func:`make`.
+    """
+    env = make(config, seed=0, num_envs=1)
+    try:
+        return env.single_observation_space, env.single_action_space
+    finally:
+        env.close()
+
+
+def frames_per_observation(config: EnvConfig) -> int:
+    """
+    Return how many stacked pictures axis 0 of one observation holds; 1 if it is not a stack.
+
+    With more than 1, consecutive observations of an episode overlap, and need to be sent only
+    once (``rl/frame_stack.py``).
+    """
+    if config.env_id.startswith(ATARI):
+        return config.frame_stack
+    return counter.PIXEL_FRAMES if config.env_id == counter.PIXEL_COUNTER else 1
+
+
+def _spec(env_id: str) -> EnvSpec:
+    """Return the registered environment of exactly that id."""
+    if ':' in env_id:
+        # Gymnasium imports whatever module stands before the colon, and ids come over ROS.
+        raise EnvError(f"env_id: {env_id!r} is not allowed: no module to import, no ':'")
+    spec = gymnasium.registry.get(env_id)
+    if spec is None:
+        raise EnvError(
+            f'env_id: no environment {env_id!r}{suggestion(env_id, gymnasium.registry)}')
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
+        raise EnvError(
+            f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')
+    return spec
+
+
+def _draws(spec: EnvSpec) -> bool:
+    """Return whether the environment says that it can make pictures without a window."""
+    point = spec.entry_point
+    creator = load_env_creator(point) if isinstance(point, str) else point
+    modes = getattr(creator, 'metadata', {}).get('render_modes', ())
+    return 'rgb_array' in modes

@@ -1,0 +1,149 @@
+"""
+One episode as a film, from the very observations that a policy was trained on.
+
+Pictures go straight into an H.264 encoder (PyAV), so a long game takes no more memory or disk than
+its film.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.contract import EnvError
+from vdl_ros.envs.factory import make
+
+__all__ = ['Film', 'record_episode']
+
+SMALLEST_SIDE = 320
+
+
+class Film:
+    """
+    An MP4 file that grows by pictures uint8 [H, W, 3]; use it in a ``with`` statement.
+
+    The file appears under its name when it is complete; after an error nothing remains.
+    """
+
+    def __init__(self, path: str | Path, fps: float) -> None:
+        """
+        Begin a film of ``fps`` pictures per second.
+
+        Raises:
+            EnvError: PyAV is not installed.
+        """
+        try:
+            import av
+        except ImportError:
+            raise EnvError('videos need PyAV: pip install av') from None
+        self.path = Path(path)
+        self.pictures = 0
+        self._rate = Fraction(fps).limit_denominator(1001)
+        self._partial = self.path.with_name(f'.{self.path.name}.partial')
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._container = av.open(
+            str(self._partial), 'w', format='mp4', options={'movflags': 'faststart'})
+        self._stream: Any = None
+
+    def add(self, picture: NDArray[np.uint8]) -> None:
+        """
+        Append one picture; all must have the size of the first.
+
+        Raises:
+            ValueError: not a picture, or of another size.
+        """
+        from av import VideoFrame
+
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
+        # Players blur small pictures; Atari's 160 columns are doubled, pixel by pixel.
+        scale = -(-SMALLEST_SIDE // min(picture.shape[:2]))
+        picture = picture.repeat(scale, axis=0).repeat(scale, axis=1)
+        # yuv420p shares its colours between 2 x 2 pixels.
+        height, width = picture.shape[0] // 2 * 2, picture.shape[1] // 2 * 2
+        if self._stream is None:
+            self._stream = self._container.add_stream(
+                'libx264', rate=self._rate, options={'crf': '20', 'threads': '1'})
+            self._stream.width, self._stream.height = width, height
+            self._stream.pix_fmt = 'yuv420p'
+        elif (self._stream.height, self._stream.width) != (height, width):
+            raise ValueError(
+                f'picture: {height} x {width} is not the {self._stream.height} x '
+                f'{self._stream.width} of the first')
+        frame = VideoFrame.from_ndarray(
+            np.ascontiguousarray(picture[:height, :width]), format='rgb24')
+        self._container.mux(self._stream.encode(frame))
+        self.pictures += 1
+
+    def __enter__(self) -> Film:
+        """Return the film."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write the rest and name the file, or remove it after an error."""
+        try:
+            if self._stream is not None and kind is None:
+                self._container.mux(self._stream.encode(None))
+            self._container.close()
+            if self._stream is not None and kind is None:
+                self._partial.replace(self.path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+
+def record_episode(
+    config: EnvConfig,
+    seed: int,
+    act: Callable[[NDArray[Any]], NDArray[Any]],
+    path: str | Path,
+    fps: float | None = None,
+    max_steps: int = 27_000,
+) -> tuple[float, int]:
+    """
+    Film one episode of a policy; return its raw return and its length in steps.
+
+    Args:
+        config: the environment; a film of a game goes through all lives.
+        seed: of the episode.
+        act: from observations [1, ...] to actions [1, ...], as the environment takes them.
+        path: the MP4 file to write.
+        fps: steps shown per second; by default as fast as in reality, 60 / ``frame_skip`` for
+            Atari.
+        max_steps: stop after so many steps; by default 30 minutes of Atari.
+
+    Raises:
+        EnvError: the environment cannot be made or drawn, or PyAV is not installed.
+    """
+    config = dataclasses.replace(config, episodic_life=False)
+    env = make(config, seed, num_envs=1, render=True)
+    try:
+        observations, _ = env.reset()
+        total, steps, over = 0.0, 0, False
+        with Film(path, fps or float(env.metadata.get('render_fps', 30))) as film:
+            film.add(_picture(env.render()))
+            while not over and steps < max_steps:
+                observations, rewards, terminated, truncated, _ = env.step(act(observations))
+                film.add(_picture(env.render()))
+                total += float(rewards[0])
+                steps += 1
+                over = bool(terminated[0] or truncated[0])
+        return total, steps
+    finally:
+        env.close()
+
+
+def _picture(pictures: tuple[Any, ...] | None) -> NDArray[np.uint8]:
+    if pictures is None or pictures[0] is None:
+        raise EnvError('the environment draws no pictures')
+    return np.asarray(pictures[0], np.uint8)

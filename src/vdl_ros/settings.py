@@ -1,0 +1,190 @@
+"""
+Settings as dataclass fields: a default, a sentence, a range, all in one place.
+
+One frozen dataclass says what a component can be told. The same fields become ROS parameters
+(``ros/parameters.py``), launch arguments (``ros/launch_arguments.py``), command-line options
+(``serial.py``) and the reference page in ``docs/``, so no list is kept twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+__all__ = [
+    'Setting', 'SettingError', 'as_dict', 'build', 'describe', 'select', 'setting',
+    'settings_of', 'suggestion',
+]
+
+T = TypeVar('T')
+Scalar = bool | int | float | str
+
+
+class SettingError(ValueError):
+    """A setting that cannot be used; the message names it, its value and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """
+    One field of a settings dataclass.
+
+    ``minimum`` and ``maximum`` are inclusive. ``unit`` is SI or a counted thing ('s', 'steps').
+    """
+
+    name: str
+    type: type[Scalar]
+    default: Scalar
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: str = ''
+
+    @property
+    def allowed(self) -> str:
+        """Return what is allowed, in words."""
+        if self.choices:
+            return 'one of ' + ', '.join(repr(choice) for choice in self.choices)
+        word = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'text'}
+        text = word[self.type]
+        if self.minimum is not None and self.maximum is not None:
+            return f'{text} from {self.minimum:g} to {self.maximum:g}'
+        if self.minimum is not None:
+            return f'{text}, at least {self.minimum:g}'
+        if self.maximum is not None:
+            return f'{text}, at most {self.maximum:g}'
+        return text
+
+    def check(self, value: object) -> Scalar:
+        """
+        Return ``value`` as this setting's type.
+
+        Raises:
+            SettingError: wrong type, not finite, out of range or not among the choices.
+        """
+        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        good = type(value) is self.type
+        if good and isinstance(value, float):
+            good = math.isfinite(value)
+        if good and isinstance(value, (int, float)) and self.type is not bool:
+            good = (self.minimum is None or value >= self.minimum) and (
+                self.maximum is None or value <= self.maximum)
+        if good and self.choices:
+            good = value in self.choices
+        if not good:
+            hint = suggestion(value, self.choices) if isinstance(value, str) else ''
+            raise SettingError(f'{self.name}: {value!r} is not allowed: {self.allowed}{hint}')
+        return value  # type: ignore[return-value]
+
+    def parse(self, text: str) -> Scalar:
+        """
+        Return the value that a person typed as ``text``.
+
+        Raises:
+            SettingError: as :meth:`check`.
+        """
+        if self.type is str:
+            return self.check(text)
+        if self.type is bool:
+            word = text.strip().lower()
+            if word in ('true', 'yes', 'on', '1'):
+                return True
+            if word in ('false', 'no', 'off', '0'):
+                return False
+            raise SettingError(f'{self.name}: {text!r} is not allowed: {self.allowed}')
+        try:
+            return self.check(self.type(text))
+        except ValueError as error:
+            if isinstance(error, SettingError):
+                raise
+            raise SettingError(
+                f'{self.name}: {text!r} is not allowed: {self.allowed}') from None
+
+
+def suggestion(word: str, among: Iterable[str]) -> str:
+    """Return '; did you mean ...?' if ``word`` is nearly one of ``among``, else ''."""
+    near = difflib.get_close_matches(word, list(among), n=1)
+    return f'; did you mean {near[0]!r}?' if near else ''
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+    unit: str = '',
+) -> Any:
+    """Return a dataclass field that is also a :class:`Setting`."""
+    return dataclasses.field(default=default, metadata={
+        'doc': doc, 'minimum': minimum, 'maximum': maximum, 'choices': choices, 'unit': unit})
+
+
+def settings_of(*classes: type) -> dict[str, Setting]:
+    """
+    Return the settings of dataclasses by name, in order of declaration.
+
+    Raises:
+        TypeError: two classes declare the same name.
+    """
+    found: dict[str, Setting] = {}
+    for cls in classes:
+        for field in dataclasses.fields(cls):
+            if 'doc' not in field.metadata:
+                continue
+            if field.name in found:
+                raise TypeError(f'{cls.__name__}.{field.name}: the name is taken')
+            default: Any = field.default
+            found[field.name] = Setting(field.name, type(default), default, **field.metadata)
+    return found
+
+
+def build(cls: type[T], values: Mapping[str, object]) -> T:
+    """
+    Return ``cls`` with ``values`` checked, defaults for the rest.
+
+    Raises:
+        SettingError: an unknown name, or a value that is not allowed.
+    """
+    known = settings_of(cls)
+    for name in values:
+        if name not in known:
+            raise SettingError(
+                f'{name}: no such setting{suggestion(name, known)}')
+    return cls(**{name: known[name].check(value) for name, value in values.items()})
+
+
+def as_dict(*instances: Any) -> dict[str, Scalar]:
+    """Return every setting of ``instances`` by name."""
+    return {
+        name: getattr(instance, name)
+        for instance in instances
+        for name in settings_of(type(instance))
+    }
+
+
+def select(cls: type[T], values: Mapping[str, object]) -> T:
+    """
+    Return ``cls`` with those of ``values`` that are its settings.
+
+    Raises:
+        SettingError: a value that is not allowed.
+    """
+    known = settings_of(cls)
+    return build(cls, {name: value for name, value in values.items() if name in known})
+
+
+def describe(*classes: type) -> str:
+    """Return one line for each setting: name, what it is, what is allowed, default."""
+    found = settings_of(*classes)
+    width = max(map(len, found), default=0)
+    return '\n'.join(
+        f'  {name:<{width}}  {each.doc} {each.allowed[0].upper()}{each.allowed[1:]}'
+        f'{" (" + each.unit + ")" if each.unit else ""}; default {each.default!r}.'
+        for name, each in found.items())

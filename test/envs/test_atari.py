@@ -1,0 +1,235 @@
+"""What envs/atari.py writes about ale-py's vector environment is true of the installed version."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from gymnasium.vector import VectorEnv
+
+from vdl_ros.envs import atari
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.factory import make
+
+NOTHING, FIRE = 0, 1
+
+
+def game(name, seed=0, num_envs=2, render=False, **settings):
+    return make(EnvConfig(env_id=f'ALE/{name}-v5', **settings), seed, num_envs, render)
+
+
+def is_first(stacks):
+    """Return bool [B]: is only the newest picture of a stack not black."""
+    seen = stacks.any(axis=(2, 3))
+    return ~seen[:, :-1].any(axis=1) & seen[:, -1]
+
+
+def test_observations_and_actions():
+    env = game('Pong')
+    observations, info = env.reset()
+    assert observations.shape == (2, 4, 84, 84)
+    assert observations.dtype == np.uint8
+    assert env.single_action_space.n == 6
+    assert not info['game_over'].any()
+    observations, rewards, *_ = env.step(np.array([2, 3], np.int32))
+    assert observations.flags.writeable
+    assert rewards.dtype == np.float32
+    env.close()
+
+
+def test_settings_reach_the_emulator():
+    env = game('Pong', full_action_space=True, screen_size=50, frame_stack=2, frame_skip=7,
+               noop_max=0)
+    observations, info = env.reset()
+    assert env.single_action_space.n == 18
+    assert observations.shape == (2, 2, 50, 50)
+    # No idle frames: only the one in which FIRE was pressed.
+    assert (info['episode_frame_number'] == 1).all()
+    *_, info = env.step(np.zeros(2, np.int64))
+    assert (info['episode_frame_number'] == 8).all()
+    env.close()
+
+
+def test_start_is_random_within_noop_max():
+    env = game('Pong', num_envs=12)
+    _, info = env.reset()
+    frames = info['episode_frame_number']
+    assert frames.min() >= 1
+    assert frames.max() < 30
+    assert len(set(frames)) > 4
+    env.close()
+
+
+def test_stack_starts_black_and_then_moves_by_one_picture():
+    env = game('Pong', time_limit=9)
+    before, _ = env.reset()
+    assert is_first(before).all()
+    over = np.zeros(2, bool)
+    resets = 0
+    for _ in range(50):
+        now, _, terminated, truncated, info = env.step(np.array([2, 3]))
+        assert (is_first(now) == over).all()
+        moved = (now[:, :-1] == before[:, 1:]).all(axis=(1, 2, 3))
+        assert (moved == ~over).all()
+        over = terminated | truncated
+        assert (info['game_over'] == over).all()
+        assert not terminated.any()
+        resets += over.sum()
+        before = now
+    env.close()
+    assert resets == 10
+
+
+def test_default_time_limit_is_half_an_hour_of_emulator_frames(monkeypatch):
+    assert atari.MAX_FRAMES == 30 * 60 * atari.FRAMES_PER_SECOND
+    # Half an hour takes 15 s to emulate, so the same path is taken with a minute.
+    monkeypatch.setattr(atari, 'MAX_FRAMES', 3600)
+    env = game('MontezumaRevenge', num_envs=1, frame_skip=50, noop_max=0)
+    env.reset()
+    for step in range(1, 73):
+        _, _, terminated, truncated, _ = env.step(np.array([NOTHING]))
+        assert not terminated[0]
+        assert truncated[0] == (step == 72)
+    env.close()
+
+
+def test_rewards_are_the_score():
+    env = game('SpaceInvaders', num_envs=4)
+    env.reset()
+    rng = np.random.default_rng(0)
+    scores = {float(reward) for _ in range(150)
+              for reward in env.step(rng.integers(0, 6, 4))[1]}
+    env.close()
+    assert max(scores) >= 5.0
+
+
+def test_sticky_actions_make_the_same_actions_differ():
+    def last(sticky):
+        env = game('Pong', num_envs=2, sticky_actions=sticky, noop_max=0)
+        env.reset()
+        for step in range(30):
+            observations = env.step(np.full(2, 2 + step // 2 % 2))[0]
+        env.close()
+        return observations
+
+    # With the same start in all copies, only stickiness can tell them apart.
+    same, sticky = last(0.0), last(0.25)
+    assert np.array_equal(same[0], same[1])
+    assert not np.array_equal(sticky[0], sticky[1])
+
+
+def breakout(episodic_life, steps=400):
+    """Return the rows of a Breakout that is played badly enough to lose all lives."""
+    env = game('Breakout', num_envs=1, episodic_life=episodic_life)
+    observation, info = env.reset()
+    rows = [(observation, 0.0, False, False, False, info['lives'][0])]
+    for step in range(steps):
+        action = (FIRE, NOTHING, NOTHING, 2)[step % 4]
+        observation, reward, terminated, truncated, info = env.step(np.array([action]))
+        rows.append((observation, reward[0], terminated[0], truncated[0], info['game_over'][0],
+                     info['lives'][0]))
+    env.close()
+    return rows
+
+
+def test_lost_life_ends_the_episode_but_the_game_goes_on():
+    rows = breakout(True)
+    ends = [t for t, row in enumerate(rows[:-1]) if row[2]]
+    lives = [rows[t][5] for t in ends]
+    # Five lives one after the other, then a new game.
+    assert lives[:6] == [4, 3, 2, 1, 0, 4]
+    assert [rows[t][4] for t in ends[:6]] == [False] * 4 + [True, False]
+    for t in ends[:6]:
+        before, after = rows[t], rows[t + 1]
+        assert after[1] == 0.0
+        assert not after[2]
+        game_over = before[4]
+        assert is_first(after[0])[0] == game_over
+        assert np.array_equal(after[0][:, :-1], before[0][:, 1:]) == (not game_over)
+        assert after[5] == (5 if game_over else before[5])
+
+
+class Script(VectorEnv):
+    """Two games of which every reward is 3 and the lives are as written; keeps the actions."""
+
+    def __init__(self, buttons, lives):
+        self.num_envs = 2
+        names = [SimpleNamespace(name=name) for name in buttons]
+        self.ale = SimpleNamespace(get_action_set=lambda: names)
+        self.lives = iter(np.array(lives, np.int32))
+        self.actions = []
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((2, 4, 84, 84), np.uint8), {'lives': next(self.lives)}
+
+    def step(self, actions):
+        self.actions.append(actions.tolist())
+        lives, over = next(self.lives), np.zeros(2, bool)
+        return (np.zeros((2, 4, 84, 84), np.uint8), np.full(2, 3, np.int32), lives == 0, over,
+                {'lives': lives})
+
+
+@pytest.mark.parametrize(('buttons', 'restart'), [
+    (['NOOP', 'FIRE', 'LEFT', 'RIGHT'], 1), (['NOOP', 'UP', 'FIRE'], 2), (['NOOP', 'UP'], 0),
+])
+def test_reset_step_after_a_lost_life_replaces_the_action_and_drops_the_reward(buttons, restart):
+    script = Script(buttons, [[3, 3], [2, 3], [2, 3], [1, 0], [1, 3]])
+    env = atari.Lives(script, episodic_life=True)
+    env.reset()
+    rewards, terminated, game_over = [], [], []
+    for action in (7, 8, 9, 10):
+        _, reward, ended, _, info = env.step(np.array([action, action]))
+        rewards.append(reward.tolist())
+        terminated.append(ended.tolist())
+        game_over.append(info['game_over'].tolist())
+    # The last step of game 1 is a true restart, which the emulator makes by itself.
+    assert script.actions == [[7, 7], [restart, 8], [9, 9], [restart, 10]]
+    assert rewards == [[3, 3], [0, 3], [3, 3], [0, 3]]
+    assert terminated == [[True, False], [False, False], [True, True], [False, False]]
+    assert game_over == [[False, False], [False, False], [False, True], [False, False]]
+
+
+def test_lives_pass_by_unless_asked_for():
+    script = Script(['NOOP', 'FIRE'], [[3, 3], [2, 0], [1, 3]])
+    env = atari.Lives(script, episodic_life=False)
+    env.reset()
+    for action in (7, 8):
+        _, reward, ended, _, info = env.step(np.array([action, action]))
+        assert reward.tolist() == [3, 3]
+        assert ended.tolist() == info['game_over'].tolist() == [False, action == 7]
+    assert script.actions == [[7, 7], [8, 8]]
+
+
+def test_without_episodic_life_a_game_is_one_episode():
+    rows = breakout(False)
+    ends = [row for row in rows if row[2]]
+    assert ends
+    assert all(row[4] and row[5] == 0 for row in ends)
+
+
+@pytest.mark.parametrize('sticky', [0.0, 0.25])
+def test_pictures_are_of_the_very_game_that_is_played(sticky):
+    seen = game('Pong', seed=4, render=True, sticky_actions=sticky, time_limit=20)
+    blind = game('Pong', seed=4, sticky_actions=sticky, time_limit=20)
+    assert seen.render_mode == 'rgb_array'
+    assert seen.metadata['render_fps'] == 15
+    pairs = [(seen.reset()[0], blind.reset()[0])]
+    for step in range(60):
+        actions = np.array([2 + step % 2, step % 6])
+        pairs.append((seen.step(actions)[0], blind.step(actions)[0]))
+        pictures = seen.render()
+        assert len(pictures) == 2
+        assert pictures[0].shape == (210, 160, 3)
+        # Brown in colour, so red is more than blue: the channels are not swapped.
+        background = pictures[0][100, 40].astype(int)
+        assert background[0] > background[2] + 50
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    # After a reset without a seed both copies go on together.
+    seen.reset()
+    seen.step(np.array([2, 3]))
+    # The observation is the picture in grey, shrunk: their brightness per row goes together.
+    observation = seen.step(np.array([2, 3]))[0][0, -1].mean(axis=1)
+    picture = seen.render()[0].mean(axis=(1, 2))
+    rows = np.interp(np.linspace(0, 209, 84), np.arange(210), picture)
+    assert np.corrcoef(observation, rows)[0, 1] > 0.9
+    seen.close()
+    blind.close()

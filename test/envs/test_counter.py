@@ -1,0 +1,92 @@
+"""The test environments are as predictable as they say."""
+
+import numpy as np
+import pytest
+
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.counter import PIXEL_FRAMES, Reach1DEnv, episode_length
+from vdl_ros.envs.factory import make
+
+
+def test_counter_counts_episodes_steps_and_ends():
+    env = make(EnvConfig(env_id='vdl/Counter-v0'), seed=5, num_envs=3)
+    observations, _ = env.reset()
+    identities = observations[:, 2].astype(int)
+    assert len(set(identities)) == 3
+    expected = [(0, 0)] * 3
+    for _ in range(200):
+        observations, rewards, terminated, truncated, _ = env.step(np.zeros(3, np.int64))
+        for b, identity in enumerate(identities):
+            episode, time = expected[b]
+            over = time == episode_length(episode, identity)
+            expected[b] = (episode + 1, 0) if over else (episode, time + 1)
+            episode, time = expected[b]
+            assert observations[b].tolist() == [episode, time, identity]
+            assert rewards[b] == time
+            over = time == episode_length(episode, identity)
+            assert terminated[b] == (over and episode % 2 == 0)
+            assert truncated[b] == (over and episode % 2 == 1)
+    env.close()
+    assert min(episode for episode, _ in expected) > 10
+
+
+def test_episode_lengths_vary():
+    assert [episode_length(0, 0), episode_length(1, 0), episode_length(0, 8)] == [5, 12, 13]
+    assert {episode_length(episode, 3) for episode in range(11)} == set(range(5, 16))
+
+
+def test_pixel_counter_is_the_counter_in_stacked_pictures():
+    clock = make(EnvConfig(env_id='vdl/Counter-v0'), seed=5, num_envs=2)
+    pixels = make(EnvConfig(env_id='vdl/PixelCounter-v0'), seed=5, num_envs=2)
+    clock.reset()
+    stacks, _ = pixels.reset()
+    shown = [[] for _ in range(2)]
+    expected = np.zeros((2, PIXEL_FRAMES), np.uint8)
+    restarts = [True, True]
+    for count in range(400):
+        for b in range(2):
+            value = 1 + count % 255
+            shown[b] = [0] * (PIXEL_FRAMES - 1) if restarts[b] else shown[b][1:]
+            shown[b].append(value)
+            expected[b] = shown[b]
+        assert stacks.dtype == np.uint8
+        assert (stacks == expected[:, :, None, None]).all()
+        times, *clock_result, _ = clock.step(np.zeros(2, np.int64))
+        stacks, *pixel_result, _ = pixels.step(np.zeros(2, np.int64))
+        assert np.array_equal(clock_result, pixel_result)
+        restarts = times[:, 1] == 0
+    clock.close()
+    pixels.close()
+
+
+@pytest.mark.parametrize('gain', [5.0, 0.0])
+def test_reach_is_solved_by_going_there_and_not_by_standing(gain):
+    env = make(EnvConfig(env_id='vdl/Reach1D-v0'), seed=0, num_envs=32)
+    observations, _ = env.reset()
+    ended = np.zeros(32, bool)
+    solved = np.zeros(32, bool)
+    for _ in range(20):
+        actions = gain * (observations[:, 1:] - observations[:, :1])
+        observations, rewards, terminated, truncated, _ = env.step(actions.astype(np.float32))
+        alive = ~ended
+        distance = abs(observations[:, 1] - observations[:, 0])
+        np.testing.assert_allclose(rewards[alive], -distance[alive], atol=1e-6)
+        solved |= terminated & alive
+        ended |= terminated | truncated
+    env.close()
+    assert ended.all()
+    if gain:
+        assert solved.all()
+    else:
+        assert solved.mean() < 0.3
+
+
+def test_reach_draws_its_point_and_goal():
+    env = Reach1DEnv(render_mode='rgb_array')
+    env.reset(seed=1)
+    env._state[:] = (-1.0, 1.0)
+    picture = env.render()
+    assert picture.shape == (48, 160, 3)
+    assert picture[24, 4].tolist() == [255, 255, 255]
+    assert picture[24, 155].tolist() == [0, 200, 0]
+    assert not picture[24, 80].any()

@@ -1,0 +1,154 @@
+"""The factory: which environment an id gives, its limits, and its error messages."""
+
+import ast
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.vector import SyncVectorEnv
+
+import vdl_ros.envs
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.factory import EnvError, frames_per_observation, make, spaces
+
+
+def balance(observations):
+    """Return actions int64 [B] of a controller that holds CartPole's pole up."""
+    x, speed, angle, turn = observations.T
+    return (angle + 0.3 * turn + 0.02 * x + 0.05 * speed > 0).astype(np.int64)
+
+
+def test_cartpole_uses_its_own_vector_version():
+    env = make(EnvConfig(), seed=0)
+    assert isinstance(env.unwrapped, CartPoleVectorEnv)
+    assert env.num_envs == 16
+    env.close()
+
+
+def test_others_are_stepped_one_after_the_other():
+    env = make(EnvConfig(env_id='Acrobot-v1'), seed=0, num_envs=2)
+    assert isinstance(env.unwrapped, SyncVectorEnv)
+    env.close()
+
+
+@pytest.mark.parametrize(('time_limit', 'length'), [(0, 500), (30, 30), (700, 700)])
+def test_cartpole_that_stands_is_truncated_at_the_limit(time_limit, length):
+    env = make(EnvConfig(time_limit=time_limit), seed=0, num_envs=4)
+    observations, _ = env.reset()
+    for episode in range(2):
+        for step in range(1, length + 1):
+            observations, rewards, terminated, truncated, _ = env.step(balance(observations))
+            assert (rewards == 1.0).all()
+            assert not terminated.any()
+            assert (truncated == (step == length)).all(), (episode, step)
+        observations, rewards, terminated, truncated, _ = env.step(balance(observations))
+        assert not rewards.any()
+        assert not (terminated | truncated).any()
+        assert (abs(observations) <= 0.05).all()
+    env.close()
+
+
+def test_cartpole_that_falls_is_terminated_and_both_flags_may_meet():
+    def fall(time_limit):
+        env = make(EnvConfig(time_limit=time_limit), seed=0, num_envs=1)
+        env.reset()
+        for step in range(1, 50):
+            _, _, terminated, truncated, _ = env.step(np.array([1]))
+            if terminated[0] or truncated[0]:
+                env.close()
+                return step, bool(terminated[0]), bool(truncated[0])
+        raise AssertionError('the pole stood')
+
+    step, terminated, truncated = fall(0)
+    assert (terminated, truncated) == (True, False)
+    assert fall(step - 1) == (step - 1, False, True)
+    assert fall(step) == (step, True, True)
+
+
+def test_time_limit_of_a_synchronous_environment():
+    for time_limit, length in ((0, 200), (11, 11)):
+        env = make(EnvConfig(env_id='Pendulum-v1', time_limit=time_limit), seed=0, num_envs=1)
+        env.reset()
+        flags = [env.step(np.zeros((1, 1), np.float32))[2:4] for _ in range(length)]
+        env.close()
+        assert [bool(truncated[0]) for _, truncated in flags] == [False] * (length - 1) + [True]
+        assert not any(terminated[0] for terminated, _ in flags)
+
+
+@pytest.mark.parametrize(('env_id', 'shape', 'frames'), [
+    ('CartPole-v1', (4,), 1), ('vdl/Counter-v0', (3,), 1), ('vdl/PixelCounter-v0', (4, 8, 8), 4),
+    ('ALE/Pong-v5', (3, 42, 42), 3),
+])
+def test_spaces_and_frames(env_id, shape, frames):
+    config = EnvConfig(env_id=env_id, frame_stack=3, screen_size=42)
+    observation_space, action_space = spaces(config)
+    assert observation_space.shape == shape
+    assert isinstance(action_space, gymnasium.spaces.Discrete)
+    assert frames_per_observation(config) == frames
+
+
+@pytest.mark.parametrize(('env_id', 'message'), [
+    ('CartPol-v1', "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+    ('vdl/Conter-v0', "env_id: no environment 'vdl/Conter-v0'; did you mean 'vdl/Counter-v0'?"),
+    ('ALE/Pogn-v5', "env_id: no Atari game 'ALE/Pogn-v5'; did you mean 'ALE/Pong-v5'?"),
+    ('os:CartPole-v1', "env_id: 'os:CartPole-v1' is not allowed: no module to import, no ':'"),
+    ('ALE/os:Pong-v5', "env_id: no Atari game 'ALE/os:Pong-v5'; did you mean 'ALE/Pong-v5'?"),
+    ('Pong-v4', 'env_id: Pong-v4 is not preprocessed: use an id such as ALE/Pong-v5'),
+])
+def test_unusable_ids_are_explained_in_one_line(env_id, message):
+    with pytest.raises(EnvError) as caught:
+        make(EnvConfig(env_id=env_id), seed=0)
+    assert str(caught.value) == message
+
+
+def test_id_with_a_colon_imports_nothing():
+    with pytest.raises(EnvError):
+        make(EnvConfig(env_id='antigravity:CartPole-v1'), seed=0)
+    assert 'antigravity' not in sys.modules
+
+
+def test_missing_library_is_explained_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ale_py', None)
+    with pytest.raises(EnvError, match=r'^env_id: ALE/Pong-v5 needs ale-py: pip install ale-py'):
+        make(EnvConfig(env_id='ALE/Pong-v5'), seed=0)
+
+
+def test_environment_that_cannot_be_built_is_explained_in_one_line(monkeypatch):
+    def refuse():
+        raise ImportError('a library\n  is missing')
+
+    monkeypatch.setitem(gymnasium.registry, 'vdl/Broken-v0', gymnasium.envs.registration.EnvSpec(
+        'vdl/Broken-v0', entry_point=refuse))
+    with pytest.raises(EnvError) as caught:
+        make(EnvConfig(env_id='vdl/Broken-v0'), seed=0)
+    assert str(caught.value).startswith(
+        'env_id: vdl/Broken-v0 cannot be made: a library is missing')
+    assert '\n' not in str(caught.value)
+
+
+def test_environment_without_pictures_is_explained():
+    with pytest.raises(EnvError, match='^env_id: vdl/Counter-v0 draws no pictures$'):
+        make(EnvConfig(env_id='vdl/Counter-v0'), seed=0, render=True)
+
+
+def test_num_envs_below_one_is_refused():
+    with pytest.raises(EnvError, match='num_envs: 0'):
+        make(EnvConfig(), seed=0, num_envs=0)
+
+
+def test_only_atari_names_the_optional_library_and_nobody_names_ros_or_learning():
+    for path in Path(vdl_ros.envs.__file__).parent.glob('*.py'):
+        tree = ast.parse(path.read_text())
+        names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import)
+                 for alias in node.names}
+        names |= {node.module or '' for node in ast.walk(tree)
+                  if isinstance(node, ast.ImportFrom)}
+        for name in names:
+            assert not name.startswith(('rclpy', 'vdl_ros.rl', 'vdl_ros.ros')), path
+            assert path.name == 'atari.py' or not name.startswith('ale_py'), path
+        top = {alias.name for node in tree.body if isinstance(node, ast.Import)
+               for alias in node.names}
+        assert not any(name.startswith(('ale_py', 'av')) for name in top), path
