@@ -1,0 +1,1 @@
+"""Learning without ROS: losses, networks, actors, learners, checkpoints."""

@@ -1,0 +1,75 @@
+"""Checkpoints: written whole or not at all, read without running anything that is in them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ['CheckpointError', 'load_checkpoint', 'save_checkpoint']
+
+FORMAT = 1
+_KEYS = ('format', 'config', 'learner', 'progress')
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message names the file and the reason."""
+
+
+def save_checkpoint(
+    path: Path, *, config: dict[str, Any], learner: dict[str, Any], progress: dict[str, Any],
+) -> None:
+    """
+    Write a checkpoint to a file beside ``path``, then rename it: a crash leaves the old one.
+
+    Args:
+        path: the file.
+        config: every setting, by name.
+        learner: :meth:`Learner.state`.
+        progress: counts and returns of the run so far: numbers, texts, lists, dicts.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written.
+    """
+    partial = path.with_name(path.name + '.partial')
+    try:
+        with partial.open('wb') as stream:
+            torch.save({'format': FORMAT, 'config': config, 'learner': learner,
+                        'progress': progress}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """
+    Return what :func:`save_checkpoint` wrote.
+
+    Only tensors and plain values are read: a file that names code to run is refused.
+
+    Raises:
+        CheckpointError: missing, corrupt, malicious, or of another format.
+    """
+    if not path.is_file():
+        raise CheckpointError(f'{path}: no such file')
+    try:
+        found = torch.load(path, map_location='cpu', weights_only=True)
+    except pickle.UnpicklingError:
+        raise CheckpointError(
+            f'{path}: holds more than weights and plain values, or is corrupt: refused') from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
+            AttributeError, zipfile.BadZipFile) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise CheckpointError(f'{path}: not a readable checkpoint: {reason}') from None
+    if not isinstance(found, dict) or any(key not in found for key in _KEYS):
+        raise CheckpointError(f'{path}: not a checkpoint of this program')
+    if found['format'] != FORMAT:
+        raise CheckpointError(f'{path}: format {found["format"]} is not {FORMAT}')
+    return found

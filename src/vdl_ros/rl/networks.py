@@ -1,0 +1,143 @@
+"""
+Policy networks: an observation in, parameters of an action distribution and a value out.
+
+mlp: two tanh layers for policy and value each. impala: the shallow net of Espeholt et al. 2018.
+nature: the net of Mnih et al. 2015, "Human-level control through deep reinforcement learning".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Tensor, nn
+
+from vdl_ros.rl import distributions
+
+__all__ = ['Policy', 'make_policy']
+
+
+class Policy(nn.Module):
+    """
+    A network with a policy head and a value head.
+
+    Attributes:
+        distribution: what the policy head's numbers mean.
+        observation_shape: shape of one observation.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        observation_shape: tuple[int, ...],
+        distribution: distributions.ActionDistribution,
+        hidden_size: int,
+        *,
+        gaussian: bool,
+    ) -> None:
+        """Build the net; use :func:`make_policy` for one that fits given spaces."""
+        super().__init__()
+        self.distribution = distribution
+        self.observation_shape = observation_shape
+        self._images = network != 'mlp'
+        outputs = distribution.size // 2 if gaussian else distribution.size
+        if network == 'mlp':
+            inputs = math.prod(observation_shape)
+            self.policy_torso: nn.Module = _mlp(inputs, hidden_size)
+            self.value_torso: nn.Module | None = _mlp(inputs, hidden_size)
+            features = hidden_size
+        else:
+            self.policy_torso, features = _conv(network, observation_shape)
+            self.value_torso = None
+        self.policy_head = _orthogonal(nn.Linear(features, outputs), 0.01)
+        self.value_head = _orthogonal(nn.Linear(features, 1), 1.0)
+        self.log_std = nn.Parameter(torch.zeros(outputs)) if gaussian else None
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """
+        Return the distribution's parameters, float [..., P], and values, float [...].
+
+        Args:
+            observations: [..., *observation_shape]; uint8 images are scaled to [0, 1].
+        """
+        lead = observations.shape[:observations.dim() - len(self.observation_shape)]
+        if self._images:
+            inputs = observations.reshape(-1, *self.observation_shape)
+        else:
+            inputs = observations.reshape(-1, math.prod(self.observation_shape))
+        if inputs.dtype == torch.uint8:
+            inputs = inputs.float().mul_(1 / 255)
+        features = self.policy_torso(inputs.float())
+        value_features = features if self.value_torso is None else self.value_torso(inputs.float())
+        parameters = self.policy_head(features)
+        if self.log_std is not None:
+            parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
+        values = self.value_head(value_features).squeeze(-1)
+        return parameters.reshape(*lead, -1), values.reshape(lead)
+
+
+def make_policy(
+    network: str,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    hidden_size: int = 64,
+) -> Policy:
+    """
+    Return a policy for the spaces of one environment.
+
+    Args:
+        network: auto, mlp, impala or nature; auto takes impala for images of [C, H, W] uint8.
+        observation_space: a Box.
+        action_space: see :func:`distributions.for_space`.
+        hidden_size: width of the mlp.
+
+    Raises:
+        ValueError: a space or a combination of network and space that cannot be served.
+    """
+    if not isinstance(observation_space, gymnasium.spaces.Box):
+        raise ValueError(f'observation space {observation_space} is not supported: a Box')
+    shape = observation_space.shape
+    image = len(shape) == 3 and observation_space.dtype == 'uint8'
+    if network == 'auto':
+        network = 'impala' if image and min(shape[1:]) >= 36 else 'mlp'
+    if network != 'mlp' and not (image and min(shape[1:]) >= 36):
+        raise ValueError(
+            f'network {network!r} needs images, uint8 [C, H, W] of at least 36 x 36; '
+            f'this environment has {observation_space}')
+    distribution = distributions.for_space(action_space)
+    gaussian = isinstance(distribution, distributions.DiagonalGaussian)
+    return Policy(network, shape, distribution, hidden_size, gaussian=gaussian)
+
+
+def _orthogonal(layer: nn.Linear | nn.Conv2d, gain: float) -> nn.Linear | nn.Conv2d:
+    nn.init.orthogonal_(layer.weight, gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _mlp(inputs: int, hidden_size: int) -> nn.Sequential:
+    return nn.Sequential(
+        _orthogonal(nn.Linear(inputs, hidden_size), math.sqrt(2)), nn.Tanh(),
+        _orthogonal(nn.Linear(hidden_size, hidden_size), math.sqrt(2)), nn.Tanh())
+
+
+def _conv(network: str, shape: tuple[int, ...]) -> tuple[nn.Sequential, int]:
+    """Return a convolutional torso and its number of features."""
+    layers, features = {
+        'impala': (((16, 8, 4), (32, 4, 2)), 256),
+        'nature': (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+    }[network]
+    modules: list[nn.Module] = []
+    channels = shape[0]
+    for filters, kernel, stride in layers:
+        modules += [_orthogonal(nn.Conv2d(channels, filters, kernel, stride), math.sqrt(2)),
+                    nn.ReLU()]
+        channels = filters
+    modules.append(nn.Flatten())
+    with torch.no_grad():
+        size = nn.Sequential(*modules)(torch.zeros(1, *shape)).shape[-1]
+    modules += [_orthogonal(nn.Linear(size, features), math.sqrt(2)), nn.ReLU()]
+    return nn.Sequential(*modules), features

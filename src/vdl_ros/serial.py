@@ -1,0 +1,103 @@
+"""
+Serial mode: actor and learner in one process, without ROS.
+
+For debugging and deterministic tests, and the baseline that the distributed graph is measured
+against: ``python -m vdl_ros.serial --env_id CartPole-v1``. The same classes as in the nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import torch
+
+from vdl_ros import presets
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.config import TrainConfig, verify
+from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.run_folder import RunFolder
+from vdl_ros.rl.trainer import Trainer
+from vdl_ros.rl.unroll import Unroll
+from vdl_ros.settings import as_dict, select, settings_of
+
+
+class SerialInbox:
+    """Acts one unroll each time the trainer asks for one."""
+
+    def __init__(self, actor: Actor, learner: Learner, ledger: Ledger) -> None:
+        """Take unrolls from ``actor`` with the weights of ``learner``."""
+        self._actor, self._learner, self._ledger = actor, learner, ledger
+        self._sequence = 0
+
+    def get(self, timeout: float) -> Unroll:
+        """Return an unroll of the newest policy; never waits."""
+        if self._actor.policy_version != self._learner.version:
+            self._actor.load(self._learner.weights(), self._learner.version)
+        arrays, _ = self._actor.unroll()
+        unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
+        self._ledger.arrive('serial', 0, self._sequence)
+        self._sequence += 1
+        return unroll
+
+
+def train(env: EnvConfig, config: TrainConfig, run_dir: Path, stop: threading.Event) -> str:
+    """
+    Train in this process until the run is over; return why it ended.
+
+    Raises:
+        ValueError: settings, spaces or a folder that cannot be used.
+    """
+    verify(config)
+    torch.set_num_threads(1)
+    envs = factory.make(env, config.seed)
+    try:
+        spaces = envs.single_observation_space, envs.single_action_space
+        learner = Learner(config, *spaces, factory.frames_per_observation(env))
+        policy = make_policy(config.network, *spaces, config.hidden_size)
+        ledger = Ledger()
+        actor = Actor(envs, policy, learner.schema, config.seed)
+        trainer = Trainer(
+            learner, RunFolder(run_dir), as_dict(env, config) | {'mode': 'serial'},
+            inbox=SerialInbox(actor, learner, ledger), ledger=ledger,
+            publish=lambda: None, say=print)
+        return trainer.run(stop)
+    finally:
+        envs.close()
+
+
+def main(args: list[str] | None = None) -> int:
+    """Train from the command line; every setting is an option."""
+    parser = argparse.ArgumentParser(prog='python -m vdl_ros.serial', description=__doc__)
+    for name, setting in settings_of(EnvConfig, TrainConfig).items():
+        parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
+                            help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
+    parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
+    given = {name: text for name, text in vars(parser.parse_args(args)).items()
+             if text is not None}
+    run_dir = given.pop('run_dir', None)
+    known = settings_of(EnvConfig, TrainConfig)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        values = presets.resolve({name: known[name].parse(text) for name, text in given.items()})
+        env, config = select(EnvConfig, values), select(TrainConfig, values)
+        folder = Path(run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
+        reason = train(env, config, folder, stop)
+    except (ValueError, OSError) as error:
+        print(f'serial: {error}', file=sys.stderr)
+        return 2
+    print(f'ended by {reason}; written to {folder}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
