@@ -1,0 +1,61 @@
+"""Actors alone: the half of a training that belongs on the hosts with free cores."""
+
+import socket
+from functools import partial
+
+from launch import LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument,
+    OpaqueFunction,
+    RegisterEventHandler,
+    SetEnvironmentVariable,
+)
+from launch.event_handlers import OnProcessExit
+from launch_ros.actions import Node
+
+from vdl_ros.rl.config import ActorConfig
+from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.settings import Setting
+
+SETTINGS = (ActorConfig, ProcessConfig)
+NUM_ACTORS = Setting('num_actors', int, 2, 'Actors to start here.', minimum=1, maximum=256)
+
+
+def start(context):
+    """Start the actors; one that dies is started again."""
+    launch_arguments.refuse_typing_errors(
+        context, 'actors.launch.py', [each.name for each in ARGUMENTS])
+    given = launch_arguments.given(context, *SETTINGS)
+    prefix = given.pop('actor_id', f'{socket.gethostname()}_actor')
+    count = NUM_ACTORS.parse(context.launch_configurations['num_actors'])
+    actions = []
+    for index in range(count):
+        actor = Node(
+            package='vdl_ros', executable='actor', name=f'actor_{index}', output='screen',
+            parameters=[given | {'actor_id': f'{prefix}_{index}', 'launch_id': 'actors'}],
+            respawn=True, respawn_delay=1.0)
+        actions += [
+            RegisterEventHandler(OnProcessExit(
+                target_action=actor,
+                on_exit=partial(launch_arguments.end_with, on_success=False))),
+            actor,
+        ]
+    return actions
+
+
+ARGUMENTS = [
+    DeclareLaunchArgument(
+        'num_actors', default_value='2',
+        description=f'{NUM_ACTORS.doc} ({NUM_ACTORS.allowed})'),
+    *launch_arguments.declare(*SETTINGS),
+]
+
+
+def generate_launch_description():
+    """Return the launch description."""
+    return LaunchDescription([
+        *ARGUMENTS,
+        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
+        OpaqueFunction(function=start),
+    ])

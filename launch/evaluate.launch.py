@@ -1,0 +1,37 @@
+"""Play a trained policy: prints the mean and the spread of its returns, and can record a video."""
+
+from functools import partial
+
+from launch import LaunchDescription
+from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentVariable
+from launch.event_handlers import OnProcessExit
+from launch_ros.actions import Node
+
+from vdl_ros.rl.config import EvaluateConfig
+from vdl_ros.ros import launch_arguments
+
+ARGUMENTS = launch_arguments.declare(EvaluateConfig)
+
+
+def start(context):
+    """Start the evaluation; the launch ends with it."""
+    launch_arguments.refuse_typing_errors(
+        context, 'evaluate.launch.py', [each.name for each in ARGUMENTS])
+    evaluate = Node(
+        package='vdl_ros', executable='evaluate', name='evaluate', output='screen',
+        parameters=[launch_arguments.given(context, EvaluateConfig)])
+    return [
+        RegisterEventHandler(OnProcessExit(
+            target_action=evaluate,
+            on_exit=partial(launch_arguments.end_with, on_success=True))),
+        evaluate,
+    ]
+
+
+def generate_launch_description():
+    """Return the launch description."""
+    return LaunchDescription([
+        *ARGUMENTS,
+        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
+        OpaqueFunction(function=start),
+    ])

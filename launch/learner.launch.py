@@ -1,0 +1,45 @@
+"""The learner alone: the half of a training that belongs on the host with the best processor."""
+
+import time
+from functools import partial
+
+from launch import LaunchDescription
+from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentVariable
+from launch.event_handlers import OnProcessExit
+from launch_ros.actions import Node
+
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.config import RunConfig, TrainConfig
+from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.process import ProcessConfig
+
+SETTINGS = (EnvConfig, TrainConfig, RunConfig, ProcessConfig)
+
+
+def start(context):
+    """Start the learner; it is started again if it dies, and goes on from its checkpoint."""
+    launch_arguments.refuse_typing_errors(
+        context, 'learner.launch.py', [each.name for each in ARGUMENTS])
+    learner = Node(
+        package='vdl_ros', executable='learner', name='learner', output='screen',
+        parameters=[launch_arguments.given(context, *SETTINGS)
+                    | {'launch_id': time.strftime('%Y%m%d-%H%M%S')}],
+        respawn=True, respawn_delay=1.0)
+    return [
+        RegisterEventHandler(OnProcessExit(
+            target_action=learner,
+            on_exit=partial(launch_arguments.end_with, on_success=True))),
+        learner,
+    ]
+
+
+ARGUMENTS = launch_arguments.declare(*SETTINGS)
+
+
+def generate_launch_description():
+    """Return the launch description."""
+    return LaunchDescription([
+        *ARGUMENTS,
+        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
+        OpaqueFunction(function=start),
+    ])

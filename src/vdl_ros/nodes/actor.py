@@ -1,0 +1,193 @@
+"""
+An actor: hears a policy, acts in its environments, sends what happened.
+
+Subscribes: ``policy`` (vdl_ros/Policy, latched). Publishes: ``trajectories``
+(vdl_ros/Trajectory), ``episodes`` (vdl_ros/Episode), ``/statistics``. What to act in it hears
+from the learner. Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from rclpy.node import Node
+from rclpy.time import Time
+from std_msgs.msg import Header
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.msg import Episode, Policy, Trajectory
+from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.config import ActorConfig, TrainConfig
+from vdl_ros.rl.episodes import FinishedEpisode
+from vdl_ros.rl.flow import Credit
+from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+)
+from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.ros.tensors import from_tensors
+from vdl_ros.ros.trajectories import policy_config, to_trajectory
+from vdl_ros.settings import select
+
+SETTINGS = (ActorConfig, ProcessConfig)
+
+
+class ActorNode(Node):
+    """Gives an actor its policies and its unrolls their topic."""
+
+    def __init__(self) -> None:
+        """
+        Declare parameters and topics; the environments are made when a policy is heard.
+
+        Raises:
+            SettingError: a parameter that is unknown or not allowed.
+        """
+        super().__init__('actor')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        self._settings, self.process = select(ActorConfig, given), select(ProcessConfig, given)
+        self._id = self._settings.actor_id or self.get_fully_qualified_name()
+        self._incarnation = secrets.randbits(63)
+        torch.set_num_threads(self._settings.actor_threads)
+        if self.process.launch_id:
+            die_with_parent()
+        self._credit = Credit(1)
+        self._actor: Actor | None = None
+        self._config: dict[str, Any] = {}
+        self._policy: Policy | None = None
+        self._learner_id = ''
+        self._heard = time.monotonic()
+        self._trajectories = self.create_publisher(
+            Trajectory, 'trajectories', qos.TOPICS['trajectories'])
+        self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
+        self._statistics = TopicStatistics(self, 'policy')
+        self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
+
+    def _on_policy(self, message: Policy) -> None:
+        self._statistics.received(Time.from_msg(message.header.stamp))
+        self._policy = message
+
+    def act(self) -> bool:
+        """
+        Take over a policy that has come, then act one unroll if there is credit for it.
+
+        Returns:
+            Whether an unroll was acted.
+
+        Raises:
+            ValueError: the learner's environment cannot be made here.
+        """
+        if self._policy is not None:
+            self._take_over(self._policy)
+            self._policy = None
+        if self._actor is None:
+            return False
+        if not self._credit.available:
+            self._wait()
+            return False
+        arrays, finished = self._actor.unroll()
+        version = self._actor.policy_version
+        self._trajectories.publish(to_trajectory(
+            arrays, stamp=self.get_clock().now(), actor_id=self._id,
+            incarnation=self._incarnation, sequence=self._credit.spend(),
+            learner_id=self._learner_id, policy_version=version))
+        for episode in finished:
+            self._publish_episode(episode, version)
+        return True
+
+    def _wait(self) -> None:
+        """Give up a trajectory for lost if a learner is there and says nothing for too long."""
+        now = time.monotonic()
+        if now - self._heard > self._settings.credit_timeout:
+            self._heard = now
+            if self._trajectories.get_subscription_count() > 0:
+                self.get_logger().warning(
+                    f'no policy for {self._settings.credit_timeout:g} s: '
+                    f'one of {self._credit.outstanding} trajectories under way is given up')
+                self._credit.write_off()
+
+    def _take_over(self, message: Policy) -> None:
+        self._heard = time.monotonic()
+        config = policy_config(message)
+        wanted = self._settings.env_id
+        if wanted and config.get('env_id') != wanted:
+            self.get_logger().error(
+                f'the learner trains on {config.get("env_id")!r}, this actor acts in '
+                f'{wanted!r}: waiting for another', throttle_duration_sec=10.0)
+            return
+        if config != self._config or self._actor is None:
+            self._rebuild(config)
+        assert self._actor is not None
+        self._actor.load(from_tensors(message.tensors), message.version)
+        self._learner_id = message.learner_id
+        used = next((credit.used for credit in message.credits
+                     if (credit.actor_id, credit.incarnation) == (self._id, self._incarnation)),
+                    None)
+        self._credit.hear(message.learner_id, used)
+
+    def _rebuild(self, config: dict[str, Any]) -> None:
+        """Make environments and network for a learner's settings."""
+        if self._actor is not None:
+            self._actor.close()
+            self._actor = None
+        env, train = select(EnvConfig, config), select(TrainConfig, config)
+        # Restarted actors must not play their first episodes once more.
+        seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
+                + self._incarnation) % 2**31
+        envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
+        spaces = envs.single_observation_space, envs.single_action_space
+        schema = UnrollSchema(
+            *spaces, train.unroll_length, factory.frames_per_observation(env))
+        policy = make_policy(train.network, *spaces, train.hidden_size)
+        self._actor = Actor(envs, policy, schema, seed)
+        self._config = config
+        self._credit.max_policy_lag = train.max_policy_lag
+        self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
+
+    def _publish_episode(self, episode: FinishedEpisode, version: int) -> None:
+        self._episodes.publish(Episode(
+            header=Header(stamp=self.get_clock().now().to_msg()), actor_id=self._id,
+            environment=episode.environment, episode_return=episode.episode_return,
+            length=episode.length, terminated=episode.terminated, truncated=episode.truncated,
+            policy_version=version))
+
+    def close(self) -> None:
+        """Close the environments."""
+        if self._actor is not None:
+            self._actor.close()
+
+
+def act(node: ActorNode, stop: threading.Event) -> int:
+    """Act and call back in turn: a policy is of use only between two unrolls."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    node.get_logger().info('waiting for a policy')
+    acted = False
+    while not stop.is_set():
+        executor.spin_once(timeout_sec=0.0 if acted else 0.1)
+        acted = node.act()
+    executor.remove_node(node)
+    node.close()
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('actor', ActorNode, act, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,113 @@
+"""
+Play a checkpoint's policy: mean and spread of its returns, and a video on request.
+
+Publishes: ``episodes`` (vdl_ros/Episode). Parameters: docs/nodes.md, or
+``ros2 run vdl_ros evaluate --help``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rclpy.node import Node
+from std_msgs.msg import Header
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.video import record_episode
+from vdl_ros.msg import Episode
+from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint
+from vdl_ros.rl.config import EvaluateConfig, TrainConfig
+from vdl_ros.rl.evaluation import Evaluation, evaluate, make_act
+from vdl_ros.rl.networks import make_policy
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.process import EXIT_OK, ProcessConfig, run_node
+from vdl_ros.settings import SettingError, select
+
+SETTINGS = (EvaluateConfig, ProcessConfig)
+
+
+class EvaluateNode(Node):
+    """Loads a checkpoint and publishes the episodes its policy plays."""
+
+    def __init__(self) -> None:
+        """
+        Load the policy.
+
+        Raises:
+            ValueError: a parameter or a checkpoint that cannot be used.
+        """
+        super().__init__('evaluate')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        self.settings = select(EvaluateConfig, given)
+        path = self.settings.checkpoint
+        if not path:
+            raise SettingError('checkpoint: none is given: checkpoint:=runs/<name>/checkpoint.pt')
+        found = load_checkpoint(Path(path))
+        self._env = select(EnvConfig, found['config'])
+        train = select(TrainConfig, found['config'])
+        spaces = factory.spaces(self._env)
+        policy = make_policy(train.network, *spaces, train.hidden_size)
+        try:
+            policy.load_state_dict(found['learner']['policy'])
+        except (KeyError, RuntimeError, TypeError) as error:
+            raise CheckpointError(f'{path}: not a policy for {self._env.env_id}: '
+                                  f'{str(error).splitlines()[0]}') from None
+        torch.manual_seed(self.settings.seed)
+        self._act = make_act(
+            policy.eval(), spaces[1], deterministic=self.settings.deterministic)
+        self._version = int(found['learner']['version'])
+        self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
+        self.get_logger().info(f'{path}: {self._env.env_id}, {train.algorithm}, '
+                               f'{found["learner"]["agent_steps"]:,} steps')
+
+    def play(self, stop: threading.Event) -> Evaluation:
+        """Play the episodes and publish each."""
+        settings = self.settings
+        count = min(settings.num_envs, settings.episodes)
+        # The score of a game is that of the whole game, also for a policy that learned by lives.
+        envs = factory.make(replace(self._env, episodic_life=False), settings.seed, num_envs=count)
+        try:
+            result = evaluate(envs, self._act, settings.episodes, settings.seed, stop)
+        finally:
+            envs.close()
+        for total, length in zip(result.returns, result.lengths, strict=True):
+            self._episodes.publish(Episode(
+                header=Header(stamp=self.get_clock().now().to_msg()),
+                actor_id=self.get_fully_qualified_name(), episode_return=total, length=length,
+                policy_version=self._version))
+        return result
+
+    def film(self, path: Path) -> None:
+        """Record one episode."""
+        total, length = record_episode(self._env, self.settings.seed, self._act, path)
+        self.get_logger().info(f'{path}: {length} steps, return {total:g}')
+
+
+def play(node: EvaluateNode, stop: threading.Event) -> int:
+    """Play, print what came out, record."""
+    result = node.play(stop)
+    if not result.returns:
+        return EXIT_OK
+    node.get_logger().info(
+        f'{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, '
+        f'95 % of the mean +-{result.interval:.2f}, '
+        f'from {min(result.returns):g} to {max(result.returns):g}, '
+        f'length {sum(result.lengths) / len(result.lengths):.1f}')
+    if node.settings.video and not stop.is_set():
+        node.film(Path(node.settings.video))
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('evaluate', EvaluateNode, play, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,160 @@
+"""
+The learner: trajectories in, policies out.
+
+Subscribes: ``trajectories`` (vdl_ros/Trajectory). Publishes: ``policy`` (vdl_ros/Policy, latched)
+after every ``publish_every`` updates, ``/statistics``. Parameters: docs/nodes.md, or
+``ros2 run vdl_ros learner --help``.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import yaml
+from rclpy.node import Node
+from rclpy.time import Time
+
+from vdl_ros import presets
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.rl.config import RunConfig, TrainConfig, verify
+from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.run_folder import RunFolder, RunFolderError
+from vdl_ros.rl.trainer import Trainer
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+    spin,
+)
+from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.ros.trajectories import TrajectoryInbox, to_policy
+from vdl_ros.settings import as_dict, select
+
+SETTINGS = (EnvConfig, TrainConfig, RunConfig, ProcessConfig)
+
+
+class LearnerNode(Node):
+    """Gives the trainer its trajectories and its policies their topic."""
+
+    def __init__(self) -> None:
+        """
+        Resolve the settings and prepare the run.
+
+        Raises:
+            ValueError: a setting, an environment, a folder or a checkpoint that cannot be used.
+        """
+        super().__init__('learner')
+        given = parameters.given(self, *SETTINGS)
+        resume = str(given.get('resume', ''))
+        values = presets.resolve(given, saved_settings(Path(resume)) if resume else None)
+        parameters.declare(self, values, *SETTINGS)
+        env, train = select(EnvConfig, values), select(TrainConfig, values)
+        self.run, self.process = select(RunConfig, values), select(ProcessConfig, values)
+        verify(train)
+        torch.set_num_threads(self.run.learner_threads)
+        if self.process.launch_id:
+            die_with_parent()
+
+        self._id = uuid.uuid4().hex
+        self._config = json.dumps(as_dict(env, train))
+        self._learner = Learner(
+            train, *factory.spaces(env), factory.frames_per_observation(env))
+        self._ledger = Ledger()
+        self._inbox = TrajectoryInbox(self._learner.schema, self._ledger, self._id, self._warn)
+        folder = RunFolder(
+            Path(resume or self.run.run_dir or default_run_dir(env.env_id, self.process)),
+            launch_id=self.process.launch_id, resume=bool(resume))
+        self.folder = folder
+        self._policy = self.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self.trainer = Trainer(
+            self._learner, folder, as_dict(env, train, self.run),
+            inbox=self._inbox, ledger=self._ledger, publish=self._publish,
+            say=self.get_logger().info, checkpoint_period=self.run.checkpoint_period,
+            status_period=self.run.status_period)
+        self._statistics = TopicStatistics(self, 'trajectories')
+        self.create_subscription(
+            Trajectory, 'trajectories', self._on_trajectory, qos.TOPICS['trajectories'])
+
+    def _on_trajectory(self, message: Trajectory) -> None:
+        age = self._statistics.received(Time.from_msg(message.header.stamp))
+        self._inbox.put(message, age)
+
+    def _publish(self) -> None:
+        self._policy.publish(to_policy(
+            self._learner.weights(), stamp=self.get_clock().now(), learner_id=self._id,
+            version=self._learner.version, agent_steps=self._learner.agent_steps,
+            config=self._config, ledger=self._ledger))
+
+    def _warn(self, text: str) -> None:
+        self.get_logger().warning(text, throttle_duration_sec=1.0)
+
+
+def default_run_dir(env_id: str, process: ProcessConfig) -> str:
+    """Return runs/<environment>-<time>; the same again for a node that its launch restarts."""
+    when = process.launch_id or time.strftime('%Y%m%d-%H%M%S')
+    return f'runs/{env_id.replace("/", "-")}-{when}'
+
+
+def saved_settings(folder: Path) -> dict[str, object]:
+    """
+    Return the settings of a run, less where it was written.
+
+    Raises:
+        RunFolderError: no config.yaml in the folder, or not a readable one.
+    """
+    try:
+        content = yaml.safe_load((folder / 'config.yaml').read_text())
+    except (OSError, yaml.YAMLError):
+        content = None
+    if not isinstance(content, dict):
+        raise RunFolderError(f'resume: {folder} holds no readable config.yaml')
+    return {name: value for name, value in content.items() if name not in ('run_dir', 'resume')}
+
+
+def train(node: LearnerNode, stop: threading.Event) -> int:
+    """Train in a thread of its own while this one calls back."""
+    failure: list[BaseException] = []
+    over = threading.Event()
+
+    def loop() -> None:
+        try:
+            reason = node.trainer.run(stop)
+            node.get_logger().info(f'ended by {reason}; written to {node.folder.path}')
+        except BaseException as error:  # handed to the main thread, which ends the process
+            failure.append(error)
+        finally:
+            over.set()
+
+    node.get_logger().info(
+        f'learning; waiting for trajectories; the run goes to {node.folder.path}')
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    thread = threading.Thread(target=loop, name='training')
+    thread.start()
+    spin(executor, over)
+    thread.join()
+    executor.remove_node(node)
+    if failure:
+        raise failure[0]
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('learner', LearnerNode, train, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""What nodes share: QoS by name, tensors on topics, statistics, parameters, spinning."""

@@ -1,0 +1,101 @@
+"""
+Launch arguments from settings, and back: what a user gave becomes a node's parameters.
+
+Arguments that were not given are not passed on, so that a task's preset, or the run that is
+resumed, can fill them in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from launch import LaunchContext
+from launch.actions import DeclareLaunchArgument, Shutdown
+from launch.events.process import ProcessExited
+
+from vdl_ros.ros.process import EXIT_BAD_INPUT
+from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
+
+__all__ = ['declare', 'end_with', 'given', 'refuse_typing_errors']
+
+# Not for users: see ProcessConfig.
+_HIDDEN = ('launch_id',)
+
+
+def declare(*classes: type) -> list[DeclareLaunchArgument]:
+    """Return a launch argument for each setting, with its description, range and default."""
+    return [
+        DeclareLaunchArgument(
+            name, default_value=_text(setting.default),
+            description=f'{setting.doc} ({setting.allowed}'
+                        f'{"; " + setting.unit if setting.unit else ""})')
+        for name, setting in settings_of(*classes).items() if name not in _HIDDEN]
+
+
+def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
+    """
+    Return the settings that the user gave, on the command line or in an including launch file.
+
+    Raises:
+        SettingError: a value that is not allowed.
+    """
+    on_command_line = {word.split(':=', 1)[0] for word in context.argv if ':=' in word}
+    found = {}
+    for name, setting in settings_of(*classes).items():
+        text = context.launch_configurations.get(name)
+        if name in _HIDDEN or text is None:
+            continue
+        if name in on_command_line or text != _text(setting.default):
+            found[name] = setting.parse(text)
+    return found
+
+
+def refuse_typing_errors(context: LaunchContext, file: str, known: Sequence[str]) -> None:
+    """
+    Refuse unknown arguments of the launch file that the user named; launch ignores them.
+
+    Args:
+        context: of the launch.
+        file: name of the launch file; nothing is checked where another file includes it, since
+            that one has arguments of its own.
+        known: names of its arguments.
+
+    Raises:
+        SettingError: an argument that the file does not have.
+    """
+    if not any(word.rsplit('/', 1)[-1] == file for word in sys.argv):
+        return
+    for word in context.argv:
+        name = word.split(':=', 1)[0]
+        if ':=' in word and name not in known:
+            raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
+
+
+def end_with(
+    event: ProcessExited, context: LaunchContext, *, on_success: bool,
+) -> list[Any] | None:
+    """
+    Handle the exit of a node that is started again when it dies.
+
+    Args:
+        event: the exit.
+        context: of the launch.
+        on_success: whether status 0 ends the launch.
+
+    Raises:
+        RuntimeError: starting it again would not help; the launch ends with status 1.
+    """
+    if context.is_shutdown:
+        return None
+    if event.returncode == EXIT_BAD_INPUT:
+        raise RuntimeError(f'{event.process_name} cannot run as it was told to')
+    if event.returncode == 0 and on_success:
+        return [Shutdown(reason=f'{event.process_name} is done')]
+    return None
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+

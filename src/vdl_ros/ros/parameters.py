@@ -1,0 +1,65 @@
+"""Settings as ROS parameters: declared from dataclasses with description, range and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.node import Node
+
+from vdl_ros.settings import Scalar, Setting, SettingError, settings_of, suggestion
+
+__all__ = ['declare', 'given']
+
+# Parameters of every ROS node, and those that rclpy declares itself.
+_OF_ROS = ('use_sim_time', 'start_type_description_service')
+_ROS_PREFIX = 'qos_overrides.'
+
+
+def given(node: Node, *classes: type) -> dict[str, Scalar]:
+    """
+    Return what the user set for ``node``, checked; undeclared names are errors.
+
+    rclpy ignores overrides that nobody declares, and refuses 1 where 1.0 is meant; a person who
+    mistypes a name or leaves out the point should hear of the first and never of the second.
+
+    Raises:
+        SettingError: an unknown name or a value that is not allowed.
+    """
+    known = settings_of(*classes)
+    found: dict[str, Scalar] = {}
+    # rclpy has no public access to overrides before they are declared.
+    for name, parameter in node._parameter_overrides.items():
+        if name in _OF_ROS or name.startswith(_ROS_PREFIX):
+            continue
+        if name not in known:
+            raise SettingError(f'{name}: no such parameter of {node.get_name()}'
+                               f'{suggestion(name, known)}')
+        found[name] = known[name].check(parameter.value)
+    return found
+
+
+def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
+    """
+    Declare every setting of ``classes`` as a read-only parameter.
+
+    Args:
+        node: whose parameters they become.
+        values: as resolved; the rest keep their defaults.
+        classes: dataclasses of settings.
+    """
+    node._parameter_overrides.clear()
+    for name, setting in settings_of(*classes).items():
+        node.declare_parameter(
+            name, values.get(name, setting.default), _descriptor(setting))
+
+
+def _descriptor(setting: Setting) -> ParameterDescriptor:
+    descriptor = ParameterDescriptor(
+        description=setting.doc, additional_constraints=setting.allowed, read_only=True)
+    low, high = setting.minimum, setting.maximum
+    if setting.type is int and low is not None and high is not None:
+        descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high))]
+    if setting.type is float and low is not None and high is not None:
+        descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
+    return descriptor

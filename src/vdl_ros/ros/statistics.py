@@ -1,0 +1,114 @@
+"""
+Topic statistics: age and period of messages on ``/statistics``, by rclcpp's contract.
+
+rclpy has none. As in rclcpp: a ``statistics_msgs/MetricsMessage`` each second for
+``message_age`` and one for ``message_period``, in ms, with average, minimum, maximum, standard
+deviation and count of that second, NaN where nothing was measured. Unlike rclcpp,
+``measurement_source_name`` is ``<node>:<topic>``, so that several subscriptions of a node can be
+told apart. Age needs synchronised clocks where messages come from another host.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from rclpy.node import Node
+from rclpy.time import Time
+from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
+
+from vdl_ros.ros import qos
+
+__all__ = ['RunningStatistic', 'TopicStatistics']
+
+_PERIOD_S = 1.0
+
+
+class RunningStatistic:
+    """Mean, extremes and deviation of numbers seen once (Welford 1962)."""
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self.count = 0
+        self.mean = 0.0
+        self.minimum = math.inf
+        self.maximum = -math.inf
+        self._squares = 0.0
+
+    def add(self, value: float) -> None:
+        """See one more number."""
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self._squares += delta * (value - self.mean)
+        self.minimum = min(self.minimum, value)
+        self.maximum = max(self.maximum, value)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of all that was seen; NaN before the first."""
+        return math.sqrt(self._squares / self.count) if self.count else math.nan
+
+    def points(self) -> list[StatisticDataPoint]:
+        """Return the five points of rclcpp's contract."""
+        known = self.count > 0
+        return [
+            StatisticDataPoint(data_type=kind, data=float(value)) for kind, value in (
+                (StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE, self.mean if known else math.nan),
+                (StatisticDataType.STATISTICS_DATA_TYPE_MINIMUM,
+                 self.minimum if known else math.nan),
+                (StatisticDataType.STATISTICS_DATA_TYPE_MAXIMUM,
+                 self.maximum if known else math.nan),
+                (StatisticDataType.STATISTICS_DATA_TYPE_STDDEV, self.deviation),
+                (StatisticDataType.STATISTICS_DATA_TYPE_SAMPLE_COUNT, self.count))]
+
+
+class TopicStatistics:
+    """
+    Measures one subscription of a node and publishes each second.
+
+    Call :meth:`received` first thing in the subscription's callback.
+    """
+
+    def __init__(self, node: Node, topic: str) -> None:
+        """Measure ``topic`` on behalf of ``node``."""
+        self._node = node
+        self._source = f'{node.get_fully_qualified_name()}:{topic}'
+        self._publisher = node.create_publisher(
+            MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+        self._last: float | None = None
+        self._start_window()
+        self._timer = node.create_timer(_PERIOD_S, self._publish)
+
+    def _start_window(self) -> None:
+        self._ages, self._periods = RunningStatistic(), RunningStatistic()
+        self._window_start = self._node.get_clock().now()
+
+    def received(self, stamp: Time | None) -> float:
+        """
+        Note that a message has come.
+
+        Args:
+            stamp: the moment its content was measured; None if it carries none.
+
+        Returns:
+            Its age in seconds; NaN without a stamp.
+        """
+        now = time.monotonic()
+        if self._last is not None:
+            self._periods.add((now - self._last) * 1e3)
+        self._last = now
+        if stamp is None:
+            return math.nan
+        age = float((self._node.get_clock().now() - stamp).nanoseconds) * 1e-9
+        self._ages.add(age * 1e3)
+        return age
+
+    def _publish(self) -> None:
+        stop = self._node.get_clock().now()
+        for metric, statistic in (('message_age', self._ages), ('message_period', self._periods)):
+            self._publisher.publish(MetricsMessage(
+                measurement_source_name=self._source, metrics_source=metric, unit='ms',
+                window_start=self._window_start.to_msg(), window_stop=stop.to_msg(),
+                statistics=statistic.points()))
+        self._start_window()

@@ -1,0 +1,91 @@
+"""
+Named arrays on topics: numpy to ``vdl_ros/Tensor`` and back, one copy each way, no pickle.
+
+A ``uint8[]`` field is filled by one ``array.array``: element by element it would take a thousand
+times as long. Reading is a view of the message's bytes.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.msg import Tensor
+
+__all__ = ['TensorError', 'from_tensors', 'num_bytes', 'to_tensors']
+
+_DTYPES = {name: np.dtype(name) for name in (
+    'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
+    'float16', 'float32', 'float64')}
+_MAX_TENSORS = 4096
+
+if sys.byteorder != 'little':
+    raise ImportError('tensors on topics are little-endian and this machine is not')
+
+
+class TensorError(ValueError):
+    """A tensor that cannot be read or sent; the message names it, what it is and should be."""
+
+
+def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
+    """
+    Return messages for named arrays.
+
+    Raises:
+        TensorError: a dtype that has no name on the wire.
+    """
+    tensors = []
+    for name, value in arrays.items():
+        if value.dtype.name not in _DTYPES:
+            raise TensorError(f'tensor {name!r}: dtype {value.dtype} cannot be sent; '
+                              f'one of {", ".join(_DTYPES)}')
+        data = array.array('B')
+        data.frombytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        tensors.append(Tensor(
+            name=name, dtype=value.dtype.name, shape=list(value.shape), data=data))
+    return tensors
+
+
+def from_tensors(tensors: Iterable[Tensor]) -> dict[str, NDArray[Any]]:
+    """
+    Return named arrays: read-only views of the messages' bytes.
+
+    Raises:
+        TensorError: an unknown dtype, a wrong number of bytes, a name that comes twice.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for tensor in tensors:
+        name = tensor.name
+        dtype = _DTYPES.get(tensor.dtype)
+        if dtype is None:
+            raise TensorError(f'tensor {name!r}: dtype {tensor.dtype!r} is not one of '
+                              f'{", ".join(_DTYPES)}')
+        if name in arrays:
+            raise TensorError(f'tensor {name!r}: comes twice')
+        shape = tuple(int(size) for size in tensor.shape)
+        wanted = math.prod(shape) * dtype.itemsize
+        if wanted != len(tensor.data):
+            raise TensorError(f'tensor {name!r}: {len(tensor.data)} bytes are not the {wanted} '
+                              f'of {tensor.dtype} {shape}')
+        if dtype.kind == 'b':
+            # A byte that is neither 0 nor 1 is no bool, and numpy would not notice.
+            value = np.frombuffer(tensor.data, np.uint8)
+            if value.size and int(value.max()) > 1:
+                raise TensorError(f'tensor {name!r}: a bool is {int(value.max())}')
+        value = np.frombuffer(tensor.data, dtype).reshape(shape)
+        value.flags.writeable = False
+        arrays[name] = value
+        if len(arrays) > _MAX_TENSORS:
+            raise TensorError(f'tensors: more than {_MAX_TENSORS} in one message')
+    return arrays
+
+
+def num_bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes of data in tensors."""
+    return sum(len(tensor.data) for tensor in tensors)
