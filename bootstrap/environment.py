@@ -69,7 +69,8 @@ class Environment:
             raise SetupError(f'{header} is missing: apt install python3-dev')
 
     def _make_venv(self) -> None:
-        wanted = fingerprint([sys.executable, sys.version, self.distribution, str(self.prefix)])
+        wanted = fingerprint([
+            os.path.realpath(sys.executable), sys.version, self.distribution, str(self.prefix)])
         stamp = Stamp(self.prefix / 'stamps' / 'venv', wanted)
         if stamp.fresh and not self.force:
             return

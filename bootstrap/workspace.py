@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -62,13 +63,17 @@ def _install_standin(root: Path, environment: Environment, force: bool) -> None:
                 f'apt install ros-{environment.distribution}-ros2launch')
         return
     source = root / 'bootstrap' / 'ros2_standin'
-    files = sorted(path for path in source.rglob('*.py') if 'build' not in path.parts)
+    files = sorted(path for path in source.rglob('*.py') if '__pycache__' not in path.parts)
     stamp = Stamp(environment.prefix / 'stamps' / 'standin', fingerprint(
         [source / 'pyproject.toml', *files]))
     if stamp.fresh and not force:
         return
+    # From a copy: building leaves folders behind that the next build would take for sources.
+    copy = environment.prefix / 'src' / source.name
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(source, copy)
     run('ros2 launch, ros2 run', [
         environment.python, '-m', 'pip', 'install', '--disable-pip-version-check',
-        '--no-build-isolation', '--no-deps', '--force-reinstall', source,
+        '--no-build-isolation', '--no-deps', '--force-reinstall', copy,
     ], environment.prefix / 'log' / 'pip-standin.log')
     stamp.set()

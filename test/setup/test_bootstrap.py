@@ -1,0 +1,111 @@
+"""The set-up: what it says when something is missing, and that it does nothing twice."""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Return the set-up's own modules; they are imported by their bare names, as it does."""
+    monkeypatch.syspath_prepend(str(ROOT / 'bootstrap'))
+    names = ('steps', 'ros_wheels', 'environment', 'workspace')
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def no_distribution(monkeypatch):
+    monkeypatch.delenv('ROS_DISTRO', raising=False)
+
+
+@pytest.mark.skipif(not (ROOT / '.venv' / 'stamps').is_dir(),
+                    reason='this environment was not made by make setup')
+def test_again_it_does_nothing():
+    env = {name: os.environ[name] for name in ('HOME', 'PATH') if name in os.environ}
+    done = subprocess.run(
+        [(ROOT / '.venv' / 'bin' / 'python3').resolve(), str(ROOT / 'bootstrap'), '--with-tests'],
+        capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == '[setup] ready: source setup.bash\n'
+
+
+def test_a_python_that_is_too_old(modules, monkeypatch, no_distribution, tmp_path):
+    monkeypatch.setattr(modules.environment.sys, 'version_info', (3, 9, 1))
+    with pytest.raises(modules.steps.SetupError, match=r'Python 3\.9 is not supported: 3\.10 to'):
+        modules.environment.Environment(tmp_path)
+
+
+@pytest.mark.parametrize(('missing', 'advice'), [
+    (('cc', 'gcc', 'clang'), 'no gcc on the PATH: apt install build-essential'),
+    (('c++', 'g++'), r'no g\+\+ on the PATH: apt install build-essential'),
+    (('make',), 'no make on the PATH: apt install build-essential'),
+])
+def test_a_missing_tool(modules, monkeypatch, no_distribution, tmp_path, missing, advice):
+    found = shutil.which
+    monkeypatch.setattr(
+        modules.environment.shutil, 'which',
+        lambda name: None if name in missing else found(name))
+    with pytest.raises(modules.steps.SetupError, match=advice):
+        modules.environment.Environment(tmp_path)
+
+
+def test_missing_headers(modules, monkeypatch, no_distribution, tmp_path):
+    monkeypatch.setattr(modules.environment.sysconfig, 'get_paths',
+                        lambda: {'include': str(tmp_path)})
+    with pytest.raises(modules.steps.SetupError, match=r'Python\.h is missing: apt install pyth'):
+        modules.environment.Environment(tmp_path)
+
+
+def test_no_network(modules, tmp_path):
+    command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--isolated', '--retries=1',
+               '--index-url=http://127.0.0.1:9/simple', '--dest', str(tmp_path), 'numpy']
+    with pytest.raises(modules.steps.SetupError,
+                       match='libraries: the package index cannot be reached; connect'):
+        modules.steps.run('libraries', command, tmp_path / 'pip.log')
+
+
+def test_any_other_failure_names_its_log(modules, tmp_path):
+    log = tmp_path / 'step.log'
+    with pytest.raises(modules.steps.SetupError, match=f'step: error: no such thing; log: {log}'):
+        modules.steps.run('step', ['sh', '-c', 'echo error: no such thing; exit 3'], log)
+
+
+def test_a_sourced_distribution_is_used(modules, monkeypatch, tmp_path):
+    ros2 = tmp_path / 'opt' / 'ros2'
+    ros2.parent.mkdir()
+    ros2.write_text('#!/bin/sh\n')
+    ros2.chmod(0o755)
+    monkeypatch.setenv('ROS_DISTRO', 'kilted')
+    monkeypatch.setenv('PATH', f'{ros2.parent}:{os.environ["PATH"]}')
+    assert modules.environment.Environment(tmp_path).distribution == 'kilted'
+    # The stand-in that an earlier set-up installed is no distribution, sourced or not.
+    own = tmp_path / '.venv' / 'bin'
+    own.mkdir(parents=True)
+    ros2.rename(own / 'ros2')
+    monkeypatch.setenv('PATH', f'{own}:{os.environ["PATH"]}')
+    assert modules.environment.Environment(tmp_path).distribution == ''
+
+
+def test_with_a_distribution_only_what_is_missing_is_installed(modules, monkeypatch, tmp_path):
+    environment = SimpleNamespace(python=sys.executable)
+    missing = modules.environment.Environment._missing(
+        environment, ['numpy==0.1', 'types-PyYAML==6', 'no-such-library==1; python_version > "3"'])
+    assert missing == ['no-such-library==1; python_version > "3"']
+
+
+def test_every_requirement_is_pinned(modules):
+    text = ROOT / 'bootstrap' / 'requirements.txt'
+    for section in ('ros', 'python', 'atari', 'test'):
+        lines = modules.environment.read_section(text, section)
+        assert lines
+        assert all('==' in line for line in lines)
