@@ -1,0 +1,54 @@
+"""
+What ``ros2 run vdl_ros doctor`` looks at: small functions, each of one thing.
+
+A check takes a :class:`System` and returns a :class:`Finding`. It never raises: what cannot be
+read is a finding too. ``System.root`` and ``System.environ`` are replaced in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vdl_ros.ros.checks.loopback import check_loopback
+from vdl_ros.ros.checks.machine import (
+    check_clock,
+    check_cores,
+    check_cpu,
+    check_egl,
+    check_libraries,
+    check_memory,
+    check_usb,
+)
+from vdl_ros.ros.checks.middleware import (
+    check_discovery,
+    check_distribution,
+    check_domain,
+    check_fragments,
+    check_middleware,
+    check_python,
+    check_shared_memory,
+    check_sockets,
+    check_transport,
+)
+from vdl_ros.ros.checks.types import Finding, System
+
+__all__ = ['CHECKS', 'Finding', 'System', 'check_egl', 'check_loopback', 'run']
+
+CHECKS: tuple[Callable[[System], Finding], ...] = (
+    check_distribution, check_python, check_middleware, check_domain, check_discovery,
+    check_transport, check_sockets, check_fragments, check_shared_memory, check_cpu, check_cores,
+    check_memory, check_clock, check_egl, check_usb, check_libraries, check_loopback,
+)
+
+
+def run(system: System, checks: tuple[Callable[[System], Finding], ...] = CHECKS) -> list[Finding]:
+    """Run the checks in their order; one that breaks becomes a failed finding."""
+    findings = []
+    for check in checks:
+        try:
+            findings.append(check(system))
+        except Exception as error:  # a doctor that dies helps nobody
+            name = check.__name__.removeprefix('check_').replace('_', ' ')
+            findings.append(Finding(name, 'fail', f'{type(error).__name__}: {error}',
+                                    'this is a bug of the check: please report it'))
+    return findings
