@@ -7,6 +7,7 @@ installed. Otherwise ROS 2 itself is installed from wheels.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -36,7 +37,8 @@ class Environment:
         Look at the machine.
 
         Raises:
-            SetupError: wrong Python, no compiler, no headers, no venv module.
+            SetupError: wrong Python, no compiler, no headers, no venv module, or a
+                distribution of another Python.
         """
         self.prefix = root / '.venv'
         self.requirements = root / 'bootstrap' / 'requirements.txt'
@@ -67,6 +69,12 @@ class Environment:
         header = Path(sysconfig.get_paths()['include']) / 'Python.h'
         if not header.is_file():
             raise SetupError(f'{header} is missing: apt install python3-dev')
+        if importlib.util.find_spec('ensurepip') is None:
+            raise SetupError('Python has no ensurepip: apt install python3-venv')
+        if self.distribution and not can_import(sys.executable, 'rclpy'):
+            raise SetupError(
+                f'ROS 2 {self.distribution} is sourced but {sys.executable} cannot import rclpy: '
+                'name its Python, as in make PYTHON=/usr/bin/python3')
 
     def _make_venv(self) -> None:
         wanted = fingerprint([
@@ -127,6 +135,12 @@ class Environment:
             env.pop('PYTHONPATH', None)
             env |= ros_wheels.variables(self.prefix)
         return env
+
+
+def can_import(python: str | Path, *modules: str) -> bool:
+    """Whether an interpreter finds all of ``modules``."""
+    return not subprocess.run([python, '-c', f'import {", ".join(modules)}'], check=False,
+                              capture_output=True).returncode
 
 
 def read_section(requirements: Path, section: str) -> list[str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
-from environment import Environment
+from environment import Environment, can_import
 from steps import SetupError, Stamp, fingerprint, run
 
 
@@ -56,10 +55,9 @@ def _outside_itself(root: Path, prefix: Path) -> Path:
 def _install_standin(root: Path, environment: Environment, force: bool) -> None:
     """Install bootstrap/ros2_standin if the real launch cannot be imported."""
     if environment.distribution:
-        code = 'import launch, launch_ros, ros2cli'
-        if subprocess.run([environment.python, '-c', code], check=False).returncode:
+        if not can_import(environment.python, 'launch', 'launch_ros', 'ros2launch'):
             raise SetupError(
-                f'ROS 2 {environment.distribution} is sourced but {code} fails: '
+                f'ROS 2 {environment.distribution} is sourced but lacks ros2launch: '
                 f'apt install ros-{environment.distribution}-ros2launch')
         return
     source = root / 'bootstrap' / 'ros2_standin'

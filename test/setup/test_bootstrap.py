@@ -66,6 +66,12 @@ def test_missing_headers(modules, monkeypatch, no_distribution, tmp_path):
         modules.environment.Environment(tmp_path)
 
 
+def test_a_missing_venv_module(modules, monkeypatch, no_distribution, tmp_path):
+    monkeypatch.setattr(modules.environment.importlib.util, 'find_spec', lambda name: None)
+    with pytest.raises(modules.steps.SetupError, match='ensurepip: apt install python3-venv'):
+        modules.environment.Environment(tmp_path)
+
+
 def test_no_network(modules, tmp_path):
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--isolated', '--retries=1',
                '--index-url=http://127.0.0.1:9/simple', '--dest', str(tmp_path), 'numpy']
@@ -86,7 +92,13 @@ def test_a_sourced_distribution_is_used(modules, monkeypatch, tmp_path):
     ros2.write_text('#!/bin/sh\n')
     ros2.chmod(0o755)
     monkeypatch.setenv('ROS_DISTRO', 'kilted')
+    importable = []
+    monkeypatch.setattr(
+        modules.environment, 'can_import', lambda python, *names: importable.count(names[0]))
     monkeypatch.setenv('PATH', f'{ros2.parent}:{os.environ["PATH"]}')
+    with pytest.raises(modules.steps.SetupError, match='cannot import rclpy: name its Python'):
+        modules.environment.Environment(tmp_path)
+    importable.append('rclpy')
     assert modules.environment.Environment(tmp_path).distribution == 'kilted'
     # The stand-in that an earlier set-up installed is no distribution, sourced or not.
     own = tmp_path / '.venv' / 'bin'

@@ -2,8 +2,8 @@
 The learner: trajectories in, policies out.
 
 Subscribes: ``trajectories`` (vdl_ros/Trajectory). Publishes: ``policy`` (vdl_ros/Policy, latched)
-after every ``publish_every`` updates, ``/statistics``. Parameters: docs/nodes.md, or
-``ros2 run vdl_ros learner --help``.
+after every ``publish_every`` updates, ``/statistics``, ``/diagnostics``. Parameters:
+docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.run_folder import RunFolder, RunFolderError
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
@@ -84,6 +85,7 @@ class LearnerNode(Node):
             say=self.get_logger().info, checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
         self._statistics = TopicStatistics(self, 'trajectories')
+        self._diagnostics = Diagnostics(self, self._health)
         self.create_subscription(
             Trajectory, 'trajectories', self._on_trajectory, qos.TOPICS['trajectories'])
 
@@ -96,6 +98,20 @@ class LearnerNode(Node):
             self._learner.weights(), stamp=self.get_clock().now(), learner_id=self._id,
             version=self._learner.version, agent_steps=self._learner.agent_steps,
             config=self._config, ledger=self._ledger))
+
+    def _health(self) -> Health:
+        ledger, waiting = self._ledger, self._inbox.waiting
+        missing = self.run.num_actors - len(ledger.peers)
+        warning = ''
+        if ledger.lost or ledger.rejected:
+            warning = f'{ledger.lost} trajectories lost, {ledger.rejected} rejected'
+        elif missing > 0:
+            warning = f'{missing} of {self.run.num_actors} actors not heard yet'
+        return warning, {
+            'waiting trajectories': waiting, 'actors': len(ledger.peers),
+            'received': ledger.received, 'lost': ledger.lost, 'rejected': ledger.rejected,
+            'policy lag, mean': round(ledger.lag_mean, 2), 'policy lag, max': ledger.lag_max,
+            'policy version': self._learner.version, 'agent steps': self._learner.agent_steps}
 
     def _warn(self, text: str) -> None:
         self.get_logger().warning(text, throttle_duration_sec=1.0)

@@ -46,7 +46,9 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
             raise TensorError(f'tensor {name!r}: dtype {value.dtype} cannot be sent; '
                               f'one of {", ".join(_DTYPES)}')
         data = array.array('B')
-        data.frombytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        # The named dtype, not the array's own: that may be big-endian.
+        ordered = np.ascontiguousarray(value, _DTYPES[value.dtype.name])
+        data.frombytes(ordered.reshape(-1).view(np.uint8).data)
         tensors.append(Tensor(
             name=name, dtype=value.dtype.name, shape=list(value.shape), data=data))
     return tensors
@@ -78,7 +80,10 @@ def from_tensors(tensors: Iterable[Tensor]) -> dict[str, NDArray[Any]]:
             value = np.frombuffer(tensor.data, np.uint8)
             if value.size and int(value.max()) > 1:
                 raise TensorError(f'tensor {name!r}: a bool is {int(value.max())}')
-        value = np.frombuffer(tensor.data, dtype).reshape(shape)
+        try:
+            value = np.frombuffer(tensor.data, dtype).reshape(shape)
+        except ValueError as error:  # more axes, or larger empty ones, than numpy has
+            raise TensorError(f'tensor {name!r}: shape of {len(shape)} axes: {error}') from None
         value.flags.writeable = False
         arrays[name] = value
         if len(arrays) > _MAX_TENSORS:

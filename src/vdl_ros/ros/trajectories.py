@@ -90,6 +90,11 @@ class TrajectoryInbox:
         except queue.Full:
             self._warn(f'trajectory of {message.actor_id!r} dropped: {_QUEUE} are waiting')
 
+    @property
+    def waiting(self) -> int:
+        """Trajectories in the queue."""
+        return self._messages.qsize()
+
     def get(self, timeout: float) -> Unroll:
         """
         Return the next valid unroll.

@@ -1,0 +1,38 @@
+"""A node's health on ``/diagnostics``, each second, as rqt_robot_monitor and others show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.node import Node
+
+from vdl_ros.ros import qos
+
+__all__ = ['Diagnostics', 'Health']
+
+_PERIOD_S = 1.0
+
+# (warning or '', values by name): what a node says of itself.
+Health = tuple[str, Mapping[str, object]]
+
+
+class Diagnostics:
+    """Publishes what ``look`` returns: OK without a warning, WARN with one."""
+
+    def __init__(self, node: Node, look: Callable[[], Health]) -> None:
+        """Look at ``node`` once a second."""
+        self._node, self._look = node, look
+        self._publisher = node.create_publisher(
+            DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+        self._timer = node.create_timer(_PERIOD_S, self._publish)
+
+    def _publish(self) -> None:
+        warning, values = self._look()
+        message = DiagnosticArray(status=[DiagnosticStatus(
+            level=DiagnosticStatus.WARN if warning else DiagnosticStatus.OK,
+            name=self._node.get_fully_qualified_name(), message=warning or 'ok',
+            hardware_id='', values=[KeyValue(key=key, value=str(value))
+                                    for key, value in values.items()])])
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._publisher.publish(message)

@@ -1,0 +1,107 @@
+"""What a user gets wrong: one line that names it, and an exit status."""
+
+import os
+import pickle
+
+import pytest
+import torch
+
+BAD_LAUNCHES = {
+    'unknown argument': (['totl_steps:=5'], "totl_steps: no such argument of train.launch.py; "
+                                            "did you mean 'total_steps'?"),
+    'unknown environment': (['env_id:=CartPoll-v1'], "did you mean 'CartPole-v1'?"),
+    'unknown algorithm': (['algorithm:=impalla'], "algorithm: 'impalla' is not allowed: "
+                                                  "one of 'impala'; did you mean 'impala'?"),
+    'out of range': (['discount:=1.5'], 'discount: 1.5 is not allowed: a number from 0 to 1'),
+    'not a number': (['total_steps:=many'], "total_steps: 'many' is not allowed"),
+    'contradiction': (['batch_size:=8'], 'max_policy_lag: 4 is not allowed: at least batch_size'),
+    'network and space': (['network:=nature'], "network 'nature' needs images"),
+    'nothing to resume': (['resume:=nowhere'], 'resume: nowhere holds no readable config.yaml'),
+    'no actors': (['num_actors:=0'], 'num_actors: 0 is not allowed'),
+}
+
+
+@pytest.mark.parametrize('name', BAD_LAUNCHES)
+def test_a_bad_argument_ends_the_launch(launch, run, name):
+    arguments, line = BAD_LAUNCHES[name]
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *arguments)
+    assert train.wait() == 1, train.output
+    assert line in train.output
+    assert 'Traceback' not in train.output
+    assert train.family() == []
+
+
+def test_an_unknown_parameter_ends_the_node(launch):
+    learner = launch('ros2', 'run', 'vdl_ros', 'learner', '--ros-args', '-p', 'lerning_rate:=1.0')
+    assert learner.wait() == 2
+    assert "lerning_rate: no such parameter of learner; did you mean 'learning_rate'?" \
+        in learner.output
+    assert 'Traceback' not in learner.output
+
+
+def test_a_folder_with_another_run_is_not_written_over(launch, run):
+    run.path.mkdir()
+    (run.path / 'notes.txt').write_text('mine')
+    learner = launch('ros2', 'run', 'vdl_ros', 'learner', '--ros-args', '-p', f'run_dir:={run}')
+    assert learner.wait() == 2
+    assert f'{run} is not empty' in learner.output
+    assert [path.name for path in run.path.iterdir()] == ['notes.txt']
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ('touch was_run',)
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Return bad checkpoints by name, with what must be said of each."""
+    (tmp_path / 'garbage.pt').write_bytes(b'\x00garbage' * 100)
+    (tmp_path / 'empty.pt').write_bytes(b'')
+    (tmp_path / 'pickle.pt').write_bytes(pickle.dumps(Malicious()))
+    torch.save({'format': 1, 'config': Malicious(), 'learner': {}, 'progress': {}},
+               tmp_path / 'malicious.pt')
+    torch.save({'format': 1, 'learner': {}, 'progress': {'a': 1},
+                'config': {'env_id': 'CartPole-v1'}}, tmp_path / 'other.pt')
+    return tmp_path
+
+
+@pytest.mark.parametrize(('name', 'line'), [
+    ('missing.pt', 'no such file'),
+    ('garbage.pt', 'garbage.pt: '),
+    ('empty.pt', 'not a readable checkpoint'),
+    ('pickle.pt', 'not a readable checkpoint'),
+    ('malicious.pt', 'refused'),
+    ('other.pt', 'not a policy for CartPole-v1'),
+])
+def test_a_bad_checkpoint_is_refused(launch, checkpoints, monkeypatch, name, line):
+    monkeypatch.chdir(checkpoints)
+    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', f'checkpoint:={name}')
+    assert evaluate.wait() == 1, evaluate.output
+    assert line in evaluate.output
+    assert name in evaluate.output
+    assert 'Traceback' not in evaluate.output
+    assert not (checkpoints / 'was_run').exists()
+
+
+def test_a_corrupt_checkpoint_is_not_resumed(launch, run):
+    run.path.mkdir()
+    run.checkpoint.write_bytes(b'corrupt')
+    (run.path / 'config.yaml').write_text('env_id: CartPole-v1\n')
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}')
+    assert train.wait() == 1, train.output
+    assert f'{run.checkpoint}: not a readable checkpoint' in train.output
+    assert 'Traceback' not in train.output
+    assert run.checkpoint.read_bytes() == b'corrupt'
+
+
+def test_a_checkpoint_of_another_environment_is_not_resumed(launch, run):
+    first = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   'env_id:=vdl/Counter-v0', 'total_steps:=2000')
+    assert first.wait() == 0, first.output
+    before = run.checkpoint.read_bytes()
+    second = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
+                    'env_id:=CartPole-v1')
+    assert second.wait() == 1, second.output
+    assert "env_id 'vdl/Counter-v0' is not 'CartPole-v1'" in second.output
+    assert run.checkpoint.read_bytes() == before

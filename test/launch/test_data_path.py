@@ -1,0 +1,184 @@
+"""
+What actors say arrives whole and in order: counters through real processes and real DDS.
+
+The test itself is the learner: it publishes policies and reads trajectories. In a counter
+environment the observation is the clock, so every number that must arrive is known beforehand.
+"""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.counter import episode_length
+from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.learner import Learner
+from vdl_ros.ros import qos
+from vdl_ros.ros.tensors import from_tensors
+from vdl_ros.ros.trajectories import to_policy
+from vdl_ros.settings import as_dict
+
+ACTORS = ('left', 'right')
+UNROLLS = 30
+
+
+class Recorder(Node):
+    """A learner that does not learn: it keeps every trajectory and gives credit for it."""
+
+    def __init__(self, env: EnvConfig, train: TrainConfig, context: rclpy.Context):
+        super().__init__('recorder', context=context)
+        self.learner = Learner(train, *factory.spaces(env), factory.frames_per_observation(env))
+        self.config = json.dumps(as_dict(env, train))
+        self.ledger = Ledger()
+        self.kept: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
+        self.most_under_way = 0
+        self.publisher = self.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self.create_subscription(
+            Trajectory, 'trajectories', self.receive, qos.TOPICS['trajectories'])
+
+    def publish(self) -> None:
+        self.publisher.publish(to_policy(
+            self.learner.weights(), stamp=self.get_clock().now(), learner_id='recorder',
+            version=self.learner.version, agent_steps=0, config=self.config, ledger=self.ledger))
+
+    def receive(self, message: Trajectory) -> None:
+        self.kept[message.actor_id].append(message)
+        self.ledger.arrive(message.actor_id, message.incarnation, message.sequence)
+        self.most_under_way = max(
+            self.most_under_way, message.sequence - self.used(message.actor_id) + 1)
+        self.ledger.use(message.actor_id, message.incarnation, message.sequence, 0)
+        self.learner.version += 1
+        self.publish()
+
+    def used(self, actor_id: str) -> int:
+        return self.ledger.peers[actor_id].used
+
+
+@pytest.fixture
+def record(launch):
+    """Return a function that runs two actor processes until each has sent enough."""
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    nodes = []
+
+    def run(env: EnvConfig, train: TrainConfig) -> Recorder:
+        recorder = Recorder(env, train, context)
+        nodes.append(recorder)
+        executor = SingleThreadedExecutor(context=context)
+        executor.add_node(recorder)
+        actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args',
+                         '-p', f'actor_id:={name}') for name in ACTORS]
+        recorder.publish()
+
+        def enough():
+            for _ in range(20):
+                executor.spin_once(timeout_sec=0.01)
+            return all(len(messages) >= UNROLLS for messages in recorder.kept.values())
+
+        actors[0].wait_for(enough, f'{UNROLLS} trajectories of each actor')
+        for actor in actors:
+            actor.interrupt()
+            assert actor.wait(timeout=5.0) == 0, actor.output
+        executor.remove_node(recorder)
+        return recorder
+
+    yield run
+    for node in nodes:
+        node.destroy_node()
+    rclpy.shutdown(context=context)
+
+
+def expected_stream(identity: int, steps: int):
+    """Return observation, reward, terminated, truncated and first for steps of one counter."""
+    observations, rewards, terminated, truncated, first = [], [], [], [], []
+    episode = time = 0
+    observations.append((0, 0, identity))
+    first.append(True)
+    for _ in range(steps):
+        length = episode_length(episode, identity)
+        if time == length:  # the step that the environment resets itself in
+            episode, time = episode + 1, 0
+            rewards.append(0.0)
+            terminated.append(False)
+            truncated.append(False)
+            first.append(True)
+        else:
+            time += 1
+            rewards.append(float(time))
+            terminated.append(time == length and episode % 2 == 0)
+            truncated.append(time == length and episode % 2 == 1)
+            first.append(False)
+        observations.append((episode, time, identity))
+    return observations, rewards, terminated, truncated, first
+
+
+def joined(messages: list[Trajectory], name: str, overlap: bool) -> np.ndarray:
+    """Return an array of all messages in a row; overlapping ones without their last entry."""
+    parts = [from_tensors(message.tensors)[name] for message in messages]
+    return np.concatenate([part[:-1] if overlap else part for part in parts])
+
+
+def test_order_overlap_resets_and_no_loss(record):
+    env = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
+    recorder = record(env, TrainConfig(unroll_length=7, batch_size=1, max_policy_lag=4))
+    for messages in recorder.kept.values():
+        assert [message.sequence for message in messages] == list(range(len(messages)))
+        assert len({message.incarnation for message in messages}) == 1
+        versions = [message.policy_version for message in messages]
+        assert versions == sorted(versions)
+        for one, two in itertools.pairwise(messages):
+            end, start = from_tensors(one.tensors), from_tensors(two.tensors)
+            np.testing.assert_array_equal(end['observations'][-1], start['observations'][0])
+            np.testing.assert_array_equal(end['is_reset'][-1], start['is_reset'][0])
+        observations = joined(messages, 'observations', overlap=True)
+        for b in range(3):
+            identity = int(observations[0, b, 2])
+            wanted = expected_stream(identity, len(observations) - 1)
+            np.testing.assert_array_equal(observations[:, b], wanted[0])
+            for name, stream in zip(
+                    ('rewards', 'terminated', 'truncated'), wanted[1:4], strict=True):
+                got = joined(messages, name, overlap=False)[:len(stream), b]
+                np.testing.assert_array_equal(got, stream, err_msg=name)
+            np.testing.assert_array_equal(
+                joined(messages, 'is_reset', overlap=True)[:, b], wanted[4])
+    assert recorder.ledger.lost == recorder.ledger.duplicates == 0
+    identities = {int(from_tensors(messages[0].tensors)['observations'][0, b, 2])
+                  for messages in recorder.kept.values() for b in range(3)}
+    assert len(identities) == 6, 'every environment of every actor has its own seed'
+    assert recorder.most_under_way <= 4, 'credit bounds what is under way'
+
+
+def test_stacked_frames_are_stacked_again_as_they_were(record):
+    env = EnvConfig(env_id='vdl/PixelCounter-v0', num_envs=2)
+    recorder = record(env, TrainConfig(unroll_length=6, batch_size=1, max_policy_lag=2,
+                                       network='mlp'))
+    schema = recorder.learner.schema
+    for messages in recorder.kept.values():
+        stacks = []
+        for message in messages:
+            arrays = from_tensors(message.tensors)
+            schema.check(arrays)
+            assert 'observations' not in arrays, 'a frame travels once'
+            assert arrays['frames'].shape[0] == 6 + 4
+            out = np.empty((7, 2, 4, 8, 8), np.uint8)
+            schema.decode_into(arrays, out)
+            stacks.append(out[:-1])
+        first = joined(messages, 'is_reset', overlap=True)
+        got = np.concatenate(stacks)[:, :, :, 0, 0].astype(int)
+        for b in range(2):
+            age = 0
+            for t in range(len(got)):
+                age = 0 if first[t, b] else age + 1
+                newest = t  # picture number t since the start, over all episodes
+                wanted = [1 + (newest - back) % 255 if back <= age else 0
+                          for back in (3, 2, 1, 0)]
+                assert list(got[t, b]) == wanted, (t, b)
+    assert recorder.ledger.lost == 0

@@ -1,0 +1,117 @@
+"""Nodes that die, hosts that lie: the training goes on, and what happened is counted."""
+
+import array
+import signal
+
+import pytest
+import rclpy
+from rclpy.node import Node
+
+from vdl_ros.msg import Tensor, Trajectory
+from vdl_ros.ros import qos
+
+LONG = ('total_steps:=100000000', 'stop_at_return:=1e9', 'checkpoint_period:=1.0')
+
+
+def start(launch, run, *arguments):
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   *(arguments or LONG))
+    train.wait_for(lambda: run.steps > 10_000, 'progress')
+    return train
+
+
+def finish(train, run):
+    train.interrupt()
+    assert train.wait(timeout=5.0) == 0, train.output
+    assert train.family() == []
+    return run.summary
+
+
+def test_a_killed_actor_is_started_again_and_training_goes_on(launch, run):
+    train = start(launch, run)
+    actors = train.nodes('actor')
+    assert len(actors) == 2
+    actors[0].send_signal(signal.SIGKILL)
+    train.wait_for(lambda: len(train.nodes('actor')) == 2
+                   and actors[0].pid not in [each.pid for each in train.nodes('actor')],
+                   'another actor')
+    train.wait_for(lambda: train.output.count('acts in 16 x') == 3, 'the new actor acts')
+    steps = run.steps
+    train.wait_for(lambda: run.steps > steps + 50_000, 'progress with the new actor')
+    found = finish(train, run)
+    assert found['actor_restarts'] == 1
+    assert found['learner_restarts'] == 0
+    assert found['trajectories_lost'] == 0
+
+
+def test_a_killed_learner_goes_on_from_its_checkpoint(launch, run):
+    train = start(launch, run)
+    learner, = train.nodes('learner')
+    written = run.checkpoint.stat().st_mtime_ns
+    train.wait_for(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')
+    learner.send_signal(signal.SIGKILL)
+    train.wait_for(lambda: [each for each in train.nodes('learner') if each.pid != learner.pid],
+                   'another learner')
+    steps = run.steps
+    train.wait_for(lambda: run.steps > steps + 50_000, 'progress with the new learner')
+    found = finish(train, run)
+    assert found['learner_restarts'] == 1
+    assert found['actor_restarts'] == 0
+    assert found['trajectories_lost'] == 0
+    assert found['agent_steps'] > steps
+
+
+def test_nothing_outlives_a_launch_that_is_killed(launch, run):
+    train = start(launch, run)
+    family = train.family()
+    assert len(family) >= 3
+    train.process.kill()
+    train.process.wait()
+    train.wait_for(lambda: not train.family(), 'the end of every node', timeout=10.0)
+    assert run.summary['ended_by'] == 'interrupted', 'the learner still wrote its checkpoint'
+
+
+@pytest.fixture
+def stranger():
+    """Return a node of another program on the same domain."""
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = Node('stranger', context=context)
+    yield node
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+
+
+def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, run, stranger):
+    publisher = stranger.create_publisher(Trajectory, 'trajectories', qos.STREAM)
+    heard = []
+    from vdl_ros.msg import Policy
+    stranger.create_subscription(Policy, 'policy', heard.append, qos.LATCHED)
+    train = start(launch, run)
+    executor = rclpy.executors.SingleThreadedExecutor(context=stranger.context)
+    executor.add_node(stranger)
+
+    def listen():
+        executor.spin_once(timeout_sec=0.1)
+        return heard and publisher.get_subscription_count()
+
+    train.wait_for(listen, 'the policy')
+    bytes_of = lambda count: array.array('B', bytes(count))  # noqa: E731
+    wrong = {
+        'no tensors': [],
+        'unknown dtype': [Tensor(name='rewards', dtype='object', shape=[1], data=bytes_of(8))],
+        'too few bytes': [Tensor(name='rewards', dtype='float32', shape=[99], data=bytes_of(8))],
+        'overflowing shape': [Tensor(name='rewards', dtype='float32', shape=[2**32 - 1] * 4,
+                                     data=bytes_of(8))],
+        'wrong shape': [Tensor(name='rewards', dtype='float32', shape=[2], data=bytes_of(8))],
+    }
+    for tensors in wrong.values():
+        publisher.publish(Trajectory(
+            actor_id='stranger', learner_id=heard[-1].learner_id, tensors=tensors))
+    train.wait_for(lambda: "trajectory of 'stranger' refused" in train.output, 'a warning')
+    steps = run.steps
+    train.wait_for(lambda: run.steps > steps + 50_000, 'progress')
+    found = finish(train, run)
+    assert found['trajectories_rejected'] == len(wrong)
+    assert found['trajectories_lost'] == 0
+    executor.remove_node(stranger)

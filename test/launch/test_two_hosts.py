@@ -1,0 +1,79 @@
+"""Two hosts: the learner's half and the actors' half in two network namespaces."""
+
+import os
+import shutil
+import subprocess
+import uuid
+
+import pytest
+
+
+def ip(*words: str) -> None:
+    subprocess.run(['ip', *words], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def hosts():
+    """Return two network namespaces joined by a veth pair, each with an address of its own."""
+    if not shutil.which('ip'):
+        pytest.skip('no `ip` command: apt install iproute2')
+    tag = uuid.uuid4().hex[:8]
+    names = [f'vdl-{tag}-{side}' for side in 'ab']
+    try:
+        ip('netns', 'add', names[0])
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f'may not make network namespaces: {error.stderr.strip()}')
+    try:
+        ip('netns', 'add', names[1])
+        links = [f'v{tag}{side}' for side in 'ab']
+        ip('link', 'add', links[0], 'type', 'veth', 'peer', 'name', links[1])
+        for index, (name, link) in enumerate(zip(names, links, strict=True)):
+            ip('link', 'set', link, 'netns', name)
+            ip('-n', name, 'addr', 'add', f'10.91.7.{index + 1}/24', 'dev', link)
+            ip('-n', name, 'link', 'set', link, 'up')
+            ip('-n', name, 'link', 'set', 'lo', 'up')
+            ip('-n', name, 'route', 'add', 'default', 'dev', link)
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(['ip', 'netns', 'del', name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Return what both hosts have: the range of discovery is the subnet."""
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'SUBNET')
+    return dict(os.environ)
+
+
+def on(host: str, *command: str) -> tuple[str, ...]:
+    return 'ip', 'netns', 'exec', host, *command
+
+
+@pytest.mark.parametrize(('env_id', 'steps'), [('CartPole-v1', 60_000), ('ALE/Pong-v5', 4_000)])
+def test_learner_and_actors_on_two_hosts(hosts, environment, launch, run, env_id, steps):
+    actors = launch(*on(hosts[1], 'ros2', 'launch', 'vdl_ros', 'actors.launch.py',
+                        'num_actors:=2'), env=environment)
+    learner = launch(*on(hosts[0], 'ros2', 'launch', 'vdl_ros', 'learner.launch.py',
+                         f'run_dir:={run}', f'env_id:={env_id}', f'total_steps:={steps}',
+                         'stop_at_return:=1e9'), env=environment)
+    assert learner.wait() == 0, learner.output + actors.output
+    assert run.summary['agent_steps'] >= steps
+    assert run.summary['trajectories_lost'] == 0
+    actors.interrupt()
+    assert actors.wait(timeout=5.0) == 0, actors.output
+
+
+def test_static_peers_find_each_other_where_discovery_is_local(
+        hosts, environment, launch, run):
+    def peers(address: str) -> dict[str, str]:
+        return environment | {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+                              'ROS_STATIC_PEERS': address}
+
+    launch(*on(hosts[1], 'ros2', 'launch', 'vdl_ros', 'actors.launch.py', 'num_actors:=1'),
+           env=peers('10.91.7.1'))
+    learner = launch(*on(hosts[0], 'ros2', 'launch', 'vdl_ros', 'learner.launch.py',
+                         f'run_dir:={run}', 'total_steps:=20000', 'stop_at_return:=1e9'),
+                     env=peers('10.91.7.2'))
+    assert learner.wait() == 0, learner.output
+    assert run.summary['trajectories_lost'] == 0
