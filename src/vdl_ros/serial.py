@@ -23,7 +23,7 @@ from vdl_ros.rl.config import TrainConfig, verify
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.networks import make_policy
-from vdl_ros.rl.run_folder import RunFolder
+from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.rl.unroll import Unroll
 from vdl_ros.settings import as_dict, select, settings_of
@@ -48,12 +48,15 @@ class SerialInbox:
         return unroll
 
 
-def train(env: EnvConfig, config: TrainConfig, run_dir: Path, stop: threading.Event) -> str:
+def train(
+    env: EnvConfig, config: TrainConfig, run_dir: Path, stop: threading.Event, *,
+    resume: bool = False,
+) -> str:
     """
     Train in this process until the run is over; return why it ended.
 
     Raises:
-        ValueError: settings, spaces or a folder that cannot be used.
+        ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
     """
     verify(config)
     torch.set_num_threads(1)
@@ -65,7 +68,7 @@ def train(env: EnvConfig, config: TrainConfig, run_dir: Path, stop: threading.Ev
         ledger = Ledger()
         actor = Actor(envs, policy, learner.schema, config.seed)
         trainer = Trainer(
-            learner, RunFolder(run_dir), as_dict(env, config) | {'mode': 'serial'},
+            learner, RunFolder(run_dir, resume=resume), as_dict(env, config),
             inbox=SerialInbox(actor, learner, ledger), ledger=ledger,
             publish=lambda: None, say=print)
         return trainer.run(stop)
@@ -80,22 +83,25 @@ def main(args: list[str] | None = None) -> int:
         parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
     parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
+    parser.add_argument('--resume', help='folder of a run to go on with')
     given = {name: text for name, text in vars(parser.parse_args(args)).items()
              if text is not None}
-    run_dir = given.pop('run_dir', None)
+    run_dir, resume = given.pop('run_dir', None), given.pop('resume', None)
     known = settings_of(EnvConfig, TrainConfig)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
-        values = presets.resolve({name: known[name].parse(text) for name, text in given.items()})
+        values = presets.resolve(
+            {name: known[name].parse(text) for name, text in given.items()},
+            saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
-        folder = Path(run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
-        reason = train(env, config, folder, stop)
+        path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
+        reason = train(env, config, path, stop, resume=bool(resume))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return 2
-    print(f'ended by {reason}; written to {folder}')
+    print(f'ended by {reason}; written to {path}')
     return 0
 
 

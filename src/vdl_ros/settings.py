@@ -67,7 +67,7 @@ class Setting:
             SettingError: wrong type, not finite, out of range or not among the choices.
         """
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            value = float(value) if abs(value) < 2**1023 else math.inf
         good = type(value) is self.type
         if good and isinstance(value, float):
             good = math.isfinite(value)

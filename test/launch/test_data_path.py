@@ -53,13 +53,13 @@ class Recorder(Node):
         self.kept[message.actor_id].append(message)
         self.ledger.arrive(message.actor_id, message.incarnation, message.sequence)
         self.most_under_way = max(
-            self.most_under_way, message.sequence - self.used(message.actor_id) + 1)
-        self.ledger.use(message.actor_id, message.incarnation, message.sequence, 0)
+            self.most_under_way, message.sequence - self.used(message.incarnation) + 1)
+        self.ledger.use(message.incarnation, message.sequence, 0)
         self.learner.version += 1
         self.publish()
 
-    def used(self, actor_id: str) -> int:
-        return self.ledger.peers[actor_id].used
+    def used(self, incarnation: int) -> int:
+        return self.ledger.peers[incarnation].used
 
 
 @pytest.fixture

@@ -1,14 +1,20 @@
 """Nodes that die, hosts that lie: the training goes on, and what happened is counted."""
 
 import array
+import json
 import signal
 
 import pytest
 import rclpy
+from builtin_interfaces.msg import Time
 from rclpy.node import Node
+from std_msgs.msg import Header
 
-from vdl_ros.msg import Tensor, Trajectory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.msg import Policy, Tensor, Trajectory
+from vdl_ros.rl.config import TrainConfig
 from vdl_ros.ros import qos
+from vdl_ros.settings import as_dict
 
 LONG = ('total_steps:=100000000', 'stop_at_return:=1e9', 'checkpoint_period:=1.0')
 
@@ -71,6 +77,25 @@ def test_nothing_outlives_a_launch_that_is_killed(launch, run):
     assert run.summary['ended_by'] == 'interrupted', 'the learner still wrote its checkpoint'
 
 
+def test_an_actor_refuses_a_strangers_policy_and_waits_for_another(launch, run, stranger):
+    publisher = stranger.create_publisher(Policy, 'policy', qos.LATCHED)
+    actor = launch('ros2', 'run', 'vdl_ros', 'actor')
+    good = json.dumps(as_dict(EnvConfig(), TrainConfig()))
+    for config, reason in (
+            ('no settings', 'policy refused'),
+            ('{"env_id": "os.path:join"}', "'os.path:join'"),
+            ('{"num_envs": -1}', 'num_envs: -1 is not allowed'),
+            (good, 'weights: names')):
+        publisher.publish(Policy(config=config, learner_id='stranger'))
+        actor.wait_for(lambda reason=reason: reason in actor.output, reason)
+    learner = launch('ros2', 'run', 'vdl_ros', 'learner', '--ros-args', '-p', f'run_dir:={run}',
+                     '-p', 'total_steps:=20000')
+    assert learner.wait() == 0, learner.output + actor.output
+    actor.interrupt()
+    assert actor.wait(timeout=5.0) == 0
+    assert 'Traceback' not in actor.output
+
+
 @pytest.fixture
 def stranger():
     """Return a node of another program on the same domain."""
@@ -85,7 +110,6 @@ def stranger():
 def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, run, stranger):
     publisher = stranger.create_publisher(Trajectory, 'trajectories', qos.STREAM)
     heard = []
-    from vdl_ros.msg import Policy
     stranger.create_subscription(Policy, 'policy', heard.append, qos.LATCHED)
     train = start(launch, run)
     executor = rclpy.executors.SingleThreadedExecutor(context=stranger.context)
@@ -107,7 +131,8 @@ def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, ru
     }
     for tensors in wrong.values():
         publisher.publish(Trajectory(
-            actor_id='stranger', learner_id=heard[-1].learner_id, tensors=tensors))
+            header=Header(stamp=Time(sec=-2**31)), actor_id='stranger',
+            learner_id=heard[-1].learner_id, tensors=tensors))
     train.wait_for(lambda: "trajectory of 'stranger' refused" in train.output, 'a warning')
     steps = run.steps
     train.wait_for(lambda: run.steps > steps + 50_000, 'progress')

@@ -8,7 +8,9 @@ from the learner. Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help`
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 import threading
 import time
 import zlib
@@ -17,7 +19,6 @@ from typing import Any
 
 import torch
 from rclpy.node import Node
-from rclpy.time import Time
 from std_msgs.msg import Header
 
 from vdl_ros.envs import factory
@@ -40,7 +41,7 @@ from vdl_ros.ros.process import (
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.ros.tensors import from_tensors
 from vdl_ros.ros.trajectories import policy_config, to_trajectory
-from vdl_ros.settings import select
+from vdl_ros.settings import SettingError, select
 
 SETTINGS = (ActorConfig, ProcessConfig)
 
@@ -59,7 +60,8 @@ class ActorNode(Node):
         given = parameters.given(self, *SETTINGS)
         parameters.declare(self, given, *SETTINGS)
         self._settings, self.process = select(ActorConfig, given), select(ProcessConfig, given)
-        self._id = self._settings.actor_id or self.get_fully_qualified_name()
+        self._id = self._settings.actor_id or (
+            f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
         self._incarnation = secrets.randbits(63)
         torch.set_num_threads(self._settings.actor_threads)
         if self.process.launch_id:
@@ -68,6 +70,7 @@ class ActorNode(Node):
         self._actor: Actor | None = None
         self._config: dict[str, Any] = {}
         self._policy: Policy | None = None
+        self._refusal = ''
         self._learner_id = ''
         self._heard = time.monotonic()
         self._trajectories = self.create_publisher(
@@ -77,7 +80,7 @@ class ActorNode(Node):
         self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
     def _on_policy(self, message: Policy) -> None:
-        self._statistics.received(Time.from_msg(message.header.stamp))
+        self._statistics.received(message.header.stamp)
         self._policy = message
 
     def act(self) -> bool:
@@ -86,13 +89,15 @@ class ActorNode(Node):
 
         Returns:
             Whether an unroll was acted.
-
-        Raises:
-            ValueError: the learner's environment cannot be made here.
         """
         if self._policy is not None:
-            self._take_over(self._policy)
-            self._policy = None
+            message, self._policy = self._policy, None
+            try:
+                self._take_over(message)
+            except ValueError as error:
+                if str(error) != self._refusal:  # once, however often it is published
+                    self._refusal = str(error)
+                    self.get_logger().error(f'policy refused, waiting for another: {error}')
         if self._actor is None:
             return False
         if not self._credit.available:
@@ -120,22 +125,25 @@ class ActorNode(Node):
                 self._credit.write_off()
 
     def _take_over(self, message: Policy) -> None:
+        """
+        Act by a policy from now on.
+
+        Raises:
+            ValueError: it is malformed, or its environment cannot be made here.
+        """
         self._heard = time.monotonic()
         config = policy_config(message)
         wanted = self._settings.env_id
         if wanted and config.get('env_id') != wanted:
-            self.get_logger().error(
-                f'the learner trains on {config.get("env_id")!r}, this actor acts in '
-                f'{wanted!r}: waiting for another', throttle_duration_sec=10.0)
-            return
+            raise SettingError(f'env_id: the learner trains on {config.get("env_id")!r}, '
+                               f'this actor acts only in {wanted!r}')
         if config != self._config or self._actor is None:
             self._rebuild(config)
         assert self._actor is not None
         self._actor.load(from_tensors(message.tensors), message.version)
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
-                     if (credit.actor_id, credit.incarnation) == (self._id, self._incarnation)),
-                    None)
+                     if credit.incarnation == self._incarnation), None)
         self._credit.hear(message.learner_id, used)
 
     def _rebuild(self, config: dict[str, Any]) -> None:

@@ -16,9 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import yaml
 from rclpy.node import Node
-from rclpy.time import Time
 
 from vdl_ros import presets
 from vdl_ros.envs import factory
@@ -27,7 +25,7 @@ from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.rl.config import RunConfig, TrainConfig, verify
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.run_folder import RunFolder, RunFolderError
+from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
@@ -90,7 +88,7 @@ class LearnerNode(Node):
             Trajectory, 'trajectories', self._on_trajectory, qos.TOPICS['trajectories'])
 
     def _on_trajectory(self, message: Trajectory) -> None:
-        age = self._statistics.received(Time.from_msg(message.header.stamp))
+        age = self._statistics.received(message.header.stamp)
         self._inbox.put(message, age)
 
     def _publish(self) -> None:
@@ -101,14 +99,14 @@ class LearnerNode(Node):
 
     def _health(self) -> Health:
         ledger, waiting = self._ledger, self._inbox.waiting
-        missing = self.run.num_actors - len(ledger.peers)
+        missing = self.run.num_actors - ledger.actors
         warning = ''
         if ledger.lost or ledger.rejected:
             warning = f'{ledger.lost} trajectories lost, {ledger.rejected} rejected'
         elif missing > 0:
             warning = f'{missing} of {self.run.num_actors} actors not heard yet'
         return warning, {
-            'waiting trajectories': waiting, 'actors': len(ledger.peers),
+            'waiting trajectories': waiting, 'actors': ledger.actors,
             'received': ledger.received, 'lost': ledger.lost, 'rejected': ledger.rejected,
             'policy lag, mean': round(ledger.lag_mean, 2), 'policy lag, max': ledger.lag_max,
             'policy version': self._learner.version, 'agent steps': self._learner.agent_steps}
@@ -121,22 +119,6 @@ def default_run_dir(env_id: str, process: ProcessConfig) -> str:
     """Return runs/<environment>-<time>; the same again for a node that its launch restarts."""
     when = process.launch_id or time.strftime('%Y%m%d-%H%M%S')
     return f'runs/{env_id.replace("/", "-")}-{when}'
-
-
-def saved_settings(folder: Path) -> dict[str, object]:
-    """
-    Return the settings of a run, less where it was written.
-
-    Raises:
-        RunFolderError: no config.yaml in the folder, or not a readable one.
-    """
-    try:
-        content = yaml.safe_load((folder / 'config.yaml').read_text())
-    except (OSError, yaml.YAMLError):
-        content = None
-    if not isinstance(content, dict):
-        raise RunFolderError(f'resume: {folder} holds no readable config.yaml')
-    return {name: value for name, value in content.items() if name not in ('run_dir', 'resume')}
 
 
 def train(node: LearnerNode, stop: threading.Event) -> int:
@@ -159,9 +141,12 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
     executor.add_node(node)
     thread = threading.Thread(target=loop, name='training')
     thread.start()
-    spin(executor, over)
-    thread.join()
-    executor.remove_node(node)
+    try:
+        spin(executor, over)
+    finally:
+        stop.set()
+        thread.join()
+        executor.remove_node(node)
     if failure:
         raise failure[0]
     return EXIT_OK

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.rl.episodes import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.networks import Policy
+from vdl_ros.rl.stepper import Stepper
 from vdl_ros.rl.unroll import Arrays, UnrollSchema
 
 __all__ = ['Actor', 'load_weights', 'weights']
@@ -63,13 +63,8 @@ class Actor:
         self.policy = policy.eval()
         self.policy_version = -1
         self._schema = schema
-        self._box = isinstance(envs.single_action_space, gymnasium.spaces.Box)
         torch.manual_seed(seed)
-        observation, _ = envs.reset(seed=seed)
-        # Fresh arrays for every unroll: a message may still be under way with the last one.
-        self._observation = np.array(observation)
-        self._is_reset = np.ones(envs.num_envs, np.bool_)
-        self._done = np.zeros(envs.num_envs, np.bool_)
+        self._stepper = Stepper(envs, seed)
         self._episodes = EpisodeCounter(envs.num_envs)
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int) -> None:
@@ -85,50 +80,21 @@ class Actor:
     @torch.inference_mode()
     def unroll(self) -> tuple[Arrays, list[FinishedEpisode]]:
         """Act for T steps; return the arrays of ``unroll.py`` and the episodes that ended."""
-        steps, batch = self._schema.unroll_length, self.envs.num_envs
-        space = self.envs.single_observation_space
-        action_space = self.envs.single_action_space
-        observations = np.empty((steps + 1, batch, *(space.shape or ())), space.dtype)
-        actions = np.empty(
-            (steps, batch, *(action_space.shape or ())), np.float32 if self._box else np.int64)
-        arrays: Arrays = {
-            'is_reset': np.empty((steps + 1, batch), np.bool_),
-            'actions': actions,
-            'rewards': np.empty((steps, batch), np.float32),
-            'terminated': np.empty((steps, batch), np.bool_),
-            'truncated': np.empty((steps, batch), np.bool_),
-            'behaviour_log_probs': np.empty((steps, batch), np.float32),
-        }
-        observations[0], arrays['is_reset'][0] = self._observation, self._is_reset
-        distribution = self.policy.distribution
-        for t in range(steps):
-            parameters, _ = self.policy(torch.from_numpy(observations[t]))
-            action = distribution.sample(parameters)
-            log_prob = distribution.log_prob(parameters, action)
-            actions[t] = action.numpy()
+        stepper, policy = self._stepper, self.policy
+        arrays = self._schema.empty(self.envs.num_envs)
+        observations, is_reset = arrays.pop('observations'), arrays['is_reset']
+        observations[0], is_reset[0] = stepper.observation, stepper.is_reset
+        for t in range(self._schema.unroll_length):
+            parameters, _ = policy(torch.from_numpy(observations[t]))
+            action = policy.distribution.sample(parameters)
+            log_prob = policy.distribution.log_prob(parameters, action)
+            arrays['actions'][t] = action.numpy()
             arrays['behaviour_log_probs'][t] = log_prob.numpy()
-            (observations[t + 1], arrays['rewards'][t], terminated, truncated, _
-             ) = self.envs.step(self._to_env(actions[t]))
-            arrays['terminated'][t], arrays['truncated'][t] = terminated, truncated
-            # The environment resets itself in the step after an episode's last one.
-            arrays['is_reset'][t + 1] = self._done
-            self._done = np.logical_or(terminated, truncated)
-        self._observation = observations[steps].copy()
-        self._is_reset = arrays['is_reset'][steps].copy()
+            (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
+             arrays['truncated'][t], is_reset[t + 1]) = stepper.step(arrays['actions'][t])
         finished = self._episodes.add(
-            arrays['rewards'], arrays['terminated'],
-            arrays['truncated'], arrays['is_reset'])
-        arrays |= self._schema.encode(observations, arrays['is_reset'])
-        return arrays, finished
-
-    def _to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions that the environment takes: within its box."""
-        if not self._box:
-            return actions
-        space = self.envs.single_action_space
-        assert isinstance(space, gymnasium.spaces.Box)
-        clipped: NDArray[Any] = np.clip(actions, space.low, space.high)
-        return clipped
+            arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset)
+        return arrays | self._schema.encode(observations, is_reset), finished
 
     def close(self) -> None:
         """Close the environments."""

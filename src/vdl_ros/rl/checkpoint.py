@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f'{path}: no such file')
     try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch does not look at the checksums
+        if broken:
+            raise zipfile.BadZipFile(f'wrong checksum of {broken}')
         found = torch.load(path, map_location='cpu', weights_only=True)
     except pickle.UnpicklingError:
         raise CheckpointError(
             f'{path}: holds more than weights and plain values, or is corrupt: refused') from None
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
-            AttributeError, zipfile.BadZipFile) as error:
+            AttributeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise CheckpointError(f'{path}: not a readable checkpoint: {reason}') from None
     if not isinstance(found, dict) or any(key not in found for key in _KEYS):

@@ -87,7 +87,7 @@ class ActorConfig:
     """Settings of one actor; everything else it hears from the learner."""
 
     actor_id: str = setting(
-        '', 'Name of this actor, unique in the graph; empty: the node\'s name.')
+        '', 'Name of this actor, unique in the graph; empty: made of host, node and process.')
     env_id: str = setting(
         '', 'Act only in this environment; empty: in the one the learner trains on.')
     num_envs: int = setting(

@@ -35,6 +35,7 @@ class EpisodeCounter:
 
     def __init__(self, num_envs: int) -> None:
         """Expect unrolls of ``num_envs`` environments."""
+        self.num_envs = num_envs
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._whole = np.zeros(num_envs, np.bool_)

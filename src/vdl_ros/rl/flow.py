@@ -3,7 +3,8 @@ Flow control between actors and a learner: credit on one side, accounts on the o
 
 With every policy the learner says how many trajectories of each actor it has used. An actor may
 have ``max_policy_lag`` trajectories under way beyond that, then it waits. So no queue grows, and
-a trajectory is at most (actors * max_policy_lag) / batch_size updates old when it is used.
+a trajectory waits at the learner for at most (actors * max_policy_lag) / batch_size updates. An
+actor that is slower than the others is further behind: they go on learning while it acts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = ['Credit', 'Ledger', 'Peer']
+
+# What the message's uint64 holds: one sequence number at its end must not stop the learner.
+_LARGEST = 2**64 - 1
+# No honest actor is so far ahead: its credit ends long before.
+_FARTHEST = 10_000
+# Processes with one actor's name that are remembered, apart from the newest.
+_NAMESAKES = 3
 
 
 class Credit:
@@ -67,19 +75,17 @@ class Credit:
 @dataclass
 class Peer:
     """
-    What a learner knows of one actor.
+    What a learner knows of one actor's process.
 
     Attributes:
-        incarnation: of the actor's process.
+        actor_id: its name; two processes may have the same, one after the other or by mistake.
         expected: the next sequence number.
-        used: trajectories learned from, or given up, of this incarnation.
-        restarts: times the actor came back as a new process.
+        used: trajectories learned from, or given up.
     """
 
-    incarnation: int
+    actor_id: str
     expected: int = 0
     used: int = 0
-    restarts: int = 0
 
 
 @dataclass
@@ -92,47 +98,59 @@ class Ledger:
         lost: gaps in the actors' sequence numbers, and what a full queue refused.
         rejected: messages that were no valid trajectories.
         duplicates: sequence numbers that came again.
+        actor_restarts: times a process came with the name of an earlier one.
         lag_sum: policy versions between acting and learning, summed over trajectories.
         lag_max: the largest of them.
         lag_count: trajectories learned from.
+        peers: by incarnation.
     """
 
     received: int = 0
     lost: int = 0
     rejected: int = 0
     duplicates: int = 0
+    actor_restarts: int = 0
     lag_sum: int = 0
     lag_max: int = 0
     lag_count: int = 0
-    peers: dict[str, Peer] = field(default_factory=dict)
+    peers: dict[int, Peer] = field(default_factory=dict)
 
     def arrive(self, actor_id: str, incarnation: int, sequence: int) -> tuple[bool, int]:
         """
         Note an arrival.
 
         Returns:
-            Whether it is new, and how many before it are missing.
+            Whether it is new and to be learned from, and how many before it are missing.
         """
-        peer = self.peers.get(actor_id)
+        peer = self.peers.get(incarnation)
         if peer is None:
             # Earlier ones went to an earlier learner, or to none: they are not ours to miss.
-            peer = self.peers[actor_id] = Peer(incarnation, sequence, sequence)
-        elif peer.incarnation != incarnation:
-            restarts = peer.restarts + 1
-            peer = self.peers[actor_id] = Peer(incarnation, sequence, sequence, restarts)
-        if sequence < peer.expected:
+            peer = self._meet(actor_id, incarnation, sequence)
+        missing = sequence - peer.expected
+        if missing < 0:
             self.duplicates += 1
             return False, 0
-        missing = sequence - peer.expected
+        if missing > _FARTHEST:
+            self.rejected += 1
+            return False, 0
         self.lost += missing
         self.received += 1
         peer.expected = sequence + 1
         return True, missing
 
-    def use(self, actor_id: str, incarnation: int, sequence: int, lag: int) -> None:
+    def _meet(self, actor_id: str, incarnation: int, sequence: int) -> Peer:
+        namesakes = [key for key, peer in self.peers.items() if peer.actor_id == actor_id]
+        if namesakes:
+            self.actor_restarts += 1
+        for key in namesakes[:-_NAMESAKES]:
+            del self.peers[key]
+        peer = self.peers[incarnation] = Peer(actor_id, sequence, sequence)
+        return peer
+
+    def use(self, incarnation: int, sequence: int, lag: int) -> None:
         """Note that a trajectory was learned from ``lag`` versions after it was acted."""
-        peer = self.peers.get(actor_id)
-        if peer is not None and peer.incarnation == incarnation:
+        peer = self.peers.get(incarnation)
+        if peer is not None:
             peer.used = max(peer.used, sequence + 1)
         lag = max(lag, 0)
         self.lag_sum += lag
@@ -145,10 +163,11 @@ class Ledger:
         return self.lag_sum / self.lag_count if self.lag_count else 0.0
 
     @property
-    def actor_restarts(self) -> int:
-        """Times an actor came back as a new process."""
-        return sum(peer.restarts for peer in self.peers.values())
+    def actors(self) -> int:
+        """How many actors were heard, by name."""
+        return len({peer.actor_id for peer in self.peers.values()})
 
-    def credits(self) -> Mapping[str, tuple[int, int]]:
-        """Return (incarnation, used) by actor: what a policy message tells the actors."""
-        return {name: (peer.incarnation, peer.used) for name, peer in self.peers.items()}
+    def credits(self) -> Mapping[int, tuple[str, int]]:
+        """Return (actor_id, used) by incarnation: what a policy message tells the actors."""
+        return {incarnation: (peer.actor_id, min(peer.used, _LARGEST))
+                for incarnation, peer in self.peers.items()}

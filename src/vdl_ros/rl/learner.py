@@ -72,13 +72,14 @@ class Learner:
         self.version = 0
         self.agent_steps = 0
         self._optimizer: torch.optim.Optimizer
+        self._epsilon = 1e-5 if config.optimizer == 'adam' else config.rmsprop_epsilon
         if config.optimizer == 'adam':
             self._optimizer = torch.optim.Adam(
-                self.policy.parameters(), config.learning_rate, eps=1e-5)
+                self.policy.parameters(), config.learning_rate, eps=self._epsilon)
         else:
             self._optimizer = torch.optim.RMSprop(
                 self.policy.parameters(), config.learning_rate, alpha=0.99,
-                eps=config.rmsprop_epsilon)
+                eps=self._epsilon)
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
         """
@@ -86,7 +87,7 @@ class Learner:
 
         Raises:
             UnrollError: an unroll whose frames do not fit together.
-            FloatingPointError: the loss is not finite; nothing was changed.
+            FloatingPointError: the loss or its gradient is not finite; nothing was changed.
         """
         batch = make_batch(unrolls, self.schema)
         loss, parts = impala_loss(self.policy, batch, self.config)
@@ -99,6 +100,8 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.max_grad_norm)
+        if not torch.isfinite(norm):
+            raise FloatingPointError(f'update {self.version}: the gradient is not finite')
         self._optimizer.step()
         self.version += 1
         self.agent_steps += int(batch.valid.sum())
@@ -134,14 +137,21 @@ class Learner:
         Go on from a checkpoint's state.
 
         Raises:
-            ValueError: the state of another network.
+            ValueError: the state of another network or optimiser.
         """
         try:
+            # torch would load the one into the other, and fail at the next update.
+            was = 'adam' if 'betas' in state['optimizer']['param_groups'][0] else 'rmsprop'
+            if was != self.config.optimizer:
+                raise TypeError(f'optimizer {was} is not {self.config.optimizer}')
             self.policy.load_state_dict(state['policy'])
             self._optimizer.load_state_dict(state['optimizer'])
+            for group in self._optimizer.param_groups:
+                group['eps'] = self._epsilon
             torch.set_rng_state(state['torch_rng'])
             self.version = int(state['version'])
             self.agent_steps = int(state['agent_steps'])
-        except (KeyError, RuntimeError, TypeError) as error:
-            reason = str(error).splitlines()[0]
+        except (IndexError, KeyError, RuntimeError, TypeError) as error:
+            # torch's first line only says that there is an error.
+            reason = ' '.join(str(error).split())[:200]
             raise ValueError(f'checkpoint: not of this network: {reason}') from None

@@ -18,6 +18,9 @@ from vdl_ros.rl import distributions
 
 __all__ = ['Policy', 'make_policy']
 
+# The smallest that every net's kernels and strides leave a pixel of.
+_SMALLEST_IMAGE = 36
+
 
 class Policy(nn.Module):
     """
@@ -42,6 +45,8 @@ class Policy(nn.Module):
         self.distribution = distribution
         self.observation_shape = observation_shape
         self._images = network != 'mlp'
+        self._channels_last = self._images and observation_shape[1] >= _SMALLEST_IMAGE > \
+            observation_shape[2]
         outputs = distribution.size // 2 if gaussian else distribution.size
         if network == 'mlp':
             inputs = math.prod(observation_shape)
@@ -49,7 +54,9 @@ class Policy(nn.Module):
             self.value_torso: nn.Module | None = _mlp(inputs, hidden_size)
             features = hidden_size
         else:
-            self.policy_torso, features = _conv(network, observation_shape)
+            height, width, channels = observation_shape
+            self.policy_torso, features = _conv(
+                network, (channels, height, width) if self._channels_last else observation_shape)
             self.value_torso = None
         self.policy_head = _orthogonal(nn.Linear(features, outputs), 0.01)
         self.value_head = _orthogonal(nn.Linear(features, 1), 1.0)
@@ -65,6 +72,8 @@ class Policy(nn.Module):
         lead = observations.shape[:observations.dim() - len(self.observation_shape)]
         if self._images:
             inputs = observations.reshape(-1, *self.observation_shape)
+            if self._channels_last:
+                inputs = inputs.movedim(-1, 1)
         else:
             inputs = observations.reshape(-1, math.prod(self.observation_shape))
         if inputs.dtype == torch.uint8:
@@ -88,7 +97,8 @@ def make_policy(
     Return a policy for the spaces of one environment.
 
     Args:
-        network: auto, mlp, impala or nature; auto takes impala for images of [C, H, W] uint8.
+        network: auto, mlp, impala or nature; auto takes impala for images, [C, H, W] or
+            [H, W, C] uint8.
         observation_space: a Box.
         action_space: see :func:`distributions.for_space`.
         hidden_size: width of the mlp.
@@ -99,13 +109,14 @@ def make_policy(
     if not isinstance(observation_space, gymnasium.spaces.Box):
         raise ValueError(f'observation space {observation_space} is not supported: a Box')
     shape = observation_space.shape
-    image = len(shape) == 3 and observation_space.dtype == 'uint8'
+    image = observation_space.dtype == 'uint8' and len(shape) == 3 and (
+        min(shape[1:]) >= _SMALLEST_IMAGE or min(shape[:2]) >= _SMALLEST_IMAGE)
     if network == 'auto':
-        network = 'impala' if image and min(shape[1:]) >= 36 else 'mlp'
-    if network != 'mlp' and not (image and min(shape[1:]) >= 36):
+        network = 'impala' if image else 'mlp'
+    if network != 'mlp' and not image:
         raise ValueError(
-            f'network {network!r} needs images, uint8 [C, H, W] of at least 36 x 36; '
-            f'this environment has {observation_space}')
+            f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
+            f'{_SMALLEST_IMAGE} x {_SMALLEST_IMAGE}; this environment has {observation_space}')
     distribution = distributions.for_space(action_space)
     gaussian = isinstance(distribution, distributions.DiagonalGaussian)
     return Policy(network, shape, distribution, hidden_size, gaussian=gaussian)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.rl.checkpoint import load_checkpoint, save_checkpoint
 
-__all__ = ['RunFolder', 'RunFolderError']
+__all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
 
 _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'episodes', 'steps_per_s',
             'policy_lag_mean', 'trajectories_lost')
@@ -53,7 +54,7 @@ class RunFolder:
             raise RunFolderError(f'resume: {path} holds no checkpoint.pt')
         if not resume and not mine and path.is_dir() and any(path.iterdir()):
             raise RunFolderError(
-                f'run_dir: {path} is not empty; name another, or go on with resume:={path}')
+                f'run_dir: {path} is not empty; name another, or resume this one')
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._launch_file.write_text(launch_id)
@@ -74,11 +75,11 @@ class RunFolder:
     def open(self, config: Mapping[str, Any], agent_steps: int) -> None:
         """Write config.yaml and go on with the events and the progress from ``agent_steps``."""
         self._write('config.yaml', yaml.safe_dump(dict(config), sort_keys=False))
-        kept = [row for row in self.progress() if row['agent_steps'] <= agent_steps]
+        kept = [line for row, line in self._lines() if row['agent_steps'] <= agent_steps]
         self._progress = (self.path / 'progress.csv').open('w', newline='')
         writer = csv.writer(self._progress)
         writer.writerow(_COLUMNS)
-        writer.writerows([row[name] for name in _COLUMNS] for row in kept)
+        writer.writerows([line[name] for name in _COLUMNS] for line in kept)
         self._progress.flush()
         self._events = SummaryWriter(
             str(self.path), purge_step=agent_steps + 1 if kept else None)
@@ -98,7 +99,11 @@ class RunFolder:
         save_checkpoint(self.checkpoint, **parts)
 
     def progress(self) -> list[dict[str, float]]:
-        """Return the lines of progress.csv so far; a line cut short by a crash is left out."""
+        """Return the lines of progress.csv so far, as numbers."""
+        return [row for row, _ in self._lines()]
+
+    def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
+        """Return each line as numbers and as text; one cut short by a crash is left out."""
         try:
             with (self.path / 'progress.csv').open(newline='') as stream:
                 lines = list(csv.DictReader(stream))
@@ -107,7 +112,7 @@ class RunFolder:
         rows = []
         for line in lines:
             try:
-                rows.append({name: float(line[name]) for name in _COLUMNS})
+                rows.append(({name: float(line[name]) for name in _COLUMNS}, line))
             except (KeyError, TypeError, ValueError):
                 continue
         return rows
@@ -118,7 +123,7 @@ class RunFolder:
             self._progress.close()
         if self._events is not None:
             self._events.close()
-        self._write('summary.json', json.dumps(summary, indent=2) + '\n')
+        self._write('summary.json', json.dumps(_finite(summary), indent=2) + '\n')
         # Imported late: it takes a second, which no start should wait for.
         from vdl_ros.rl.curve import draw_curve
         draw_curve(self.progress(), self.path / 'curve.png', title=str(summary['env_id']))
@@ -127,3 +132,26 @@ class RunFolder:
         partial = self.path / (name + '.partial')
         partial.write_text(text)
         os.replace(partial, self.path / name)
+
+
+def _finite(value: Any) -> Any:
+    """Return ``value`` with null for the numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def saved_settings(folder: Path) -> dict[str, object]:
+    """
+    Return the settings of the run in ``folder``, less where it was written.
+
+    Raises:
+        RunFolderError: no config.yaml in the folder, or not a readable one.
+    """
+    try:
+        content = yaml.safe_load((folder / 'config.yaml').read_text())
+    except (OSError, yaml.YAMLError):
+        content = None
+    if not isinstance(content, dict):
+        raise RunFolderError(f'resume: {folder} holds no readable config.yaml')
+    return {name: value for name, value in content.items() if name not in ('run_dir', 'resume')}

@@ -7,6 +7,7 @@ learner's process, the actor itself in serial mode.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from vdl_ros.rl.checkpoint import CheckpointError
 from vdl_ros.rl.episodes import EpisodeCounter
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
@@ -23,6 +25,9 @@ from vdl_ros.rl.run_folder import RunFolder
 from vdl_ros.rl.unroll import Unroll, UnrollError
 
 __all__ = ['Inbox', 'Trainer', 'status_line']
+
+# Processes whose episodes are followed at a time.
+_MOST_ACTORS = 1024
 
 
 class Inbox(Protocol):
@@ -81,7 +86,7 @@ class Trainer:
         self._publish, self._say = publish, say
         self._checkpoint_period, self._status_period = checkpoint_period, status_period
         self._returns: deque[float] = deque(maxlen=100)
-        self._counters: dict[str, tuple[int, EpisodeCounter, int]] = {}
+        self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
         self._ages_ms: deque[float] = deque(maxlen=100_000)
         self._episodes = 0
         self._wall_before = 0.0
@@ -90,11 +95,12 @@ class Trainer:
         self._wire_bytes = 0
         self._started: float | None = None
         self._metrics: dict[str, float] = {}
-        self._reported_steps = 0
+        self._owed = False
+        self._steps_in_row = self._steps_in_status = 0
         checkpoint = folder.load()
         if checkpoint is not None:
             self._resume(checkpoint)
-        self._reported_steps = learner.agent_steps
+        self._steps_in_row = self._steps_in_status = learner.agent_steps
         folder.open(settings, learner.agent_steps)
 
     def _resume(self, checkpoint: dict[str, Any]) -> None:
@@ -104,13 +110,16 @@ class Trainer:
                 raise ValueError(f'{self.folder.checkpoint}: {name} {was!r} is not {now!r}')
         self.learner.load_state(checkpoint['learner'])
         progress = checkpoint['progress']
-        self._returns.extend(progress['returns'])
-        self._episodes = progress['episodes']
-        self._wall_before = progress['wall_s']
-        self._restarts = progress['learner_restarts'] + int(self.folder.restarted)
-        self._received_before = dict(progress['received'])
-        self.ledger.lag_sum, self.ledger.lag_max, self.ledger.lag_count = progress['lag']
-        self._ages_ms.extend(progress['ages_ms'])
+        try:
+            self._returns.extend(progress['returns'])
+            self._episodes = progress['episodes']
+            self._wall_before = progress['wall_s']
+            self._restarts = progress['learner_restarts'] + int(self.folder.restarted)
+            self._received_before = dict(progress['received'])
+            self.ledger.lag_sum, self.ledger.lag_max, self.ledger.lag_count = progress['lag']
+            self._ages_ms.extend(progress['ages_ms'])
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f'{self.folder.checkpoint}: progress: {error}') from None
 
     def run(self, stop: threading.Event) -> str:
         """
@@ -122,9 +131,11 @@ class Trainer:
         Raises:
             OSError: the folder cannot be written.
         """
+        # At once, so that a full disk is known before the work, and a restart can be counted.
+        self.save()
         self._publish()
         reason = self._reason_to_end()
-        last_status = last_checkpoint = time.monotonic()
+        last_status = last_checkpoint = last_row = time.monotonic()
         try:
             while not reason:
                 unrolls = self._collect(stop)
@@ -132,12 +143,18 @@ class Trainer:
                     reason = 'interrupted'
                     break
                 self._learn(unrolls)
-                if self.learner.version % self.learner.config.publish_every == 0:
+                if self._owed or self.learner.version % self.learner.config.publish_every == 0:
                     self._publish()
+                    self._owed = False
                 now = time.monotonic()
                 reason = self._reason_to_end()
+                # A row for each hundredth of the run so far: a long one has no more than a
+                # thousand, a short one still makes a curve.
+                if now - last_row >= max(0.1, 0.01 * self.wall_s) or reason:
+                    self._report(now - last_row)
+                    last_row = now
                 if now - last_status >= self._status_period or reason:
-                    self._report(now - last_status)
+                    self._say(self._status(now - last_status))
                     last_status = now
                 if now - last_checkpoint >= self._checkpoint_period:
                     self.save()
@@ -179,18 +196,19 @@ class Trainer:
         """Count ages, bytes and episodes of an unroll that arrived."""
         self._ages_ms.append(unroll.age_s * 1e3)
         self._wire_bytes += unroll.num_bytes
-        known = self._counters.get(unroll.actor_id)
-        if known is None or known[0] != unroll.incarnation:
-            counter, expected = EpisodeCounter(unroll.num_envs), unroll.sequence
-        else:
-            _, counter, expected = known
-        if unroll.sequence != expected:
+        # Taken out and put back: the newest is last, and the dead ones are the first to go.
+        counter, expected = self._counters.pop(unroll.incarnation, (None, 0))
+        if counter is None or counter.num_envs != unroll.num_envs:
+            counter = EpisodeCounter(unroll.num_envs)
+        elif unroll.sequence != expected:
             counter.forget()
         arrays = unroll.arrays
         finished = counter.add(
             arrays['rewards'], arrays['terminated'],
             arrays['truncated'], arrays['is_reset'])
-        self._counters[unroll.actor_id] = (unroll.incarnation, counter, unroll.sequence + 1)
+        self._counters[unroll.incarnation] = (counter, unroll.sequence + 1)
+        if len(self._counters) > _MOST_ACTORS:
+            del self._counters[next(iter(self._counters))]
         self._returns.extend(episode.episode_return for episode in finished)
         self._episodes += len(finished)
 
@@ -201,9 +219,11 @@ class Trainer:
         except UnrollError as error:
             self.ledger.rejected += len(unrolls)
             self._say(f'a batch was left out: {error}')
+            # The actors wait for their credit, whatever became of the batch.
+            self._owed = True
         for unroll in unrolls:
-            self.ledger.use(unroll.actor_id, unroll.incarnation, unroll.sequence,
-                            version - unroll.policy_version)
+            self.ledger.use(
+                unroll.incarnation, unroll.sequence, version - unroll.policy_version)
 
     @property
     def mean_return(self) -> float:
@@ -223,10 +243,19 @@ class Trainer:
                 'rejected': before['rejected'] + ledger.rejected,
                 'actor_restarts': before['actor_restarts'] + ledger.actor_restarts}
 
+    def _status(self, seconds: float) -> str:
+        rate = (self.learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
+        self._steps_in_status = self.learner.agent_steps
+        return status_line(
+            agent_steps=self.learner.agent_steps, total_steps=self.learner.config.total_steps,
+            steps_per_s=rate, mean_return=self.mean_return, lag_mean=self.ledger.lag_mean,
+            lag_max=self.ledger.lag_max, lost=self._totals()['lost'])
+
     def _report(self, seconds: float) -> None:
+        """Write a row of progress over the last ``seconds``."""
         learner, ledger, totals = self.learner, self.ledger, self._totals()
-        rate = (learner.agent_steps - self._reported_steps) / max(seconds, 1e-9)
-        self._reported_steps = learner.agent_steps
+        rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
+        self._steps_in_row = learner.agent_steps
         row = {'agent_steps': learner.agent_steps, 'wall_s': round(self.wall_s, 3),
                'mean_return_100': self.mean_return, 'episodes': self._episodes,
                'steps_per_s': round(rate, 1), 'policy_lag_mean': round(ledger.lag_mean, 3),
@@ -236,7 +265,6 @@ class Trainer:
             'flow/policy_lag_mean': ledger.lag_mean, 'flow/policy_lag_max': ledger.lag_max,
             'flow/trajectories_lost': totals['lost'],
             'flow/wire_bytes': self._wire_bytes})
-        self._say(status_line(row, learner.config.total_steps, ledger.lag_max))
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -274,10 +302,11 @@ class Trainer:
         }
 
 
-def status_line(row: dict[str, float], total_steps: int, lag_max: int) -> str:
+def status_line(
+    *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
+    lag_mean: float, lag_max: int, lost: int,
+) -> str:
     """Return one line of progress for a person."""
-    value = row['mean_return_100']
-    mean_return = '-' if value != value else f'{value:.1f}'
-    return (f'steps {row["agent_steps"]:>9,} / {total_steps:,}   {row["steps_per_s"]:>7,.0f}/s   '
-            f'return {mean_return:>7}   lag {row["policy_lag_mean"]:.1f} (max {lag_max})   '
-            f'lost {row["trajectories_lost"]}')
+    shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
+    return (f'steps {agent_steps:>9,} / {total_steps:,}   {steps_per_s:>7,.0f}/s   '
+            f'return {shown:>7}   lag {lag_mean:.1f} (max {lag_max})   lost {lost}')

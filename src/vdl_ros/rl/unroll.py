@@ -143,9 +143,20 @@ class UnrollSchema:
             if low < 0 or high >= self._num_actions:
                 raise UnrollError(
                     f'actions: {low} to {high} is not within 0 to {self._num_actions - 1}')
-        for name in ('rewards', 'behaviour_log_probs'):
-            if not np.isfinite(arrays[name]).all():
+        for name, array in arrays.items():
+            if array.dtype.kind == 'f' and not np.isfinite(array).all():
                 raise UnrollError(f'{name}: not all finite')
+
+    def empty(self, num_envs: int) -> Arrays:
+        """Return arrays for an unroll of ``num_envs`` environments, observations whole."""
+        space = self.observation_space
+        arrays: Arrays = {
+            name: np.empty([num_envs if size < 0 else size for size in shape], dtype)
+            for name, (dtype, shape) in self._expected.items()
+            if name not in ('frames', 'reset_index', 'reset_stacks')}
+        arrays['observations'] = np.empty(
+            (self.unroll_length + 1, num_envs, *space.shape), space.dtype)
+        return arrays
 
     def encode(
         self,
@@ -169,11 +180,11 @@ class UnrollSchema:
         Raises:
             UnrollError: reset positions that are out of range.
         """
-        if not self.stacked:
+        if 'observations' in arrays:
             out[...] = arrays['observations']
             return
         try:
             frame_stack.stack(
                 arrays['frames'], arrays['reset_index'], arrays['reset_stacks'], out=out)
         except ValueError as error:
-            raise UnrollError(str(error)) from None
+            raise UnrollError(f'reset_index: {error}') from None

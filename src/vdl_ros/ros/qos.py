@@ -7,7 +7,13 @@ that does not match cannot be written; ``test/ros/test_qos.py`` checks every pai
 
 from __future__ import annotations
 
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
 
 __all__ = ['LATCHED', 'REPORT', 'SENSOR', 'STREAM', 'TOPICS']
 
@@ -16,7 +22,8 @@ def _profile(
     depth: int, reliability: ReliabilityPolicy, durability: DurabilityPolicy,
 ) -> QoSProfile:
     return QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=depth,
-                      reliability=reliability, durability=durability)
+                      reliability=reliability, durability=durability,
+                      liveliness=LivelinessPolicy.AUTOMATIC)
 
 
 # Trajectories and what answers them. Credit bounds what is under way (rl/flow.py); the depth

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 import time
 
+from builtin_interfaces.msg import Time
 from rclpy.node import Node
-from rclpy.time import Time
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
 from vdl_ros.ros import qos
@@ -84,12 +84,12 @@ class TopicStatistics:
         self._ages, self._periods = RunningStatistic(), RunningStatistic()
         self._window_start = self._node.get_clock().now()
 
-    def received(self, stamp: Time | None) -> float:
+    def received(self, stamp: Time | None = None) -> float:
         """
         Note that a message has come.
 
         Args:
-            stamp: the moment its content was measured; None if it carries none.
+            stamp: of its header, the moment its content was measured; None if it has none.
 
         Returns:
             Its age in seconds; NaN without a stamp.
@@ -100,7 +100,8 @@ class TopicStatistics:
         self._last = now
         if stamp is None:
             return math.nan
-        age = float((self._node.get_clock().now() - stamp).nanoseconds) * 1e-9
+        measured = stamp.sec + stamp.nanosec * 1e-9
+        age = float(self._node.get_clock().now().nanoseconds * 1e-9 - measured)
         self._ages.add(age * 1e3)
         return age
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,7 +43,7 @@ def to_policy(
         header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
         agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
         credits=[Credit(actor_id=name, incarnation=incarnation, used=used)
-                 for name, (incarnation, used) in ledger.credits().items()])
+                 for incarnation, (name, used) in ledger.credits().items()])
 
 
 def policy_config(message: Policy) -> dict[str, Any]:
@@ -52,9 +53,12 @@ def policy_config(message: Policy) -> dict[str, Any]:
     Raises:
         ValueError: they are not a JSON object.
     """
-    config = json.loads(message.config)
+    try:
+        config = json.loads(message.config)
+    except ValueError:
+        config = None
     if not isinstance(config, dict):
-        raise ValueError(f'policy: its settings are {type(config).__name__}, not an object')
+        raise ValueError(f'config: {message.config[:40]!r} is not a JSON object')
     return config
 
 
@@ -102,8 +106,9 @@ class TrajectoryInbox:
         Raises:
             queue.Empty: none within ``timeout`` seconds.
         """
+        deadline = time.monotonic() + timeout
         while True:
-            message, age_s = self._messages.get(timeout=timeout)
+            message, age_s = self._messages.get(timeout=max(deadline - time.monotonic(), 0.0))
             unroll = self._open(message, age_s)
             if unroll is not None:
                 return unroll

@@ -1,0 +1,63 @@
+"""Vectorised environments, and what is known between two of their steps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+__all__ = ['Step', 'Stepper']
+
+
+class Step(NamedTuple):
+    """
+    The outcome of one action in each of B environments.
+
+    Attributes:
+        observation: [B, ...], the next one.
+        reward: [B] float32.
+        terminated: [B] bool.
+        truncated: [B] bool.
+        is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
+            had ended, and ignored this action.
+    """
+
+    observation: NDArray[Any]
+    reward: NDArray[Any]
+    terminated: NDArray[Any]
+    truncated: NDArray[Any]
+    is_reset: NDArray[Any]
+
+
+class Stepper:
+    """
+    Steps environments that reset themselves in the step after an episode's last one.
+
+    Attributes:
+        envs: the environments.
+        observation: [B, ...], the current one.
+        is_reset: [B] bool, where it is the first of an episode.
+    """
+
+    def __init__(self, envs: VectorEnv, seed: int) -> None:
+        """Reset the environments; ``seed`` is of their first episodes."""
+        self.envs = envs
+        observation, _ = envs.reset(seed=seed)
+        self.observation: NDArray[Any] = np.array(observation)
+        self.is_reset: NDArray[Any] = np.ones(envs.num_envs, np.bool_)
+        self._done: NDArray[Any] = np.zeros(envs.num_envs, np.bool_)
+        space = envs.single_action_space
+        self._box = space if isinstance(space, gymnasium.spaces.Box) else None
+
+    def step(self, actions: NDArray[Any]) -> Step:
+        """Act; ``actions`` [B] or [B, A] are clipped to the environment's box."""
+        if self._box is not None:
+            actions = np.clip(actions, self._box.low, self._box.high)
+        observation, reward, terminated, truncated, _ = self.envs.step(actions)
+        step = Step(observation, reward, terminated, truncated, self._done)
+        self.observation, self.is_reset = observation, self._done
+        self._done = np.logical_or(terminated, truncated)
+        return step

@@ -1,0 +1,129 @@
+"""An actor's unrolls join without a gap, and hold what really happened."""
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.actor import Actor, load_weights, weights
+from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.unroll import UnrollSchema
+
+BATCH = 3
+
+
+def make_actor(env_id, steps, seed=4):
+    config = EnvConfig(env_id=env_id)
+    envs = factory.make(config, seed, num_envs=BATCH)
+    spaces = envs.single_observation_space, envs.single_action_space
+    schema = UnrollSchema(*spaces, steps, factory.frames_per_observation(config))
+    torch.manual_seed(0)
+    policy = make_policy('mlp', *spaces, 4)
+    torch.seed()  # whatever was drawn before must not matter
+    return Actor(envs, policy, schema, seed), schema
+
+
+def decoded(schema, arrays, space):
+    out = np.empty((schema.unroll_length + 1, BATCH, *space.shape), space.dtype)
+    schema.decode_into(arrays, out)
+    return out
+
+
+@pytest.mark.parametrize('steps', [1, 2, 7])
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
+def test_unrolls_are_the_environments_own_stream(env_id, steps):
+    actor, schema = make_actor(env_id, steps)
+    # In these environments actions change nothing, so another copy shows the same.
+    other = factory.make(EnvConfig(env_id=env_id), 4, num_envs=BATCH)
+    first, _ = other.reset(seed=4)
+    last, last_reset, done = first, np.ones(BATCH, np.bool_), np.zeros(BATCH, np.bool_)
+    for _ in range(60 // steps):
+        arrays, _ = actor.unroll()
+        schema.check(arrays)
+        observations = decoded(schema, arrays, actor.envs.single_observation_space)
+        assert np.array_equal(observations[0], last)
+        assert np.array_equal(arrays['is_reset'][0], last_reset)
+        for t in range(steps):
+            expected, rewards, terminated, truncated, _ = other.step(np.zeros(BATCH, np.int64))
+            assert np.array_equal(observations[t + 1], expected)
+            assert np.array_equal(arrays['rewards'][t], rewards)
+            assert np.array_equal(arrays['terminated'][t], terminated)
+            assert np.array_equal(arrays['truncated'][t], truncated)
+            assert np.array_equal(arrays['is_reset'][t + 1], done)
+            if env_id == 'vdl/Counter-v0':
+                assert np.array_equal(done, expected[:, 1] == 0)
+            done = terminated | truncated
+        last, last_reset = observations[-1], arrays['is_reset'][-1]
+    actor.close()
+    other.close()
+
+
+def test_an_unroll_is_not_written_to_by_the_next():
+    actor, _ = make_actor('vdl/Counter-v0', 5)
+    first, _ = actor.unroll()
+    copies = {name: array.copy() for name, array in first.items()}
+    actor.unroll()
+    actor.unroll()
+    assert all(np.array_equal(first[name], copies[name]) for name in copies)
+
+
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/Reach1D-v0'])
+def test_log_probs_are_those_of_the_policy_that_acted(env_id):
+    actor, _ = make_actor(env_id, 20)
+    arrays, _ = actor.unroll()
+    with torch.no_grad():
+        parameters, _ = actor.policy(torch.from_numpy(arrays['observations'][:-1]))
+        expected = actor.policy.distribution.log_prob(
+            parameters, torch.from_numpy(arrays['actions']))
+    np.testing.assert_allclose(
+        arrays['behaviour_log_probs'], expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_actions_are_recorded_before_they_are_clipped():
+    actor, _ = make_actor('vdl/Reach1D-v0', 200)
+    sent = []
+    step = actor.envs.step
+    actor.envs.step = lambda actions: (sent.append(actions.copy()), step(actions))[1]
+    arrays, _ = actor.unroll()
+    assert np.abs(arrays['actions']).max() > 1
+    assert np.array_equal(np.stack(sent), arrays['actions'].clip(-1, 1))
+
+
+def test_the_same_seed_acts_the_same(same):
+    first = make_actor('vdl/Reach1D-v0', 30)[0].unroll()
+    assert same(first[0], make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
+    assert not same(first[0], make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
+
+
+def test_a_loaded_policy_acts():
+    actor, _ = make_actor('vdl/Counter-v0', 50)
+    new = {name: np.zeros_like(array) for name, array in weights(actor.policy).items()}
+    new['policy_head.bias'][1] = 50.0
+    actor.load(new, 7)
+    assert actor.policy_version == 7
+    arrays, _ = actor.unroll()
+    assert (arrays['actions'] == 1).all()
+    new['policy_head.bias'][:] = 0.0  # a copy was taken
+    assert (actor.unroll()[0]['actions'] == 1).all()
+
+
+def policy_of(hidden, spaces):
+    return make_policy('mlp', *spaces, hidden)
+
+
+def test_weights_of_another_network_change_nothing(spaces, same):
+    policy = policy_of(4, spaces)
+    before = {name: array.copy() for name, array in weights(policy).items()}
+    good = weights(policy_of(4, spaces))
+    for name, wrong in (('value_head.bias', np.zeros(2, np.float32)),
+                        ('value_head.weight', good['value_head.weight'].astype(np.float64))):
+        with pytest.raises(ValueError, match=rf'^weights: {name}: \w+ \(.*\) is not float32'):
+            load_weights(policy, {**good, name: wrong})
+    with pytest.raises(ValueError, match=r"^weights: names \['extra', 'value_head.bias'\]"):
+        load_weights(policy, {
+            ('extra' if name == 'value_head.bias' else name): array
+            for name, array in good.items()})
+    assert same(weights(policy), before)
+    load_weights(policy, good)
+    assert same(weights(policy), good)

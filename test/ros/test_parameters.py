@@ -1,0 +1,119 @@
+"""Parameters are the settings: checked, described, and never ignored."""
+
+from dataclasses import dataclass
+
+import pytest
+import rclpy
+from rclpy.parameter import Parameter
+
+from vdl_ros.ros import parameters
+from vdl_ros.settings import SettingError, setting
+
+
+@dataclass(frozen=True)
+class One:
+    """Settings of every type."""
+
+    count: int = setting(3, 'How many.', minimum=1, maximum=10)
+    rate: float = setting(0.5, 'How fast.', minimum=0.0, maximum=2.0)
+    loud: bool = setting(False, 'Whether it is loud.')
+    kind: str = setting('alpha', 'Which it is.', choices=('alpha', 'beta'))
+
+
+@dataclass(frozen=True)
+class Two:
+    """One more."""
+
+    limit: float = setting(1.0, 'How far.', minimum=0.0)
+
+
+@pytest.fixture
+def make_node():
+    context = rclpy.Context()
+    rclpy.init(context=context)
+
+    def make(args=(), **overrides):
+        return rclpy.create_node(
+            'worker', context=context, enable_rosout=False, start_parameter_services=False,
+            cli_args=['--ros-args', *(word for each in args for word in ('-p', each))]
+            if args else None,
+            parameter_overrides=[Parameter(name, value=value)
+                                 for name, value in overrides.items()])
+
+    yield make
+    rclpy.shutdown(context=context)
+
+
+def test_what_is_set_is_returned_and_nothing_else(make_node):
+    assert parameters.given(make_node(), One, Two) == {}
+    assert parameters.given(make_node(count=5, loud=True), One, Two) == {'count': 5, 'loud': True}
+
+
+@pytest.mark.parametrize('value', [0, 2])
+def test_a_whole_number_will_do_for_a_number(make_node, value):
+    found = parameters.given(make_node(args=[f'rate:={value}']), One)
+    assert found == {'rate': value}
+    assert type(found['rate']) is float
+
+
+@pytest.mark.parametrize(('name', 'value', 'message'), [
+    ('cuont', 5, r"^cuont: no such parameter of worker; did you mean 'count'\?$"),
+    ('zzz', 5, r'^zzz: no such parameter of worker$'),
+    ('count', 5.0, '^count: 5.0 is not allowed: a whole number from 1 to 10$'),
+    ('count', '5', "^count: '5' is not allowed"),
+    ('count', 11, '^count: 11 is not allowed'),
+    ('rate', 2.5, '^rate: 2.5 is not allowed: a number from 0 to 2$'),
+    ('rate', float('nan'), '^rate: nan is not allowed'),
+    ('rate', True, '^rate: True is not allowed'),
+    ('loud', 1, '^loud: 1 is not allowed: true or false$'),
+    ('kind', 'bata', "^kind: 'bata' is not allowed: .*did you mean 'beta'"),
+    ('count', [1, 2], '^count: .* is not allowed')], ids=str)
+def test_what_cannot_be_is_said(make_node, name, value, message):
+    with pytest.raises(SettingError, match=message):
+        parameters.given(make_node(**{name: value}), One, Two)
+
+
+def test_parameters_of_ros_itself_are_left_alone(make_node):
+    node = make_node(args=['use_sim_time:=false', 'qos_overrides./policy.publisher.depth:=3'])
+    assert parameters.given(node, One) == {}
+
+
+def test_declared_parameters_have_the_values_that_are_used(make_node):
+    node = make_node(count=5)
+    values = parameters.given(node, One, Two) | {'kind': 'beta', 'not_ours': 1}
+    parameters.declare(node, values, One, Two)
+    assert {name: node.get_parameter(name).value
+            for name in ('count', 'rate', 'loud', 'kind', 'limit')} == {
+                'count': 5, 'rate': 0.5, 'loud': False, 'kind': 'beta', 'limit': 1.0}
+    assert not node.has_parameter('not_ours')
+
+
+def test_a_resolved_value_is_declared_not_the_one_that_was_typed(make_node):
+    node = make_node(args=['rate:=2'])
+    parameters.declare(node, parameters.given(node, One), One)
+    assert node.get_parameter('rate').value == 2.0
+    assert node.get_parameter('rate').type_ == Parameter.Type.DOUBLE
+
+
+def test_descriptors_say_what_a_parameter_is(make_node):
+    node = make_node()
+    parameters.declare(node, {}, One, Two)
+    count, rate, loud, kind, limit = (
+        node.describe_parameter(name) for name in ('count', 'rate', 'loud', 'kind', 'limit'))
+    assert count.description == 'How many.'
+    assert count.additional_constraints == 'a whole number from 1 to 10'
+    assert [(each.from_value, each.to_value) for each in count.integer_range] == [(1, 10)]
+    assert [(each.from_value, each.to_value) for each in rate.floating_point_range] == [(0.0, 2.0)]
+    assert not loud.integer_range
+    assert kind.additional_constraints == "one of 'alpha', 'beta'"
+    assert not limit.floating_point_range
+    assert limit.additional_constraints == 'a number, at least 0'
+    assert all(each.read_only for each in (count, rate, loud, kind, limit))
+
+
+def test_a_declared_parameter_cannot_be_changed(make_node):
+    node = make_node()
+    parameters.declare(node, {}, One)
+    result = node.set_parameters([Parameter('count', value=4)])[0]
+    assert not result.successful
+    assert node.get_parameter('count').value == 3

@@ -1,0 +1,121 @@
+"""Every publisher hears its subscribers: profiles fit, and a latched topic really latches."""
+
+import ast
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.qos import (
+    DurabilityPolicy,
+    QoSCompatibility,
+    QoSProfile,
+    ReliabilityPolicy,
+    qos_check_compatible,
+    qos_profile_sensor_data,
+)
+
+import vdl_ros
+from vdl_ros.msg import Policy
+from vdl_ros.ros import qos
+
+SOURCES = sorted(Path(vdl_ros.__path__[0]).rglob('*.py'))
+KINDS = {'create_publisher': 'publishers', 'create_subscription': 'subscriptions'}
+
+
+def endpoints():
+    """
+    Return (kind, topic, expression of the profile, place) of all publishers and subscriptions.
+
+    Topics with a fixed name: what is left is a measurement between two ends of one class.
+    """
+    found = []
+    for path in SOURCES:
+        if 'msg' in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            kind = KINDS.get(node.func.attr)
+            if kind is not None and isinstance(node.args[1], ast.Constant):
+                topic, profile = node.args[1], node.args[2 if kind == 'publishers' else 3]
+                found.append((kind, topic.value, ast.unparse(profile),
+                              f'{path.name}:{node.lineno}'))
+    return found
+
+
+ENDPOINTS = endpoints()
+
+
+def profile(expression):
+    return eval(expression, {'qos': qos})
+
+
+def compatible(publisher, subscription):
+    # Liveliness is left to the system on both sides, which counts as a warning.
+    return qos_check_compatible(publisher, subscription)[0] != QoSCompatibility.ERROR
+
+
+def test_the_sources_are_found():
+    assert {topic for _, topic, _, _ in ENDPOINTS} >= {'trajectories', 'policy', 'episodes'}
+
+
+@pytest.mark.parametrize('endpoint', ENDPOINTS, ids=' '.join)
+def test_profiles_are_taken_by_the_name_of_the_topic(endpoint):
+    _, topic, expression, _ = endpoint
+    assert expression == f"qos.TOPICS['{topic}']"
+    assert isinstance(profile(expression), QoSProfile)
+
+
+def test_every_pair_is_compatible():
+    pairs = [(one, other) for one, other in itertools.product(ENDPOINTS, ENDPOINTS)
+             if (one[0], other[0]) == ('publishers', 'subscriptions') and one[1] == other[1]]
+    assert len(pairs) >= 2
+    for one, other in pairs:
+        assert compatible(profile(one[2]), profile(other[2])), (one, other)
+
+
+@pytest.mark.parametrize('topic', sorted(qos.TOPICS))
+@pytest.mark.parametrize('subscription', [
+    QoSProfile(depth=10), qos_profile_sensor_data,
+    QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
+               durability=DurabilityPolicy.VOLATILE)], ids=['default', 'sensor', 'echo'])
+def test_tools_can_listen(topic, subscription):
+    assert compatible(qos.TOPICS[topic], subscription)
+
+
+def test_the_kinds_are_what_their_names_say():
+    assert qos.STREAM.reliability == qos.REPORT.reliability == ReliabilityPolicy.RELIABLE
+    assert qos.SENSOR.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert qos.LATCHED.durability == DurabilityPolicy.TRANSIENT_LOCAL
+    assert (qos.LATCHED.depth, qos.LATCHED.reliability) == (1, ReliabilityPolicy.RELIABLE)
+    # The check is one that can fail.
+    assert not compatible(qos.SENSOR, qos.STREAM)
+    assert not compatible(qos.STREAM, qos.LATCHED)
+
+
+def test_a_late_joiner_hears_the_latest_of_a_latched_topic():
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    executor = SingleThreadedExecutor(context=context)
+    try:
+        early = rclpy.create_node('early', context=context)
+        publisher = early.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        for version in range(3):
+            publisher.publish(Policy(version=version))
+        late = rclpy.create_node('late', context=context)
+        heard = []
+        late.create_subscription(
+            Policy, 'policy', lambda message: heard.append(message.version),
+            qos.TOPICS['policy'])
+        executor.add_node(early)
+        executor.add_node(late)
+        deadline = time.monotonic() + 20
+        while not heard and time.monotonic() < deadline:
+            executor.spin_once(timeout_sec=0.1)
+        assert heard == [2]
+    finally:
+        executor.shutdown()
+        rclpy.shutdown(context=context)

@@ -1,0 +1,122 @@
+"""Topic statistics keep rclcpp's contract."""
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+import rclpy
+from rclpy.duration import Duration
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.time import Time
+from statistics_msgs.msg import MetricsMessage, StatisticDataType
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.statistics import RunningStatistic, TopicStatistics
+
+AVERAGE = StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE
+MINIMUM = StatisticDataType.STATISTICS_DATA_TYPE_MINIMUM
+MAXIMUM = StatisticDataType.STATISTICS_DATA_TYPE_MAXIMUM
+STDDEV = StatisticDataType.STATISTICS_DATA_TYPE_STDDEV
+COUNT = StatisticDataType.STATISTICS_DATA_TYPE_SAMPLE_COUNT
+
+
+def points(statistics):
+    """Return the points by their type, of which each must come once."""
+    found = {point.data_type: point.data for point in statistics}
+    assert len(statistics) == len(found) == 5
+    return found
+
+
+@pytest.mark.parametrize('offset', [0.0, -3.0, 1e9])
+@pytest.mark.parametrize('count', [1, 2, 1000])
+def test_running_statistics_are_numpys(count, offset):
+    values = np.random.default_rng(0).normal(size=count) + offset
+    statistic = RunningStatistic()
+    for value in values:
+        statistic.add(float(value))
+    found = points(statistic.points())
+    assert found[AVERAGE] == pytest.approx(values.mean(), rel=1e-12)
+    assert found[STDDEV] == pytest.approx(values.std(), rel=1e-6, abs=1e-12)
+    assert (found[MINIMUM], found[MAXIMUM]) == (values.min(), values.max())
+    assert found[COUNT] == count
+
+
+def test_nothing_measured_is_nan_and_count_0():
+    found = points(RunningStatistic().points())
+    assert found.pop(COUNT) == 0
+    assert len(found) == 4
+    assert all(math.isnan(value) for value in found.values())
+
+
+class Graph:
+    """A node that measures, and one that listens to /statistics."""
+
+    def __init__(self):
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.node = rclpy.create_node('worker', namespace='/team', context=self.context)
+        listener = rclpy.create_node('listener', context=self.context)
+        self.heard = []
+        listener.create_subscription(
+            MetricsMessage, '/statistics', self.heard.append, qos.TOPICS['/statistics'])
+        self.executor.add_node(self.node)
+        self.executor.add_node(listener)
+
+    def spin_until(self, condition):
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline
+            self.executor.spin_once(timeout_sec=0.1)
+
+    def close(self):
+        self.executor.shutdown()
+        rclpy.shutdown(context=self.context)
+
+
+@pytest.fixture
+def graph():
+    made = Graph()
+    yield made
+    made.close()
+
+
+def test_two_messages_a_second_name_node_and_topic(graph):
+    statistics = TopicStatistics(graph.node, 'policy')
+    graph.spin_until(lambda: graph.node.count_subscribers('/statistics') == 1)
+    ages = [0.010, 0.030]
+    # Without a gap in between: two messages give two ages and one period.
+    for age in ages:
+        stamp = graph.node.get_clock().now() - Duration(seconds=age)
+        assert statistics.received(stamp.to_msg()) == pytest.approx(age, abs=0.05)
+    assert math.isnan(statistics.received(None))
+
+    def measured():
+        """Return what was heard from the second on in which something was measured."""
+        return list(itertools.dropwhile(
+            lambda each: not points(each.statistics)[COUNT], graph.heard))
+
+    graph.spin_until(lambda: len(measured()) >= 4)
+    first, second = measured()[:2], measured()[2:4]
+    for pair in (first, second):
+        assert [each.metrics_source for each in pair] == ['message_age', 'message_period']
+        assert {each.measurement_source_name for each in pair} == {'/team/worker:policy'}
+        assert {each.unit for each in pair} == {'ms'}
+        assert pair[0].window_start == pair[1].window_start
+        start, stop = (Time.from_msg(stamp).nanoseconds * 1e-9 for stamp in (
+            pair[0].window_start, pair[0].window_stop))
+        assert 0.8 < stop - start < 10
+    age, period = (points(each.statistics) for each in first)
+    assert (age[COUNT], period[COUNT]) == (2, 2)
+    assert 10 <= age[MINIMUM] <= age[AVERAGE] <= age[MAXIMUM] < 80
+    assert age[MAXIMUM] >= 30
+    assert 0 <= period[MINIMUM] <= period[MAXIMUM] < 1000
+    # The next second starts with nothing, and where the last one stopped.
+    for each in second:
+        found = points(each.statistics)
+        assert found.pop(COUNT) == 0
+        assert all(math.isnan(value) for value in found.values())
+    assert abs(Time.from_msg(second[0].window_start).nanoseconds
+               - Time.from_msg(first[0].window_stop).nanoseconds) < 1e8
