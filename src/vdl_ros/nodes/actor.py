@@ -1,8 +1,9 @@
 """
 An actor: hears a policy, acts in its environments, sends what happened.
 
-Subscribes: ``policy`` (vdl_ros/Policy, latched). Publishes: ``trajectories``
-(vdl_ros/Trajectory), ``episodes`` (vdl_ros/Episode), ``/statistics``. What to act in it hears
+Subscribes: ``policy`` (vdl_ros/Policy, latched), and ``actions`` (vdl_ros/Action) if the learner
+infers. Publishes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation)
+if the learner infers; ``episodes`` (vdl_ros/Episode), ``/statistics``. What to act in it hears
 from the learner. Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 """
 
@@ -12,7 +13,6 @@ import os
 import secrets
 import socket
 import threading
-import time
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -23,14 +23,11 @@ from std_msgs.msg import Header
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
-from vdl_ros.msg import Episode, Policy, Trajectory
-from vdl_ros.rl.actor import Actor
+from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.config import ActorConfig, TrainConfig
 from vdl_ros.rl.episodes import FinishedEpisode
-from vdl_ros.rl.flow import Credit
-from vdl_ros.rl.networks import make_policy
-from vdl_ros.rl.unroll import UnrollSchema
 from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.acting import Acting, LocalActing, RemoteActing
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
@@ -39,15 +36,14 @@ from vdl_ros.ros.process import (
     run_node,
 )
 from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.ros.tensors import from_tensors
-from vdl_ros.ros.trajectories import policy_config, to_trajectory
+from vdl_ros.ros.trajectories import policy_config
 from vdl_ros.settings import SettingError, select
 
 SETTINGS = (ActorConfig, ProcessConfig)
 
 
 class ActorNode(Node):
-    """Gives an actor its policies and its unrolls their topic."""
+    """Gives an actor its policies and the episodes it finishes their topic."""
 
     def __init__(self) -> None:
         """
@@ -66,15 +62,11 @@ class ActorNode(Node):
         torch.set_num_threads(self._settings.actor_threads)
         if self.process.launch_id:
             die_with_parent()
-        self._credit = Credit(1)
-        self._actor: Actor | None = None
+        self._acting: Acting | None = None
         self._config: dict[str, Any] = {}
+        self._sequence = 0
         self._policy: Policy | None = None
         self._refusal = ''
-        self._learner_id = ''
-        self._heard = time.monotonic()
-        self._trajectories = self.create_publisher(
-            Trajectory, 'trajectories', qos.TOPICS['trajectories'])
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
         self._statistics = TopicStatistics(self, 'policy')
         self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
@@ -84,12 +76,7 @@ class ActorNode(Node):
         self._policy = message
 
     def act(self) -> bool:
-        """
-        Take over a policy that has come, then act one unroll if there is credit for it.
-
-        Returns:
-            Whether an unroll was acted.
-        """
+        """Take over a policy that has come, then act; return whether to go on at once."""
         if self._policy is not None:
             message, self._policy = self._policy, None
             try:
@@ -98,31 +85,7 @@ class ActorNode(Node):
                 if str(error) != self._refusal:  # once, however often it is published
                     self._refusal = str(error)
                     self.get_logger().error(f'policy refused, waiting for another: {error}')
-        if self._actor is None:
-            return False
-        if not self._credit.available:
-            self._wait()
-            return False
-        arrays, finished = self._actor.unroll()
-        version = self._actor.policy_version
-        self._trajectories.publish(to_trajectory(
-            arrays, stamp=self.get_clock().now(), actor_id=self._id,
-            incarnation=self._incarnation, sequence=self._credit.spend(),
-            learner_id=self._learner_id, policy_version=version))
-        for episode in finished:
-            self._publish_episode(episode, version)
-        return True
-
-    def _wait(self) -> None:
-        """Give up a trajectory for lost if a learner is there and says nothing for too long."""
-        now = time.monotonic()
-        if now - self._heard > self._settings.credit_timeout:
-            self._heard = now
-            if self._trajectories.get_subscription_count() > 0:
-                self.get_logger().warning(
-                    f'no policy for {self._settings.credit_timeout:g} s: '
-                    f'one of {self._credit.outstanding} trajectories under way is given up')
-                self._credit.write_off()
+        return self._acting is not None and self._acting.act()
 
     def _take_over(self, message: Policy) -> None:
         """
@@ -131,51 +94,50 @@ class ActorNode(Node):
         Raises:
             ValueError: it is malformed, or its environment cannot be made here.
         """
-        self._heard = time.monotonic()
         config = policy_config(message)
         wanted = self._settings.env_id
         if wanted and config.get('env_id') != wanted:
             raise SettingError(f'env_id: the learner trains on {config.get("env_id")!r}, '
                                f'this actor acts only in {wanted!r}')
-        if config != self._config or self._actor is None:
-            self._rebuild(config)
-        assert self._actor is not None
-        self._actor.load(from_tensors(message.tensors), message.version)
-        self._learner_id = message.learner_id
-        used = next((credit.used for credit in message.credits
-                     if credit.incarnation == self._incarnation), None)
-        self._credit.hear(message.learner_id, used)
+        if config != self._config or self._acting is None:
+            self.close()
+            self._acting = self._make_acting(config)
+            self._config = config
+        self._acting.hear(message)
 
-    def _rebuild(self, config: dict[str, Any]) -> None:
-        """Make environments and network for a learner's settings."""
-        if self._actor is not None:
-            self._actor.close()
-            self._actor = None
+    def _make_acting(self, config: dict[str, Any]) -> Acting:
+        """Make environments and what acts in them for a learner's settings."""
         env, train = select(EnvConfig, config), select(TrainConfig, config)
         # Restarted actors must not play their first episodes once more.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
                 + self._incarnation) % 2**31
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
-        spaces = envs.single_observation_space, envs.single_action_space
-        schema = UnrollSchema(
-            *spaces, train.unroll_length, factory.frames_per_observation(env))
-        policy = make_policy(train.network, *spaces, train.hidden_size)
-        self._actor = Actor(envs, policy, schema, seed)
-        self._config = config
-        self._credit.max_policy_lag = train.max_policy_lag
+        frames = factory.frames_per_observation(env)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
+        if train.inference == 'learner':
+            return RemoteActing(
+                self, envs, frames, actor_id=self._id, incarnation=self._incarnation, seed=seed,
+                finished=self._publish_episodes)
+        return LocalActing(
+            self, envs, train, frames, actor_id=self._id, incarnation=self._incarnation,
+            sequence=self._sequence, seed=seed, credit_timeout=self._settings.credit_timeout,
+            finished=self._publish_episodes)
 
-    def _publish_episode(self, episode: FinishedEpisode, version: int) -> None:
-        self._episodes.publish(Episode(
-            header=Header(stamp=self.get_clock().now().to_msg()), actor_id=self._id,
-            environment=episode.environment, episode_return=episode.episode_return,
-            length=episode.length, terminated=episode.terminated, truncated=episode.truncated,
-            policy_version=version))
+    def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
+        for episode in episodes:
+            self._episodes.publish(Episode(
+                header=Header(stamp=self.get_clock().now().to_msg()), actor_id=self._id,
+                environment=episode.environment, episode_return=episode.episode_return,
+                length=episode.length, terminated=episode.terminated,
+                truncated=episode.truncated, policy_version=version))
 
     def close(self) -> None:
         """Close the environments."""
-        if self._actor is not None:
-            self._actor.close()
+        if isinstance(self._acting, LocalActing):
+            self._sequence = self._acting.sequence
+        if self._acting is not None:
+            self._acting.close()
+            self._acting = None
 
 
 def act(node: ActorNode, stop: threading.Event) -> int:

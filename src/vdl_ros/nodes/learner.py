@@ -1,9 +1,10 @@
 """
 The learner: trajectories in, policies out.
 
-Subscribes: ``trajectories`` (vdl_ros/Trajectory). Publishes: ``policy`` (vdl_ros/Policy, latched)
-after every ``publish_every`` updates, ``/statistics``, ``/diagnostics``. Parameters:
-docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
+Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
+inference:=learner. Publishes: ``policy`` (vdl_ros/Policy, latched) after every ``publish_every``
+updates, ``actions`` (vdl_ros/Action) with inference:=learner, ``/statistics``, ``/diagnostics``.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from rclpy.node import Node
 from vdl_ros import presets
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
-from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.rl.central import CentralInference
 from vdl_ros.rl.config import RunConfig, TrainConfig, verify
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.inference import InferenceService
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
@@ -71,29 +75,55 @@ class LearnerNode(Node):
         self._learner = Learner(
             train, *factory.spaces(env), factory.frames_per_observation(env))
         self._ledger = Ledger()
-        self._inbox = TrajectoryInbox(self._learner.schema, self._ledger, self._id, self._warn)
+        self._told = False
         folder = RunFolder(
             Path(resume or self.run.run_dir or default_run_dir(env.env_id, self.process)),
             launch_id=self.process.launch_id, resume=bool(resume))
         self.folder = folder
         self._policy = self.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self.inference: InferenceService | None = None
+        self._inbox = self._open_inbox(train)
         self.trainer = Trainer(
             self._learner, folder, as_dict(env, train, self.run),
             inbox=self._inbox, ledger=self._ledger, publish=self._publish,
             say=self.get_logger().info, checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
-        self._statistics = TopicStatistics(self, 'trajectories')
         self._diagnostics = Diagnostics(self, self._health)
-        self.create_subscription(
-            Trajectory, 'trajectories', self._on_trajectory, qos.TOPICS['trajectories'])
 
-    def _on_trajectory(self, message: Trajectory) -> None:
-        age = self._statistics.received(message.header.stamp)
-        self._inbox.put(message, age)
+    def _open_inbox(self, train: TrainConfig) -> TrajectoryInbox | InferenceService:
+        """Subscribe to what the unrolls come from."""
+        schema = self._learner.schema
+        topic: str
+        inbox: TrajectoryInbox | InferenceService
+        if train.inference == 'learner':
+            topic, kind = 'observations', Observation
+            actions = self.create_publisher(Action, 'actions', qos.TOPICS['actions'])
+            steps = StepSchema(schema.observation_space, schema.frames_per_observation)
+            central = CentralInference(
+                self._learner.copy_policy(), schema, steps, self._ledger, train.max_policy_lag)
+            inbox = self.inference = InferenceService(
+                central, steps, self._ledger, self._id, publish=actions.publish, warn=self._warn)
+        else:
+            topic, kind = 'trajectories', Trajectory
+            inbox = TrajectoryInbox(schema, self._ledger, self._id, self._warn)
+        statistics = TopicStatistics(self, topic)
+
+        def receive(message: Trajectory | Observation) -> None:
+            inbox.put(message, statistics.received(message.header.stamp))
+
+        self.create_subscription(kind, topic, receive, qos.TOPICS[topic])
+        return inbox
 
     def _publish(self) -> None:
+        weights = self._learner.weights()
+        if self.inference is not None:
+            # The actors need no weights, only to know whom to ask.
+            self.inference.load(weights, self._learner.version)
+            if self._told:
+                return
+            weights, self._told = {}, True
         self._policy.publish(to_policy(
-            self._learner.weights(), stamp=self.get_clock().now(), learner_id=self._id,
+            weights, stamp=self.get_clock().now(), learner_id=self._id,
             version=self._learner.version, agent_steps=self._learner.agent_steps,
             config=self._config, ledger=self._ledger))
 
@@ -141,11 +171,15 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
     executor.add_node(node)
     thread = threading.Thread(target=loop, name='training')
     thread.start()
+    if node.inference is not None:
+        node.inference.start()
     try:
         spin(executor, over)
     finally:
         stop.set()
         thread.join()
+        if node.inference is not None:
+            node.inference.stop()
         executor.remove_node(node)
     if failure:
         raise failure[0]

@@ -20,6 +20,9 @@ class TrainConfig:
 
     algorithm: str = setting(
         'impala', 'Learning algorithm.', choices=('impala',))
+    inference: str = setting(
+        'actor', 'Where actions are chosen: by each actor with a copy of the policy, or by the '
+        'learner, which then sees every observation.', choices=('actor', 'learner'))
     network: str = setting(
         'auto', 'Policy network: auto takes impala for images and mlp for the rest.',
         choices=('auto', 'mlp', 'impala', 'nature'))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 from vdl_ros.rl.actor import weights
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.impala import Batch, impala_loss
-from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.networks import Policy, make_policy
 from vdl_ros.rl.unroll import Arrays, Unroll, UnrollSchema
 
 __all__ = ['Learner', 'make_batch']
@@ -121,6 +122,10 @@ class Learner:
     def weights(self) -> Arrays:
         """Return the policy's parameters; valid until the next update."""
         return weights(self.policy)
+
+    def copy_policy(self) -> Policy:
+        """Return another policy of the same network, to act while this one learns."""
+        return copy.deepcopy(self.policy)
 
     def state(self) -> dict[str, Any]:
         """Return everything that a checkpoint must hold to go on from here."""

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.rl import frame_stack
 
-__all__ = ['Arrays', 'Unroll', 'UnrollError', 'UnrollSchema']
+__all__ = ['Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays']
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -69,6 +69,39 @@ class Unroll:
         return int(self.arrays['rewards'].shape[1])
 
 
+# dtype and shape by name. -1 stands for B, which is not fixed: actors may differ in it; -2 for a
+# number of resets.
+Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+
+
+def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
+    """
+    Check names, dtypes, shapes and that numbers are finite; return B.
+
+    Raises:
+        UnrollError: names the array and what is wrong with it.
+    """
+    if arrays.keys() != expected.keys():
+        missing = sorted(expected.keys() - arrays.keys())
+        unknown = sorted(arrays.keys() - expected.keys())
+        raise UnrollError(f'arrays missing: {missing}, unknown: {unknown}')
+    free: dict[int, int] = {}
+    for name, (dtype, shape) in expected.items():
+        array = arrays[name]
+        if array.dtype != dtype:
+            raise UnrollError(f'{name}: dtype {array.dtype} is not {dtype}')
+        wanted = tuple(
+            free.setdefault(size, array.shape[axis])
+            if size < 0 and axis < array.ndim else size for axis, size in enumerate(shape))
+        if array.shape != wanted:
+            raise UnrollError(f'{name}: shape {array.shape} is not {wanted}')
+        if dtype.kind == 'f' and not np.isfinite(array).all():
+            raise UnrollError(f'{name}: not all finite')
+    if free[-1] < 1:
+        raise UnrollError('rewards: no environment in it')
+    return free[-1]
+
+
 class UnrollSchema:
     """What unrolls of one environment and one unroll length must look like."""
 
@@ -85,6 +118,7 @@ class UnrollSchema:
         Raises:
             ValueError: observations that are not one array.
         """
+        self.frames_per_observation = frames_per_observation
         self.stacked = frames_per_observation > 1
         if not isinstance(observation_space, gymnasium.spaces.Box):
             raise ValueError(f'observation space {observation_space} is not supported: a Box')
@@ -93,8 +127,7 @@ class UnrollSchema:
         action_shape = tuple(action_space.shape or ())
         self._num_actions = (
             int(action_space.n) if isinstance(action_space, gymnasium.spaces.Discrete) else 0)
-        # B is not fixed: actors may differ in it. -1 stands for it, -2 for a number of resets.
-        self._expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+        self._expected: Expected = {
             'is_reset': (np.dtype(np.bool_), (steps + 1, -1)),
             'actions': (np.dtype(np.int64 if self._num_actions else np.float32),
                         (steps, -1, *action_shape)),
@@ -121,31 +154,13 @@ class UnrollSchema:
         Raises:
             UnrollError: names the array and what is wrong with it.
         """
-        if arrays.keys() != self._expected.keys():
-            missing = sorted(self._expected.keys() - arrays.keys())
-            unknown = sorted(arrays.keys() - self._expected.keys())
-            raise UnrollError(f'arrays missing: {missing}, unknown: {unknown}')
-        free: dict[int, int] = {}
-        for name, (dtype, shape) in self._expected.items():
-            array = arrays[name]
-            if array.dtype != dtype:
-                raise UnrollError(f'{name}: dtype {array.dtype} is not {dtype}')
-            wanted = tuple(
-                free.setdefault(size, array.shape[axis])
-                if size < 0 and axis < array.ndim else size for axis, size in enumerate(shape))
-            if array.shape != wanted:
-                raise UnrollError(f'{name}: shape {array.shape} is not {wanted}')
-        if free[-1] < 1:
-            raise UnrollError('rewards: no environment in it')
+        check_arrays(self._expected, arrays)
         if self._num_actions:
             actions = arrays['actions']
             low, high = int(actions.min()), int(actions.max())
             if low < 0 or high >= self._num_actions:
                 raise UnrollError(
                     f'actions: {low} to {high} is not within 0 to {self._num_actions - 1}')
-        for name, array in arrays.items():
-            if array.dtype.kind == 'f' and not np.isfinite(array).all():
-                raise UnrollError(f'{name}: not all finite')
 
     def empty(self, num_envs: int) -> Arrays:
         """Return arrays for an unroll of ``num_envs`` environments, observations whole."""

@@ -42,6 +42,8 @@ SENSOR = _profile(5, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 TOPICS = {
     'trajectories': STREAM,
     'policy': LATCHED,
+    'observations': STREAM,
+    'actions': STREAM,
     'episodes': REPORT,
     '/statistics': REPORT,
     '/diagnostics': REPORT,

@@ -105,6 +105,11 @@ class TopicStatistics:
         self._ages.add(age * 1e3)
         return age
 
+    def close(self) -> None:
+        """Measure no more."""
+        self._node.destroy_timer(self._timer)
+        self._node.destroy_publisher(self._publisher)
+
     def _publish(self) -> None:
         stop = self._node.get_clock().now()
         for metric, statistic in (('message_age', self._ages), ('message_period', self._periods)):

@@ -1,0 +1,220 @@
+"""
+Central inference: answers the observations of many actors in one batch, and cuts the unrolls.
+
+What an actor sees is all here already, so its unrolls need not travel: an observation crosses the
+wire once. Credit works as between processes (``flow.py``): an actor that has ``max_policy_lag``
+unrolls which are not learned from yet gets its answer when one is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vdl_ros.rl.actor import load_weights
+from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.networks import Policy
+from vdl_ros.rl.remote_actor import StepSchema
+from vdl_ros.rl.unroll import Arrays, Unroll, UnrollError, UnrollSchema
+
+__all__ = ['Answer', 'CentralInference', 'Request']
+
+# Actors' processes that are remembered; the one that was silent longest is forgotten first.
+_MOST_ACTORS = 1024
+
+
+@dataclass(frozen=True)
+class Request:
+    """
+    One observation that waits for its actions.
+
+    Attributes:
+        actor_id: who asks.
+        incarnation: drawn anew at each start of the actor.
+        step: 0, 1, 2, ...; the same again if the answer got lost.
+        arrays: as :meth:`StepSchema.check` accepted them.
+        age_s: seconds from the step to its arrival.
+        num_bytes: its size on the wire.
+    """
+
+    actor_id: str
+    incarnation: int
+    step: int
+    arrays: Mapping[str, NDArray[Any]]
+    age_s: float = 0.0
+    num_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    The actions for one observation.
+
+    Attributes:
+        request: what is answered.
+        actions: [B] int64 or [B, A] float32.
+        policy_version: the version that chose them.
+    """
+
+    request: Request
+    actions: NDArray[Any]
+    policy_version: int
+
+
+class _Session:
+    """One actor's unroll under way."""
+
+    def __init__(self, request: Request, arrays: Arrays) -> None:
+        self.request = request
+        self.step = request.step
+        self.sequence = 0
+        self.version = 0
+        self.num_bytes = 0
+        self.t = 0
+        self.arrays = arrays
+        self.answer: Answer | None = None
+
+    @property
+    def num_envs(self) -> int:
+        return int(self.arrays['rewards'].shape[1])
+
+    @property
+    def observation(self) -> NDArray[Any]:
+        current: NDArray[Any] = self.arrays['observations'][self.t]
+        return current
+
+
+class CentralInference:
+    """Sessions with actors, and the policy that answers them."""
+
+    def __init__(
+        self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
+        ledger: Ledger, max_policy_lag: int,
+    ) -> None:
+        """
+        Answer with ``policy``, which must not be the one that learns.
+
+        Args:
+            policy: acts; its weights come by :meth:`load`.
+            unroll_schema: what the unrolls must look like.
+            step_schema: what the steps look like that they are made of.
+            ledger: where the learner counts what it has used.
+            max_policy_lag: unrolls of one actor that may wait to be learned from.
+        """
+        self._policy = policy.eval()
+        self._unroll_schema, self._step_schema = unroll_schema, step_schema
+        self._ledger, self._max_policy_lag = ledger, max_policy_lag
+        self._version = 0
+        self._lock = threading.Lock()
+        self._sessions: dict[int, _Session] = {}
+        self._waiting: dict[int, _Session] = {}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int) -> None:
+        """Answer with these weights from now on; may be called from another thread."""
+        with self._lock:
+            load_weights(self._policy, arrays)
+            self._version = version
+
+    def serve(
+        self, requests: Sequence[Request], refuse: Callable[[Request, UnrollError], None],
+    ) -> tuple[list[Answer], list[Unroll]]:
+        """
+        Take in observations and answer all that may be answered now.
+
+        Call it with nothing from time to time: credit that was given since is used then.
+
+        Args:
+            requests: in order of arrival.
+            refuse: called with a request that does not continue what came before.
+
+        Returns:
+            Answers, and the unrolls that are complete now.
+        """
+        answers: list[Answer] = []
+        unrolls: list[Unroll] = []
+        for request in requests:
+            session = self._sessions.get(request.incarnation)
+            try:
+                if session is None or request.step > session.step:
+                    self._begin(request)
+                elif request.step == session.step - 1 and session.answer is not None:
+                    answers.append(session.answer)  # it got lost on its way
+                elif request.step == session.step and request.incarnation not in self._waiting:
+                    self._go_on(session, request, unrolls)
+            except UnrollError as error:
+                refuse(request, error)
+        ready = [session for session in self._waiting.values() if self._may_act(session)]
+        if ready:
+            answers += self._act(ready)
+        return answers, unrolls
+
+    def _may_act(self, session: _Session) -> bool:
+        peer = self._ledger.peers.get(session.request.incarnation)
+        used = peer.used if peer is not None else 0
+        return session.sequence - used < self._max_policy_lag
+
+    def _begin(self, request: Request) -> None:
+        arrays = self._unroll_schema.empty(len(request.arrays['rewards']))
+        self._step_schema.decode(request.arrays, None, arrays['observations'][0])
+        session = _Session(request, arrays)
+        arrays['is_reset'][0] = request.arrays['is_reset']
+        before = self._sessions.pop(request.incarnation, None)
+        session.sequence = before.sequence if before is not None else 0
+        self._sessions[request.incarnation] = self._waiting[request.incarnation] = session
+        if len(self._sessions) > _MOST_ACTORS:
+            oldest = next(iter(self._sessions))
+            del self._sessions[oldest]
+            self._waiting.pop(oldest, None)
+
+    def _go_on(self, session: _Session, request: Request, unrolls: list[Unroll]) -> None:
+        arrays, t = session.arrays, session.t
+        if len(request.arrays['rewards']) != session.num_envs:
+            raise UnrollError(f'rewards: {len(request.arrays["rewards"])} environments are not '
+                              f'the {session.num_envs} of the step before')
+        observations = arrays['observations']
+        self._step_schema.decode(request.arrays, observations[t - 1], observations[t])
+        arrays['is_reset'][t] = request.arrays['is_reset']
+        for name in ('rewards', 'terminated', 'truncated'):
+            arrays[name][t - 1] = request.arrays[name]
+        session.request = request
+        session.num_bytes += request.num_bytes
+        if t == self._unroll_schema.unroll_length:
+            unrolls.append(Unroll(
+                arrays, request.actor_id, request.incarnation, session.sequence, session.version,
+                request.age_s, session.num_bytes))
+            session.arrays = self._unroll_schema.empty(session.num_envs)
+            session.arrays['observations'][0] = observations[t]
+            session.arrays['is_reset'][0] = arrays['is_reset'][t]
+            session.t, session.num_bytes = 0, 0
+            session.sequence += 1
+        self._waiting[request.incarnation] = session
+
+    @torch.inference_mode()
+    def _act(self, sessions: Sequence[_Session]) -> list[Answer]:
+        observations = np.concatenate([session.observation for session in sessions])
+        with self._lock:
+            parameters, _ = self._policy(torch.from_numpy(observations))
+            version = self._version
+        drawn = self._policy.distribution.sample(parameters)
+        log_probs = self._policy.distribution.log_prob(parameters, drawn).numpy()
+        actions = drawn.numpy()
+        answers, start = [], 0
+        for session in sessions:
+            stop = start + session.num_envs
+            session.arrays['actions'][session.t] = actions[start:stop]
+            session.arrays['behaviour_log_probs'][session.t] = log_probs[start:stop]
+            if session.t == 0:
+                session.version = version
+            session.answer = Answer(session.request, actions[start:stop].copy(), version)
+            answers.append(session.answer)
+            session.t += 1
+            session.step += 1
+            del self._waiting[session.request.incarnation]
+            start = stop
+        return answers
