@@ -7,6 +7,7 @@ from pathlib import Path
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
 from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.ros.recording import RecordConfig
 from vdl_ros.settings import settings_of
 
 PAGES = (
@@ -19,6 +20,7 @@ PAGES = (
     ('One actor', ActorConfig, 'Launch arguments of `actors.launch.py`, parameters of `actor`.'),
     ('Evaluation', EvaluateConfig,
      'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.'),
+    ('Recording', RecordConfig, 'Parameters of `recorder`.'),
     ('Every node', ProcessConfig, ''),
 )
 

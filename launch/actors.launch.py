@@ -41,7 +41,7 @@ def start(context):
                 on_exit=partial(launch_arguments.end_with, on_success=False))),
             actor,
         ]
-    return actions
+    return [*actions, *launch_arguments.recorder(context)]
 
 
 ARGUMENTS = [
@@ -49,6 +49,7 @@ ARGUMENTS = [
         'num_actors', default_value='2',
         description=f'{NUM_ACTORS.doc} ({NUM_ACTORS.allowed})'),
     *launch_arguments.declare(*SETTINGS),
+    launch_arguments.RECORD,
 ]
 
 

@@ -10,7 +10,7 @@ from launch_ros.actions import Node
 from vdl_ros.rl.config import EvaluateConfig
 from vdl_ros.ros import launch_arguments
 
-ARGUMENTS = launch_arguments.declare(EvaluateConfig)
+ARGUMENTS = [*launch_arguments.declare(EvaluateConfig), launch_arguments.RECORD]
 
 
 def start(context):
@@ -25,6 +25,7 @@ def start(context):
             target_action=evaluate,
             on_exit=partial(launch_arguments.end_with, on_success=True))),
         evaluate,
+        *launch_arguments.recorder(context),
     ]
 
 

@@ -30,10 +30,11 @@ def start(context):
             target_action=learner,
             on_exit=partial(launch_arguments.end_with, on_success=True))),
         learner,
+        *launch_arguments.recorder(context),
     ]
 
 
-ARGUMENTS = launch_arguments.declare(*SETTINGS)
+ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 
 def generate_launch_description():

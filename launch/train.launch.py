@@ -17,7 +17,8 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process import ProcessConfig
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
-ARGUMENTS = launch_arguments.declare(EnvConfig, TrainConfig, RunConfig, ProcessConfig)
+ARGUMENTS = [*launch_arguments.declare(EnvConfig, TrainConfig, RunConfig, ProcessConfig),
+             launch_arguments.RECORD]
 
 
 def check(context):
@@ -43,5 +44,5 @@ def generate_launch_description():
             RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
         include('learner.launch.py'),
         # The actors hear from the learner what to act in, also when it resumes another run.
-        GroupAction([include('actors.launch.py', env_id='', num_envs='0')]),
+        GroupAction([include('actors.launch.py', env_id='', num_envs='0', record='')]),
     ])

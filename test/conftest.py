@@ -1,7 +1,16 @@
-"""What every test has: a ROS domain of its own, and a run folder that goes with it."""
+"""What every test has: a ROS domain of its own; and commands as a user starts them."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import psutil
 import pytest
 from domain_coordinator import domain_id
 
@@ -13,3 +22,121 @@ def ros_domain(monkeypatch):
         monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         yield number
+
+
+class Launched:
+    """A command in a process group of its own, whose output is read as it comes."""
+
+    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None):
+        self.log = log
+        self._stream = log.open('wb')
+        self.process = subprocess.Popen(
+            command, stdout=self._stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            env=env or dict(os.environ), start_new_session=True)
+        self._family = psutil.Process(self.process.pid)
+        self._seen: dict[int, psutil.Process] = {}
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors='replace')
+
+    def nodes(self, name: str) -> list[psutil.Process]:
+        """Return the living processes of one executable."""
+        found = []
+        for process in self.family():
+            try:
+                if any(word.endswith(f'/vdl_ros/{name}') for word in process.cmdline()):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def family(self) -> list[psutil.Process]:
+        """Return every process this command has started, and started since."""
+        try:
+            for child in self._family.children(recursive=True):
+                self._seen.setdefault(child.pid, child)
+        except psutil.Error:
+            pass
+        return [each for each in self._seen.values() if each.is_running()
+                and each.status() != psutil.STATUS_ZOMBIE]
+
+    def wait_for(self, condition, what: str, timeout: float = 60.0):
+        """Return what ``condition`` returns once it is true."""
+        deadline = time.monotonic() + timeout
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            self.family()
+            value = condition()
+            if value:
+                return value
+            pause.wait(0.05)
+        raise AssertionError(f'{what}: not within {timeout:g} s\n{self.output[-3000:]}')
+
+    def wait(self, timeout: float = 90.0) -> int:
+        """Return the exit status."""
+        self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
+        return self.process.returncode
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C in a terminal does: SIGINT to the whole group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        family = self.family()
+        for process in [self._family, *family]:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        self.process.wait()
+        self._stream.close()
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Return a function that starts a command; whatever it starts is ended with the test."""
+    started: list[Launched] = []
+
+    def start(*command: str, env: dict[str, str] | None = None) -> Launched:
+        log = tmp_path / f'output-{len(started)}.txt'
+        started.append(Launched(list(command), log, env))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+class Run:
+    """The folder of a run."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def summary(self) -> dict:
+        return json.loads((self.path / 'summary.json').read_text())
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / 'checkpoint.pt'
+
+    @property
+    def steps(self) -> int:
+        """Agent steps in the last row of progress; 0 before the first."""
+        try:
+            last = (self.path / 'progress.csv').read_text().splitlines()[-1]
+            return int(last.split(',')[0])
+        except (FileNotFoundError, IndexError, ValueError):
+            return 0
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a run's folder that does not exist yet."""
+    return Run(tmp_path / 'run')

@@ -14,11 +14,16 @@ from typing import Any
 from launch import LaunchContext
 from launch.actions import DeclareLaunchArgument, Shutdown
 from launch.events.process import ProcessExited
+from launch_ros.actions import Node
 
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
 
-__all__ = ['declare', 'end_with', 'given', 'refuse_typing_errors']
+__all__ = ['RECORD', 'declare', 'end_with', 'given', 'recorder', 'refuse_typing_errors']
+
+RECORD = DeclareLaunchArgument(
+    'record', default_value='',
+    description='Record every topic to this bag, a folder that must not exist; empty: do not.')
 
 # Not for users: see ProcessConfig.
 _HIDDEN = ('launch_id',)
@@ -71,6 +76,15 @@ def refuse_typing_errors(context: LaunchContext, file: str, known: Sequence[str]
         name = word.split(':=', 1)[0]
         if ':=' in word and name not in known:
             raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
+
+
+def recorder(context: LaunchContext) -> list[Node]:
+    """Return a recorder if the argument ``record`` names a bag."""
+    path = context.launch_configurations.get('record', '')
+    if not path:
+        return []
+    return [Node(package='vdl_ros', executable='recorder', name='recorder', output='screen',
+                 parameters=[{'output': path, 'launch_id': 'recorder'}])]
 
 
 def end_with(

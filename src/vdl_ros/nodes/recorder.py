@@ -1,0 +1,95 @@
+"""
+Record topics to an MCAP bag, as they come, without decoding.
+
+Subscribes to every topic that matches the parameter ``topics``, with the quality of service that
+its publishers offer. Parameters: docs/nodes.md, or ``ros2 run vdl_ros recorder --help``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from rclpy.node import Node
+
+from vdl_ros.ros import parameters
+from vdl_ros.ros.bag import BagWriter
+from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+)
+from vdl_ros.ros.recording import RecordConfig, Recording
+from vdl_ros.settings import SettingError, select
+
+SETTINGS = (RecordConfig, ProcessConfig)
+EXIT_DISK = 3
+
+
+class RecorderNode(Node):
+    """Holds the bag and looks for topics twice a second."""
+
+    def __init__(self) -> None:
+        """
+        Begin the bag.
+
+        Raises:
+            ValueError: a parameter or a path that cannot be used.
+        """
+        super().__init__('recorder')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        config, self.process = select(RecordConfig, given), select(ProcessConfig, given)
+        if not config.output:
+            raise SettingError('output: none is given: output:=<folder of the bag>')
+        if self.process.launch_id:
+            die_with_parent()
+        self.bag = BagWriter(Path(config.output), compression=config.compression,
+                             distribution=os.environ.get('ROS_DISTRO', ''))
+        self.recording = Recording(self, config, self.bag)
+        self._diagnostics = Diagnostics(self, self._health)
+        self._timer = self.create_timer(0.5, self.recording.look)
+        self.recording.look()
+
+    def _health(self) -> Health:
+        dropped = self.recording.dropped
+        return f'{dropped} messages dropped: the disk is too slow' if dropped else '', {
+            'bag': self.bag.path, 'messages': self.bag.count, 'dropped': dropped}
+
+
+def record(node: RecorderNode, stop: threading.Event) -> int:
+    """Record until told to stop, or until the disk is full."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    node.get_logger().info(f'recording to {node.bag.path}')
+    while not stop.is_set() and node.recording.failure is None:
+        executor.spin_once(timeout_sec=0.1)
+    executor.remove_node(node)
+    node.recording.close()
+    failure = node.recording.failure
+    try:
+        node.bag.close()
+    except OSError as error:
+        failure = failure or error
+    if failure is not None:
+        node.get_logger().error(
+            f'{node.bag.path}: {failure.strerror}: recording has ended; the '
+            f'{node.bag.count} messages written stay readable')
+        return EXIT_DISK
+    node.get_logger().info(f'{node.bag.path}: {node.bag.count} messages, '
+                           f'{node.recording.dropped} dropped')
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('recorder', RecorderNode, record, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,124 @@
+"""The recorder as a process: what it hears is in the bag, whatever ends it."""
+
+import signal
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rosbags.highlevel import AnyReader
+from std_msgs.msg import String
+
+from vdl_ros.ros import qos
+
+
+@pytest.fixture
+def talker():
+    """Return a node with a latched topic and two that are not, and a way to spin it."""
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = Node('talker', context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    node.latched = node.create_publisher(String, 'state', qos.LATCHED)
+    node.latched.publish(String(data='early'))
+    node.reliable = node.create_publisher(String, 'talk', qos.REPORT)
+    node.sensor = node.create_publisher(String, 'sensor', qos.SENSOR)
+    node.spin = lambda: executor.spin_once(timeout_sec=0.01)
+    yield node
+    executor.remove_node(node)
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+
+
+def record(launch, talker, output, *parameters):
+    """Start a recorder and wait until it hears the talker."""
+    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
+                      f'output:={output}', *parameters)
+
+    def heard():
+        talker.spin()
+        return talker.reliable.get_subscription_count() and \
+            talker.latched.get_subscription_count()
+
+    recorder.wait_for(heard, 'the recorder')
+    return recorder
+
+
+def messages(output):
+    with AnyReader([output]) as reader:
+        found: dict[str, list[str]] = {}
+        for connection, _, data in reader.messages():
+            if connection.msgtype == 'std_msgs/msg/String':
+                found.setdefault(connection.topic, []).append(
+                    reader.deserialize(data, connection.msgtype).data)
+        return found
+
+
+def test_everything_heard_is_in_the_bag(launch, talker, tmp_path):
+    recorder = record(launch, talker, tmp_path / 'bag')
+    said = [f'message {number}' for number in range(500)]
+    for data in said:
+        talker.reliable.publish(String(data=data))
+        talker.spin()
+    recorder.interrupt()
+    assert recorder.wait(timeout=5.0) == 0, recorder.output
+    found = messages(tmp_path / 'bag')
+    assert found['/state'] == ['early'], 'a latched message from before is recorded'
+    assert found['/talk'] == said[:len(found['/talk'])]
+    assert len(found['/talk']) > 400
+    assert ' 0 dropped' in recorder.output
+
+
+def test_only_what_matches_is_recorded(launch, talker, tmp_path):
+    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
+                      f'output:={tmp_path / "bag"}', '-p', 'topics:=st*,/sensor')
+
+    def heard():
+        talker.spin()
+        talker.sensor.publish(String(data='x'))
+        return 'recording /state' in recorder.output and 'recording /sensor' in recorder.output
+
+    recorder.wait_for(heard, 'both topics')
+    assert talker.reliable.get_subscription_count() == 0
+    recorder.interrupt()
+    assert recorder.wait(timeout=5.0) == 0, recorder.output
+    assert set(messages(tmp_path / 'bag')) <= {'/state', '/sensor'}
+
+
+def test_a_full_disk_ends_it_with_the_reason(launch, talker, tmp_path):
+    # A file may not grow beyond 64 KiB: to the recorder it is as if the disk were full.
+    recorder = launch('sh', '-c', 'ulimit -f 128; exec ros2 run vdl_ros recorder "$@"', 'sh',
+                      '--ros-args', '-p', f'output:={tmp_path / "bag"}')
+
+    def full():
+        talker.reliable.publish(String(data='x' * 10_000))
+        talker.spin()
+        return recorder.process.poll() is not None
+
+    recorder.wait_for(full, 'the end of the recorder')
+    assert recorder.process.returncode == 3, recorder.output
+    assert 'File too large: recording has ended' in recorder.output
+    assert 'Traceback' not in recorder.output
+
+
+def test_a_bag_that_exists_is_refused(launch, tmp_path):
+    (tmp_path / 'bag').mkdir()
+    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
+                      f'output:={tmp_path / "bag"}')
+    assert recorder.wait() == 2
+    assert f'{tmp_path / "bag"} exists; name another bag' in recorder.output
+
+
+def test_a_training_can_be_recorded(launch, tmp_path):
+    run, bag = tmp_path / 'run', tmp_path / 'bag'
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   f'record:={bag}', 'total_steps:=100000', 'stop_at_return:=1e9')
+    assert train.wait() == 0, train.output
+    with AnyReader([bag]) as reader:
+        counts = {each.topic: each.msgcount for each in reader.connections}
+    assert counts['/trajectories'] > 20
+    assert counts['/policy'] > 20
+    assert counts['/statistics'] > 2
+    assert train.family() == []
+    assert signal.SIGINT.name in train.output
