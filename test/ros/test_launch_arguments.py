@@ -1,0 +1,77 @@
+"""Launch arguments: what a user gave, and nothing else, becomes a parameter."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from launch import LaunchContext
+
+from vdl_ros.rl.config import RunConfig, TrainConfig
+from vdl_ros.ros import launch_arguments
+from vdl_ros.settings import SettingError
+
+
+def context(*words: str) -> LaunchContext:
+    """Return a context as ``ros2 launch`` makes it: every argument at its default or as given."""
+    made = LaunchContext(argv=list(words))
+    for argument in launch_arguments.declare(TrainConfig, RunConfig):
+        argument.execute(made)
+    for word in words:
+        name, _, value = word.partition(':=')
+        made.launch_configurations[name] = value
+    return made
+
+
+def test_what_was_not_given_is_left_to_presets():
+    assert launch_arguments.given(context(), TrainConfig, RunConfig) == {}
+
+
+def test_what_was_given_is_typed():
+    found = launch_arguments.given(
+        context('learning_rate:=1', 'total_steps:=50', 'run_dir:=runs/1'), TrainConfig, RunConfig)
+    assert found == {'learning_rate': 1.0, 'total_steps': 50, 'run_dir': 'runs/1'}
+
+
+def test_a_default_that_was_typed_counts_as_given():
+    found = launch_arguments.given(context('unroll_length:=20'), TrainConfig)
+    assert found == {'unroll_length': 20}
+
+
+def test_an_including_file_gives_too():
+    made = context()
+    made.launch_configurations['batch_size'] = '3'
+    assert launch_arguments.given(made, TrainConfig) == {'batch_size': 3}
+
+
+def test_a_bad_value_is_named():
+    with pytest.raises(SettingError, match='discount: 2.0 is not allowed: a number from 0 to 1'):
+        launch_arguments.given(context('discount:=2'), TrainConfig)
+
+
+def test_typing_errors_count_only_in_the_file_that_was_named(monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['ros2', 'launch', 'vdl_ros', 'train.launch.py', 'sed:=1'])
+    made = context('sed:=1')
+    with pytest.raises(SettingError, match="sed: no such argument of train.launch.py; did you m"):
+        launch_arguments.refuse_typing_errors(made, 'train.launch.py', ['seed'])
+    launch_arguments.refuse_typing_errors(made, 'learner.launch.py', ['seed'])
+
+
+@pytest.mark.parametrize(('code', 'on_success', 'ends'), [
+    (0, True, True), (0, False, False), (-9, True, False), (1, True, False)])
+def test_a_node_that_is_done_ends_the_launch_and_one_that_died_does_not(code, on_success, ends):
+    event = SimpleNamespace(returncode=code, process_name='learner-1')
+    found = launch_arguments.end_with(event, context(), on_success=on_success)
+    assert bool(found) is ends
+
+
+def test_a_node_that_cannot_run_fails_the_launch():
+    event = SimpleNamespace(returncode=2, process_name='learner-1')
+    with pytest.raises(RuntimeError, match='learner-1 cannot run as it was told to'):
+        launch_arguments.end_with(event, context(), on_success=True)
+
+
+def test_only_a_named_bag_is_recorded():
+    made = context()
+    assert launch_arguments.recorder(made) == []
+    made.launch_configurations['record'] = 'bags/one'
+    assert len(launch_arguments.recorder(made)) == 1
