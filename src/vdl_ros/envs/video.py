@@ -8,6 +8,7 @@ its film.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -125,6 +126,9 @@ def record_episode(
     Raises:
         EnvError: the environment cannot be made or drawn, or PyAV is not installed.
     """
+    # Pictures are drawn into memory: no screen is looked for, and none is missed aloud.
+    os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
+    os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
     config = dataclasses.replace(config, episodic_life=False)
     env = make(config, seed, num_envs=1, render=True)
     try:
