@@ -3,10 +3,7 @@
 import array
 import signal
 
-import pytest
-import rclpy
 from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 
 from vdl_ros.msg import Observation, Policy, Tensor
 from vdl_ros.ros import qos
@@ -56,17 +53,6 @@ def test_killed_nodes_come_back_and_training_goes_on(launch, run):
     found = finish(train, run)
     assert (found['actor_restarts'], found['learner_restarts']) == (1, 1)
     assert found['trajectories_lost'] == 0
-
-
-@pytest.fixture
-def stranger():
-    """Return a node of another program on the same domain."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    node = Node('stranger', context=context)
-    yield node
-    node.destroy_node()
-    rclpy.shutdown(context=context)
 
 
 def test_a_strangers_observations_are_refused_and_the_learner_goes_on(launch, run, stranger):

@@ -4,10 +4,8 @@ import array
 import json
 import signal
 
-import pytest
 import rclpy
 from builtin_interfaces.msg import Time
-from rclpy.node import Node
 from std_msgs.msg import Header
 
 from vdl_ros.envs.config import EnvConfig
@@ -94,17 +92,6 @@ def test_an_actor_refuses_a_strangers_policy_and_waits_for_another(launch, run, 
     actor.interrupt()
     assert actor.wait(timeout=5.0) == 0
     assert 'Traceback' not in actor.output
-
-
-@pytest.fixture
-def stranger():
-    """Return a node of another program on the same domain."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    node = Node('stranger', context=context)
-    yield node
-    node.destroy_node()
-    rclpy.shutdown(context=context)
 
 
 def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, run, stranger):

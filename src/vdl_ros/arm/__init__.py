@@ -1,0 +1,1 @@
+"""The arm: geometry, kinematics, motors, USB protocol and simulation, without ROS."""
