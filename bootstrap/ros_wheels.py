@@ -15,7 +15,7 @@ from pathlib import Path
 
 from steps import SetupError, Stamp, fingerprint, say
 
-INTERFACES = ('statistics_msgs',)
+INTERFACES = ('statistics_msgs', 'tf2_msgs')
 BUILDER_INCLUDE = re.compile(r'/opt/python/cp\w+-cp\w+/include/python[\d.]+')
 BUILDER_PACKAGES = re.compile(r'/opt/python/cp\w+-cp\w+/lib/python[\d.]+/site-packages')
 

@@ -17,12 +17,13 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
         SetupError: the build failed, or its messages cannot be imported.
     """
     python = environment.python
-    # The files of src/, launch/ and config/ are installed as links: only their names matter.
+    # These files are installed as links: only their names matter.
     names = [str(path.relative_to(root)) for folder in ('src', 'launch', 'config', 'urdf')
              for path in sorted((root / folder).rglob('*'))
              if path.is_file() and '__pycache__' not in path.parts]
     definitions = sorted([root / 'package.xml', root / 'CMakeLists.txt',
-                          *(root / 'cmake').iterdir(), *(root / 'msg').iterdir()])
+                          *(root / 'cmake').iterdir(), *(root / 'msg').iterdir(),
+                          *(root / 'srv').iterdir()])
     interfaces = environment.prefix / 'interfaces'
     generated = sorted(path for path in interfaces.rglob('*') if path.is_file())
     stamp = Stamp(root / 'install' / '.stamp', fingerprint(

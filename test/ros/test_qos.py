@@ -64,8 +64,10 @@ def test_the_sources_are_found():
 
 @pytest.mark.parametrize('endpoint', ENDPOINTS, ids=' '.join)
 def test_profiles_are_taken_by_the_name_of_the_topic(endpoint):
-    _, topic, expression, _ = endpoint
-    assert expression == f"qos.TOPICS['{topic}']"
+    kind, topic, expression, _ = endpoint
+    newest = kind == 'subscriptions' and qos.TOPICS[topic] is qos.SENSOR
+    expected = f"qos.subscription('{topic}')" if newest else f"qos.TOPICS['{topic}']"
+    assert expression == expected
     assert isinstance(profile(expression), QoSProfile)
 
 
@@ -88,12 +90,19 @@ def test_tools_can_listen(topic, subscription):
 
 def test_the_kinds_are_what_their_names_say():
     assert qos.STREAM.reliability == qos.REPORT.reliability == ReliabilityPolicy.RELIABLE
-    assert qos.SENSOR.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert qos.NEWEST.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert qos.SENSOR.reliability == ReliabilityPolicy.RELIABLE
     assert qos.LATCHED.durability == DurabilityPolicy.TRANSIENT_LOCAL
     assert (qos.LATCHED.depth, qos.LATCHED.reliability) == (1, ReliabilityPolicy.RELIABLE)
     # The check is one that can fail.
-    assert not compatible(qos.SENSOR, qos.STREAM)
+    assert not compatible(qos.NEWEST, qos.STREAM)
     assert not compatible(qos.STREAM, qos.LATCHED)
+
+
+def test_only_sensor_topics_are_listened_to_for_the_newest():
+    assert qos.subscription('camera/image_raw') is qos.NEWEST
+    assert qos.subscription('policy') is qos.LATCHED
+    assert compatible(qos.SENSOR, qos.NEWEST)
 
 
 def test_a_late_joiner_hears_the_latest_of_a_latched_topic():

@@ -1,8 +1,9 @@
 """
 Quality of service by name: one profile for each kind of topic, the same on both sides.
 
-Every publisher and subscription of this package takes its profile from :data:`TOPICS`, so a pair
-that does not match cannot be written; ``test/ros/test_qos.py`` checks every pair all the same.
+Every publisher of this package takes its profile from :data:`TOPICS`, every subscription by
+:func:`subscription` or from there, so a pair that does not match cannot be written;
+``test/ros/test_qos.py`` checks every pair all the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rclpy.qos import (
     ReliabilityPolicy,
 )
 
-__all__ = ['LATCHED', 'REPORT', 'SENSOR', 'STREAM', 'TOPICS']
+__all__ = ['COMMAND', 'LATCHED', 'NEWEST', 'REPORT', 'SENSOR', 'STREAM', 'TOPICS', 'subscription']
 
 
 def _profile(
@@ -36,8 +37,14 @@ LATCHED = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOC
 # Small reports that a listener wants complete: episodes, statistics, diagnostics.
 REPORT = _profile(100, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# Images and joint states: the newest counts, a lost one is not sent again.
-SENSOR = _profile(5, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
+# Images and joint states. Offered reliably, since tools that ask for no less would not hear them.
+SENSOR = _profile(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+
+# How this package listens to them: the newest counts, a lost one is not sent again.
+NEWEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
+
+# What the arm shall do now: none may be lost, an old one is worth nothing.
+COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
 TOPICS = {
     'trajectories': STREAM,
@@ -45,6 +52,25 @@ TOPICS = {
     'observations': STREAM,
     'actions': STREAM,
     'episodes': REPORT,
+    'arm/motors': COMMAND,
+    'arm/motors_sent': REPORT,
+    'arm/emergency_stop': LATCHED,
+    'arm/joint_trajectory': COMMAND,
+    'arm/joint_states': SENSOR,
+    'arm/pose': SENSOR,
+    'arm/target': LATCHED,
+    'camera/image_raw': SENSOR,
+    'camera/camera_info': SENSOR,
+    'robot_description': LATCHED,
+    '/tf': REPORT,
+    '/tf_static': LATCHED,
+    '/clock': SENSOR,
     '/statistics': REPORT,
     '/diagnostics': REPORT,
 }
+
+
+def subscription(topic: str) -> QoSProfile:
+    """Return the profile with which this package listens to ``topic``."""
+    profile = TOPICS[topic]
+    return NEWEST if profile is SENSOR else profile

@@ -1,0 +1,197 @@
+"""
+An OWI-535 at the level of pyusb's backend: writes down every transfer, fails as it is told to.
+
+All that it knows is in a folder named by FAKE_OWI535, so that tests, driver and guardian see one
+device: ``transfers.jsonl``, one line for each control transfer; ``fault``, a word; ``holder``, a
+file that is locked while an interface is claimed, so the kernel frees it when a process dies.
+
+``usb_backend:=fake_owi535:make`` gives it to a driver; :class:`Bench` is the tests' side.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import usb.backend
+import usb.core
+
+VARIABLE = 'FAKE_OWI535'
+FAULTS = ('', 'unplugged', 'timeout', 'partial', 'denied', 'busy', 'io')
+
+
+def _error(number: int) -> usb.core.USBError:
+    kind = usb.core.USBTimeoutError if number == errno.ETIMEDOUT else usb.core.USBError
+    return kind(os.strerror(number), -1, number)
+
+
+class FakeBackend(usb.backend.IBackend):
+    """One arm with one configuration and one interface; a handle dies when it is unplugged."""
+
+    def __init__(self, folder: Path):
+        self._bench = Bench(folder)
+        self._claimed: int | None = None
+        self.calls: list[str] = []
+
+    def enumerate_devices(self):
+        self.calls.append('enumerate')
+        return [] if self._bench.fault == 'unplugged' else [self._bench.plugged]
+
+    def get_device_descriptor(self, dev):
+        return SimpleNamespace(
+            bLength=18, bDescriptorType=1, bcdUSB=0x110, bDeviceClass=0, bDeviceSubClass=0,
+            bDeviceProtocol=0, bMaxPacketSize0=8, idVendor=0x1267, idProduct=self._bench.product,
+            bcdDevice=0, iManufacturer=0, iProduct=0, iSerialNumber=0, bNumConfigurations=1,
+            address=1, bus=1, port_number=1, port_numbers=(1,), speed=1)
+
+    def get_configuration_descriptor(self, dev, config):
+        if config:
+            raise IndexError(config)
+        return SimpleNamespace(
+            bLength=9, bDescriptorType=2, wTotalLength=18, bNumInterfaces=1,
+            bConfigurationValue=1, iConfiguration=0, bmAttributes=0x80, bMaxPower=50,
+            extra_descriptors=[])
+
+    def open_device(self, dev):
+        self.calls.append('open')
+        if self._bench.fault == 'denied':
+            raise _error(errno.EACCES)
+        return dev
+
+    def close_device(self, dev_handle):
+        self.calls.append('close')
+
+    def set_configuration(self, dev_handle, config_value):
+        self.calls.append(f'set_configuration {config_value}')
+        self._check(dev_handle)
+
+    def claim_interface(self, dev_handle, intf):
+        self.calls.append(f'claim {intf}')
+        self._check(dev_handle)
+        descriptor = os.open(self._bench.folder / 'holder', os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise _error(errno.EBUSY) from None
+        self._claimed = descriptor
+
+    def release_interface(self, dev_handle, intf):
+        self.calls.append(f'release {intf}')
+        if self._claimed is not None:
+            os.close(self._claimed)
+            self._claimed = None
+
+    def ctrl_transfer(self, dev_handle, request_type, request, value, index, data, timeout):
+        """Write down what came and what became of it, then do that."""
+        fault = self._bench.fault
+        if dev_handle != self._bench.plugged:
+            fault = 'unplugged'
+        self._bench.record(
+            setup=[request_type, request, value, index], data=bytes(data).hex(),
+            timeout=timeout, fault=fault)
+        if fault == 'partial':
+            return 2
+        if fault:
+            raise _error({'timeout': errno.ETIMEDOUT, 'unplugged': errno.ENODEV,
+                          'denied': errno.EACCES, 'busy': errno.EBUSY, 'io': errno.EIO}[fault])
+        return len(data)
+
+    def _check(self, handle) -> None:
+        if self._bench.fault == 'unplugged' or handle != self._bench.plugged:
+            raise _error(errno.ENODEV)
+        if self._bench.fault == 'busy':
+            raise _error(errno.EBUSY)
+
+
+def make() -> FakeBackend:
+    """Return the backend of the device that the environment names."""
+    return FakeBackend(Path(os.environ[VARIABLE]))
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One control transfer; ``time`` is CLOCK_MONOTONIC, which all processes share."""
+
+    time: float
+    pid: int
+    setup: list[int]
+    data: str
+    timeout: int
+    fault: str
+
+
+class Bench:
+    """The device as a test sees it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._log = folder / 'transfers.jsonl'
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return what a process needs to find this device."""
+        path = os.pathsep.join(
+            [str(Path(__file__).parent), *filter(None, [os.environ.get('PYTHONPATH')])])
+        return {VARIABLE: str(self.folder), 'PYTHONPATH': path}
+
+    def record(self, **values) -> None:
+        line = json.dumps({'time': time.monotonic(), 'pid': os.getpid(), **values}) + '\n'
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+    @property
+    def transfers(self) -> list[Transfer]:
+        try:
+            return [Transfer(**json.loads(line)) for line in self._log.read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+
+    @property
+    def data(self) -> list[str]:
+        """Return the bytes of every transfer, in hexadecimal."""
+        return [each.data for each in self.transfers]
+
+    def _word(self, name: str, default: str) -> str:
+        try:
+            return (self.folder / name).read_text()
+        except FileNotFoundError:
+            return default
+
+    def _put(self, name: str, word: str) -> None:
+        # Replaced as a whole: a reader never sees half a word.
+        draft = self.folder / f'{name}.draft'
+        draft.write_text(word)
+        draft.replace(self.folder / name)
+
+    @property
+    def fault(self) -> str:
+        return self._word('fault', '')
+
+    def fail(self, fault: str) -> None:
+        """Let every call fail so from now on; '' mends it."""
+        assert fault in FAULTS
+        if fault == 'unplugged':
+            self._put('plugged', str(int(self.plugged) + 1))
+        self._put('fault', fault)
+
+    @property
+    def plugged(self) -> str:
+        """Return how often it was plugged in: handles of before are dead."""
+        return self._word('plugged', '0')
+
+    @property
+    def product(self) -> int:
+        return int(self._word('product', '0'))
+
+    def become(self, product: int) -> None:
+        self._put('product', str(product))
