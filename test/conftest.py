@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+import rclpy
 from domain_coordinator import domain_id
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +87,12 @@ class Launched:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind; a process that is killed would leave its shared memory."""
+        family = self.family()
+        for process in [self._family, *family]:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGINT)
+        psutil.wait_procs([self._family, *family], timeout=3.0)
         family = self.family()
         for process in [self._family, *family]:
             try:
@@ -140,3 +149,57 @@ class Run:
 def run(tmp_path):
     """Return a run's folder that does not exist yet."""
     return Run(tmp_path / 'run')
+
+
+class Peer:
+    """A node of the test's own in the graph; what it hears on a topic is a list that grows."""
+
+    def __init__(self):
+        self._context = rclpy.Context()
+        rclpy.init(context=self._context)
+        self.node = Node('peer', context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+
+    def listen(self, kind, topic, profile):
+        heard = []
+        self.node.create_subscription(kind, topic, heard.append, profile)
+        return heard
+
+    def talk(self, kind, topic, profile):
+        """Return a publisher that has a listener."""
+        publisher = self.node.create_publisher(kind, topic, profile)
+        self.until(publisher.get_subscription_count, f'a listener on {topic}')
+        return publisher
+
+    def call(self, kind, service, request):
+        """Return the service's response."""
+        client = self.node.create_client(kind, service)
+        self.until(client.service_is_ready, service)
+        future = client.call_async(request)
+        self.until(future.done, f'a response of {service}')
+        return future.result()
+
+    def until(self, condition, what, timeout=60.0, every=0.02, say=None):
+        """Return what ``condition`` returns once it is true; call ``say`` meanwhile."""
+        deadline = time.monotonic() + timeout
+        due = time.monotonic()
+        while not (value := condition()):
+            assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s'
+            if say is not None and time.monotonic() >= due:
+                due += every
+                say()
+            self._executor.spin_once(timeout_sec=0.01)
+        return value
+
+    def close(self):
+        self._executor.shutdown()
+        self.node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+
+@pytest.fixture
+def peer(ros_domain):
+    peer = Peer()
+    yield peer
+    peer.close()

@@ -1,0 +1,167 @@
+"""
+Play an MCAP bag: its messages on their topics, at the pace at which they were recorded.
+
+Publishes what the bag holds, and ``/clock`` if asked. Topics that command an arm are left out
+unless they are named: a recorded command must not move a real arm by accident.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros player --help``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from builtin_interfaces.msg import Time
+from rclpy.executors import Executor
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rosgraph_msgs.msg import Clock
+
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.bag import BagError
+from vdl_ros.ros.bag_reader import BagMessage, BagReader
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+)
+from vdl_ros.ros.recording import message_class
+from vdl_ros.settings import SettingError, select, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayConfig:
+    """The node ``player``."""
+
+    bag: str = setting('', 'Folder of the bag, or its .mcap file.')
+    play_topics: str = setting(
+        '', 'Topics to play: patterns as of a shell, separated by commas; empty: all but those '
+        'that command an arm.')
+    play_rate: float = setting(
+        1.0, 'How many times as fast as it was recorded.', minimum=0.01, maximum=100.0)
+    play_delay: float = setting(
+        1.0, 'Time for listeners to find the topics before the first message.', minimum=0.0,
+        maximum=60.0, unit='s')
+    loop: bool = setting(False, 'Begin again at the end.')
+    publish_clock: bool = setting(False, 'Publish the time of the recording on /clock.')
+
+
+SETTINGS = (PlayConfig, ProcessConfig)
+COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop')
+_CLOCK_S = 0.02
+
+
+class PlayerNode(Node):
+    """Publishes a bag's messages."""
+
+    def __init__(self) -> None:
+        """
+        Find the bag and its topics.
+
+        Raises:
+            ValueError: a parameter or a bag that cannot be used.
+        """
+        super().__init__('player')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        self._config, self.process = select(PlayConfig, given), select(ProcessConfig, given)
+        if not self._config.bag:
+            raise SettingError('bag: none is given: bag:=<folder of the bag>')
+        if self.process.launch_id:
+            die_with_parent()
+        self._patterns = [each.strip() for each in self._config.play_topics.split(',')
+                          if each.strip()]
+        self._outputs: dict[str, Publisher | None] = {}
+        self._time = None
+        if self._config.publish_clock:
+            self._time = self.create_publisher(Clock, '/clock', qos.TOPICS['/clock'])
+        self.bag = BagReader(Path(self._config.bag))
+        # Everything is announced before the first message, so that listeners can find it.
+        for message in self.bag:
+            self._output(message)
+
+    def play(self, stop: threading.Event, executor: Executor) -> int:
+        """Play until the end, or until ``stop``; return how many messages were published."""
+        self._wait(time.monotonic() + self._config.play_delay, stop, executor)
+        count = 0
+        while not stop.is_set():
+            count += self._play_once(stop, executor)
+            if not self._config.loop:
+                break
+        return count
+
+    def _play_once(self, stop: threading.Event, executor: Executor) -> int:
+        count = 0
+        begun, first, clock_at = time.monotonic(), None, -1.0
+        for message in self.bag:
+            first = message.stamp_ns if first is None else first
+            due = begun + (message.stamp_ns - first) * 1e-9 / self._config.play_rate
+            self._wait(due, stop, executor)
+            if stop.is_set():
+                break
+            if self._time is not None and due - clock_at >= _CLOCK_S:
+                clock_at = due
+                self._time.publish(Clock(clock=Time(
+                    sec=message.stamp_ns // 10**9, nanosec=message.stamp_ns % 10**9)))
+            output = self._output(message)
+            if output is not None:
+                output.publish(message.data)
+                count += 1
+        return count
+
+    @staticmethod
+    def _wait(until: float, stop: threading.Event, executor: Executor) -> None:
+        """Call back until a moment of the monotonic clock."""
+        while (left := until - time.monotonic()) > 0.0 and not stop.is_set():
+            executor.spin_once(timeout_sec=min(left, 0.1))
+
+    def _output(self, message: BagMessage) -> Publisher | None:
+        """Return the publisher of a message's topic; None if it is not to be played."""
+        if message.topic not in self._outputs:
+            self._outputs[message.topic] = self._announce(message)
+        return self._outputs[message.topic]
+
+    def _announce(self, message: BagMessage) -> Publisher | None:
+        name = message.topic
+        if not self._wanted(name) or (name == '/clock' and self._time is not None):
+            return None
+        try:
+            kind = message_class(message.type)
+        except BagError as error:
+            self.get_logger().warning(f'{name} is not played: {error}')
+            return None
+        return self.create_publisher(kind, name, message.profile)
+
+    def _wanted(self, name: str) -> bool:
+        last = name.rsplit('/', 1)[-1]
+        if not self._patterns:
+            return last not in COMMANDS
+        return any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(last, pattern)
+                   for pattern in self._patterns)
+
+
+def play(node: PlayerNode, stop: threading.Event) -> int:
+    """Play to the end, or until told to stop."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    count = node.play(stop, executor)
+    executor.remove_node(node)
+    end = '' if stop.is_set() else ', to the end of the bag'
+    cut = ', which was cut off' if node.bag.cut_off else ''
+    node.get_logger().info(f'{count} messages played{end}{cut}')
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('player', PlayerNode, play, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,82 @@
+"""The player as a process: what was recorded is heard again, commands of an arm excepted."""
+
+import signal
+import time
+
+import pytest
+from rclpy.serialization import serialize_message
+from rosgraph_msgs.msg import Clock
+from std_msgs.msg import String
+
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.ros.bag import BagWriter
+
+COUNT, SPACING_NS = 40, 20_000_000
+
+
+@pytest.fixture
+def bag(tmp_path):
+    """Return a bag of 0.8 s: something latched, talk, commands."""
+    with BagWriter(tmp_path / 'bag') as writer:
+        state = writer.add_topic('/state', 'std_msgs/msg/String', [qos.LATCHED])
+        talk = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
+        motors = writer.add_topic('/arm/motors', 'vdl_ros/msg/MotorCommand', [qos.COMMAND])
+        start = 5 * 10**9
+        writer.write(state, start, serialize_message(String(data='latched')))
+        for number in range(COUNT):
+            stamp = start + number * SPACING_NS
+            writer.write(talk, stamp, serialize_message(String(data=str(number))))
+            writer.write(motors, stamp, serialize_message(MotorCommand(base=1)))
+    return tmp_path / 'bag'
+
+
+@pytest.fixture
+def play(launch, bag):
+    def start(*parameters):
+        return launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}', *(
+            word for each in parameters for word in ('-p', each)))
+    return start
+
+
+def test_a_bag_is_heard_as_it_was_recorded_without_commands(peer, play):
+    talk = peer.listen(String, 'talk', qos.TOPICS['episodes'])
+    state = peer.listen(String, 'state', qos.LATCHED)
+    motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    process = play()
+    peer.until(lambda: talk, 'the first message')
+    begun = time.monotonic()
+    peer.until(lambda: len(talk) == COUNT, 'all messages')
+    # No faster than it was recorded.
+    assert time.monotonic() - begun >= (COUNT - 2) * SPACING_NS * 1e-9 * 0.8
+    assert [each.data for each in talk] == [str(number) for number in range(COUNT)]
+    assert [each.data for each in state] == ['latched']
+    assert process.wait() == 0
+    assert f'{COUNT + 1} messages played, to the end of the bag' in process.output
+    assert not motors
+
+
+def test_commands_are_played_when_they_are_named(peer, play):
+    motors = peer.listen(MotorCommand, 'arm/motors', qos.REPORT)
+    play('play_topics:=/arm/*', 'play_rate:=2.0')
+    peer.until(lambda: len(motors) == COUNT, 'the commands')
+
+
+def test_it_begins_again_and_tells_the_time_of_the_recording(peer, play):
+    clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
+    talk = peer.listen(String, 'talk', qos.TOPICS['episodes'])
+    process = play('loop:=true', 'publish_clock:=true', 'play_rate:=4.0')
+    peer.until(lambda: len(talk) > 2 * COUNT, 'a second time')
+    assert {each.clock.sec for each in clock} == {5}
+    assert talk[COUNT].data == '0'
+    process.process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+
+
+@pytest.mark.parametrize(('path', 'reason'), [
+    ('', 'bag: none is given'), ('/nowhere/bag', 'no bag is there')])
+def test_what_cannot_be_played_is_said_in_a_line(launch, path, reason):
+    process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f"bag:='{path}'")
+    assert process.wait() == 2
+    assert reason in process.output
+    assert len(process.output.strip().splitlines()) == 1
