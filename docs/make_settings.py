@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vdl_ros.arm.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.arm.config import ControllerConfig, SimulationConfig
+from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.arm.teleop import TeleopConfig
 from vdl_ros.envs.config import EnvConfig
+from vdl_ros.nodes.player import PlayConfig
+from vdl_ros.nodes.robot_state import RobotStateConfig
 from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
 from vdl_ros.ros.process import ProcessConfig
 from vdl_ros.ros.recording import RecordConfig
 from vdl_ros.settings import settings_of
+from vdl_ros.view.config import ViewConfig
 
 PAGES = (
     ('The environment', EnvConfig,
@@ -21,6 +30,21 @@ PAGES = (
     ('Evaluation', EvaluateConfig,
      'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.'),
     ('Recording', RecordConfig, 'Parameters of `recorder`.'),
+    ('Playing', PlayConfig, 'Parameters of `player`.'),
+    ('The arm: its description', GeometryConfig,
+     'Launch arguments of `arm.launch.py`, as is all of the arm that follows; parameters of '
+     '`sim_arm`, `arm_controller`, `camera`, `robot_state`.'),
+    ('The arm: when motors are stopped', SafetyConfig, 'Parameters of `arm_driver`, `sim_arm`.'),
+    ('The arm: USB', UsbConfig, 'Parameters of `arm_driver`.'),
+    ('The arm: how the twin is run', SimArmConfig, 'Parameters of `sim_arm`.'),
+    ('The arm: what the twin is like', SimulationConfig, 'Parameters of `sim_arm`.'),
+    ('The arm: following trajectories', ControllerConfig, 'Parameters of `arm_controller`.'),
+    ('The camera', CameraConfig,
+     'Parameters of `camera`; the launch argument for `source` is `camera`.'),
+    ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),
+    ('The frames', RobotStateConfig, 'Parameters of `robot_state`.'),
+    ('The view', ViewConfig, 'Parameters of `viewer`.'),
+    ('The keyboard', TeleopConfig, 'Parameters of `teleop`.'),
     ('Every node', ProcessConfig, ''),
 )
 

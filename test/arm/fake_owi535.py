@@ -24,6 +24,8 @@ import usb.core
 
 VARIABLE = 'FAKE_OWI535'
 FAULTS = ('', 'unplugged', 'timeout', 'partial', 'denied', 'busy', 'io')
+# Motors on: an exception that no device raises.
+CRASH = 'crash'
 
 
 def _error(number: int) -> usb.core.USBError:
@@ -98,6 +100,10 @@ class FakeBackend(usb.backend.IBackend):
             timeout=timeout, fault=fault)
         if fault == 'partial':
             return 2
+        if fault == CRASH:
+            if any(data):
+                raise RuntimeError('a mistake in the program')
+            return len(data)
         if fault:
             raise _error({'timeout': errno.ETIMEDOUT, 'unplugged': errno.ENODEV,
                           'denied': errno.EACCES, 'busy': errno.EBUSY, 'io': errno.EIO}[fault])
@@ -179,7 +185,7 @@ class Bench:
 
     def fail(self, fault: str) -> None:
         """Let every call fail so from now on; '' mends it."""
-        assert fault in FAULTS
+        assert fault in (*FAULTS, CRASH)
         if fault == 'unplugged':
             self._put('plugged', str(int(self.plugged) + 1))
         self._put('fault', fault)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from vdl_ros.arm.driver import ArmDriver
-from vdl_ros.arm.driver_config import ArmDriverConfig
+from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.guardian import GuardianError
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
 from vdl_ros.arm.protocol import Signs, decode
 from vdl_ros.arm.usb import ArmUsbError, DeviceMissingError, UsbArm
-from vdl_ros.settings import SettingError, build
+from vdl_ros.settings import SettingError, build, select
 
 sys.path.append(str(Path(__file__).resolve().parent))
 fake = importlib.import_module('fake_owi535')
@@ -30,6 +30,7 @@ class Guard:
 
     def __init__(self):
         self.alive, self.said, self.broken = False, [], False
+        self.beats = []
 
     def start(self):
         if self.broken:
@@ -43,6 +44,9 @@ class Guard:
                                  ('lamp', False)):
             self.said.append(('lamp', lit))
 
+    def beat(self, moving):
+        self.beats.append(moving)
+
     def end(self, *, stopped):
         self.said.append(('end', stopped))
         self.alive = False
@@ -54,10 +58,10 @@ class Arm:
     def __init__(self, bench, **settings):
         self.bench, self.now = bench, 100.0
         self.guard, self.sent, self.notices = Guard(), [], []
-        self.config = build(ArmDriverConfig, settings)
+        self.config, self.signs = select(SafetyConfig, settings), select(UsbConfig, settings).signs
         self.backend = fake.FakeBackend(bench.folder)
         self.driver = ArmDriver(
-            self.config, lambda: UsbArm(0, self.backend, 0.1), self.guard,
+            self.config, self.signs, lambda: UsbArm(0, self.backend, 0.1), self.guard,
             sent=lambda motors: self.sent.append((self.now, motors)),
             notice=lambda level, text: self.notices.append((level, text)),
             clock=lambda: self.now)
@@ -76,7 +80,7 @@ class Arm:
     def motors(self):
         """Return what the device was last told and took."""
         taken = [each.data for each in self.bench.transfers if not each.fault]
-        return decode(bytes.fromhex(taken[-1]), self.config.signs)
+        return decode(bytes.fromhex(taken[-1]), self.signs)
 
     def warned(self, words):
         return [text for level, text in self.notices if words in text and level != 'info']
@@ -202,7 +206,59 @@ def test_a_missing_device_is_an_error_of_open(tmp_path):
     with pytest.raises(DeviceMissingError):
         arm.driver.open()
     assert arm.driver.state == 'closed'
+    assert 'no such USB device' in arm.driver.fault
     assert arm.guard.said == []
+    arm.bench.fail('')
+    arm.driver.open()
+    assert (arm.driver.state, arm.driver.fault) == ('inactive', '')
+
+
+def test_the_guard_hears_of_motors_before_they_start_and_as_long_as_they_may_be_on(make):
+    arm = make()
+    order = []
+    real = arm.backend.ctrl_transfer
+    arm.backend.ctrl_transfer = lambda *args: order.append(bytes(args[5]).hex()) or real(*args)
+    arm.guard.beat = order.append
+    arm.driver.command(Motors(base=1))
+    assert order == [True, '000200']
+    order.clear()
+    for _ in range(5):
+        arm.run(PERIOD, Motors(base=1))
+        assert order.pop() is True
+    arm.driver.command(Motors())
+    arm.run(PERIOD)
+    assert order[-1] is False
+    arm.driver.command(Motors(base=1))
+    arm.bench.fail('unplugged')
+    arm.run(0.5, Motors(base=1))
+    assert order[-1] is True, 'what it does while it is away nobody knows'
+    arm.bench.fail('')
+    arm.run(0.5)
+    assert order[-1] is False
+
+
+def test_nothing_is_said_before_the_motors_are_off(make):
+    arm = make(base_max_run_time=0.3)
+    said = []
+    arm.driver._notice = lambda level, text: said.append((arm.motors, text))
+    arm.run(0.5, Motors(base=1))
+    arm.run(0.1, Motors(elbow=1))
+    arm.run(1.0)
+    arm.run(0.1, Motors(elbow=1))
+    arm.bench.fail('timeout')
+    mend = iter(['', ''])
+    real = arm.backend.ctrl_transfer
+
+    def once(*args):
+        try:
+            return real(*args)
+        finally:
+            arm.bench.fail(next(mend, ''))
+
+    arm.backend.ctrl_transfer = once
+    arm.driver.command(Motors(wrist=1))
+    assert [text.split()[0] for _, text in said] == ['base', 'no', 'motors']
+    assert [motors for motors, _ in said] == [Motors()] * 3
 
 
 @pytest.mark.parametrize('motor', JOINTS)
@@ -282,6 +338,14 @@ def test_a_command_that_cannot_be_is_a_stop_and_one_line(make):
     assert arm.warned('motor base: 2') == [
         'command refused, motors off: motor base: 2 is not allowed: -1, 0 or 1']
     assert arm.driver.refused == 100
+    # Not even when every one is another, or two take turns.
+    for number in range(100):
+        arm.driver.refuse(f'motor base: {number} is not allowed')
+        arm.driver.refuse('motor base: 2 is not allowed: -1, 0 or 1')
+    assert len(arm.warned('command refused')) == 5
+    arm.run(5.1)
+    arm.driver.refuse('motor base: 2 is not allowed: -1, 0 or 1')
+    assert len(arm.warned('motor base: 2 is not allowed: -1')) == 2
     arm.driver.command(Motors(base=1))
     assert arm.motors == Motors(base=1)
 
@@ -393,19 +457,20 @@ def test_closing_while_the_device_is_away_is_left_to_the_guardian(make):
 
 @pytest.mark.parametrize('name', JOINTS)
 def test_a_sign_of_zero_is_refused_by_name(name):
-    config = build(ArmDriverConfig, {f'{name}_sign': 0})
+    config = build(UsbConfig, {f'{name}_sign': 0})
     with pytest.raises(SettingError, match=f'{name}_sign: 0 is not allowed: -1 or 1'):
         _ = config.signs
-    assert build(ArmDriverConfig, {f'{name}_sign': 1}).signs == dataclasses.replace(
+    assert build(UsbConfig, {f'{name}_sign': 1}).signs == dataclasses.replace(
         Signs(), **{name: 1})
-    assert ArmDriverConfig().signs == Signs()
+    assert UsbConfig().signs == Signs()
 
 
 @pytest.mark.parametrize('value', [math.nan, 0.0, -1.0, 100.0])
 def test_times_have_ranges(value):
-    for name in ('command_timeout', 'usb_timeout', 'refresh_period', 'base_max_run_time'):
+    for cls, name in ((SafetyConfig, 'command_timeout'), (SafetyConfig, 'refresh_period'),
+                      (SafetyConfig, 'base_max_run_time'), (UsbConfig, 'usb_timeout')):
         with pytest.raises(SettingError, match=name):
-            build(ArmDriverConfig, {name: value})
+            build(cls, {name: value})
 
 
 @pytest.mark.parametrize('seed', range(5))

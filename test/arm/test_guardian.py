@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vdl_ros.arm.guardian import Guardian, GuardianError, stop_arm, watch
+from vdl_ros.arm.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.usb import DisconnectedError, UsbArm, load_backend
 
@@ -33,6 +33,10 @@ guardian.lamp(sys.argv[1] == '1')
 arm.send(bytes([0x11, 0, int(sys.argv[1])]))
 print(guardian.pid, flush=True)
 for line in sys.stdin:
+    if line == 'beat\\n':
+        guardian.beat(True)
+    if line == 'still\\n':
+        guardian.beat(False)
     if line == 'goodbye\\n':
         arm.close()
         guardian.end(stopped=True)
@@ -133,6 +137,48 @@ def test_while_the_driver_lives_it_sends_nothing(bench, drive):
     assert after.user - before.user < 0.1
 
 
+def test_a_driver_that_falls_silent_while_motors_are_on_is_stopped_past(bench, drive):
+    driver = drive(lamp=True)
+    # The device is held, as a living driver's is, and stays so.
+    for _ in range(3):
+        begin = time.monotonic()
+        driver.tell('beat')
+        count = len(bench.data)
+        until(lambda count=count: len(bench.data) > count, 'the stop')
+        last = bench.transfers[-1]
+        assert (last.data, last.pid, last.fault) == ('000001', driver.guardian.pid, '')
+        print(f'stopped {(last.time - begin) * 1000:.0f} ms after the last word')
+        assert SILENCE_S <= last.time - begin < 0.6
+    driver.tell('beat')
+    count = len(bench.data)
+    driver.tell('still')
+    driver.tell('goodbye')
+    until(lambda: gone(driver.guardian), 'the guardian ends')
+    assert len(bench.data) == count, 'who has stopped needs no help'
+
+
+def test_a_driver_that_is_held_by_its_terminal_is_stopped_past(bench, drive):
+    driver = drive()
+    driver.tell('beat')
+    begin = time.monotonic()
+    os.kill(driver.process.pid, signal.SIGSTOP)
+    until(lambda: len(bench.data) > 1, 'the stop')
+    assert bench.data == ['110000', '000000']
+    assert bench.transfers[-1].time - begin < 0.6
+    os.kill(driver.process.pid, signal.SIGCONT)
+    driver.tell('nothing')
+
+
+def test_a_beat_does_not_wait_for_a_guardian_that_hangs(bench):
+    guardian = Guardian(0, BACKEND)
+    guardian.start()
+    os.kill(guardian.pid, signal.SIGSTOP)
+    for number in range(100_000):
+        guardian.lamp(bool(number % 2))
+    os.kill(guardian.pid, signal.SIGKILL)
+    until(lambda: not guardian.alive, 'noticed')
+
+
 def test_a_goodbye_ends_it_without_a_word(bench, drive):
     driver = drive()
     driver.tell('goodbye')
@@ -192,12 +238,28 @@ def test_a_file_of_the_user_does_not_replace_pyusb(bench, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(('written', 'expected'), [
     (b'', Motors()), (b'1', Motors(lamp=True)), (b'0110', Motors()), (b'01', Motors(lamp=True)),
-    (b'g', None), (b'1g', None)])
+    (b'g', None), (b'1g', None), (b'm1s', Motors(lamp=True)), (b'mg', None)])
 def test_what_the_pipe_says(written, expected):
     read, write = os.pipe()
     os.write(write, written)
     os.close(write)
-    assert watch(read) == expected
+    silences = []
+    assert watch(read, silences.append) == expected
+    assert silences == []
+    os.close(read)
+
+
+@pytest.mark.parametrize(('written', 'heard'), [
+    (b'1', 0), (b'm1', 1), (b'1ms', 0), (b'1mmm', 1), (b'1sm', 1)])
+def test_silence_counts_only_while_motors_may_be_on(written, heard):
+    read, write = os.pipe()
+    os.write(write, written)
+    silences = []
+    timer = threading.Timer(0.3, os.close, [write])
+    timer.start()
+    assert watch(read, silences.append, silence=0.05) == Motors(lamp=True)
+    assert silences == [Motors(lamp=True)] * heard
+    timer.join()
     os.close(read)
 
 

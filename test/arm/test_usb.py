@@ -40,6 +40,20 @@ def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
                              'close']
 
 
+def test_who_shares_commands_past_the_one_who_holds_it(bench, backend):
+    holder = usb.UsbArm(0, backend, 0.1)
+    with pytest.raises(usb.DeviceBusyError):
+        usb.UsbArm(0, usb.load_backend('fake_owi535:make'), 0.1)
+    other = usb.load_backend('fake_owi535:make')
+    guest = usb.UsbArm(0, other, 0.1, share=True)
+    guest.send(b'\x00\x00\x01')
+    guest.close()
+    assert other.calls == ['enumerate', 'open', 'close']
+    holder.send(b'\x11\x02\x01')
+    holder.close()
+    assert bench.data == ['000001', '110201']
+
+
 @pytest.mark.parametrize(('fault', 'kind', 'words'), [
     ('timeout', usb.TransferTimeoutError, 'command not taken within 100 ms'),
     ('partial', usb.PartialWriteError, 'it took 2 of 3 bytes'),

@@ -65,9 +65,9 @@ def test_the_sources_are_found():
 @pytest.mark.parametrize('endpoint', ENDPOINTS, ids=' '.join)
 def test_profiles_are_taken_by_the_name_of_the_topic(endpoint):
     kind, topic, expression, _ = endpoint
-    newest = kind == 'subscriptions' and qos.TOPICS[topic] is qos.SENSOR
-    expected = f"qos.subscription('{topic}')" if newest else f"qos.TOPICS['{topic}']"
-    assert expression == expected
+    differs = kind == 'subscriptions' and qos.subscription(topic) is not qos.TOPICS[topic]
+    name = f"subscription('{topic}')" if differs else f"TOPICS['{topic}']"
+    assert expression == f'qos.{name}'
     assert isinstance(profile(expression), QoSProfile)
 
 
@@ -99,10 +99,13 @@ def test_the_kinds_are_what_their_names_say():
     assert not compatible(qos.STREAM, qos.LATCHED)
 
 
-def test_only_sensor_topics_are_listened_to_for_the_newest():
+def test_who_listens_to_sensors_wants_the_newest_and_to_stops_every_one():
     assert qos.subscription('camera/image_raw') is qos.NEWEST
     assert qos.subscription('policy') is qos.LATCHED
+    assert qos.subscription('arm/emergency_stop') is qos.EVERY_STOP
+    assert qos.EVERY_STOP.depth > qos.STOP.depth == 1
     assert compatible(qos.SENSOR, qos.NEWEST)
+    assert compatible(qos.STOP, qos.EVERY_STOP)
 
 
 def test_a_late_joiner_hears_the_latest_of_a_latched_topic():

@@ -14,19 +14,19 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from vdl_ros.arm.driver_config import ArmDriverConfig
+from vdl_ros.arm.driver_config import SafetyConfig
 from vdl_ros.arm.guardian import GuardianError
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
-from vdl_ros.arm.protocol import encode
+from vdl_ros.arm.protocol import Signs, encode
 from vdl_ros.arm.usb import ArmUsbError, DeviceMissingError
 
 __all__ = ['ArmDriver', 'Guard', 'Link', 'Notice']
 
 # Between two attempts to find a device that is gone, s; an attempt costs the executor some ms.
 _RETRY_S = 0.25
-# A refused command is said again after so long, s.
-_REFUSAL_S = 5.0
+# A refused command is said again after so long, s; and of so many different ones in that time.
+_REFUSAL_S, _REFUSALS = 5.0, 5
 
 
 class Link(Protocol):
@@ -40,7 +40,7 @@ class Link(Protocol):
 
 
 class Guard(Protocol):
-    """Who stops the arm if this process dies; ``guardian.Guardian``."""
+    """Who stops the arm if this process dies or hangs; ``guardian.Guardian``."""
 
     @property
     def alive(self) -> bool:
@@ -51,6 +51,9 @@ class Guard(Protocol):
 
     def lamp(self, lit: bool) -> None:
         """Say which lamp a stop would leave."""
+
+    def beat(self, moving: bool) -> None:
+        """Say whether motors may be on; while they are, silence means that this process hangs."""
 
     def end(self, *, stopped: bool) -> None:
         """Let it go; without ``stopped`` it tries to stop the motors."""
@@ -67,24 +70,22 @@ class ArmDriver:
     :meth:`tick` has to be called often (50 Hz): watchdog, run times and reconnection depend on it.
     """
 
-    def __init__(self, config: ArmDriverConfig, connect: Callable[[], Link], guard: Guard, *,
-                 sent: Callable[[Motors], None], notice: Notice,
+    def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
+                 guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """
         Prepare, closed and inactive.
 
         Args:
             config: settings.
+            signs: how the arm is wired.
             connect: opens the device or raises ArmUsbError.
             guard: of this process.
             sent: called with every command that the device has taken.
             notice: called with what a person should know, once for each event.
             clock: monotonic, s.
-
-        Raises:
-            SettingError: a sign that is 0.
         """
-        self._config, self._signs = config, config.signs
+        self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock
         self._link: Link | None = None
@@ -95,7 +96,7 @@ class ArmDriver:
         self.transfers = self.errors = self.refused = 0
         self._desired = Motors()
         self._heard = -math.inf
-        self._refusal, self._refusal_at = '', -math.inf
+        self._refusals: dict[str, float] = {}
         # None: unknown. The device does not say.
         self._sent: Motors | None = None
         self._sent_at = -math.inf
@@ -129,7 +130,11 @@ class ArmDriver:
             GuardianError: nobody would stop it if this process died.
         """
         self._desired = Motors()
-        self._attach()
+        try:
+            self._attach()
+        except (ArmUsbError, GuardianError) as error:
+            self.fault = str(error)
+            raise
         self._opened, self.fault = True, ''
 
     def activate(self) -> None:
@@ -152,7 +157,7 @@ class ArmDriver:
         stopped = self.deactivate()
         if self._link is not None:
             self._link.close()
-        self._link, self._opened, self._sent = None, False, None
+        self._link, self._opened, self._sent, self.fault = None, False, None, ''
         # A guard that is not told of a stop tries to send one.
         self._guard.end(stopped=stopped)
         return stopped
@@ -175,8 +180,10 @@ class ArmDriver:
         self.refused += 1
         self._desired = self._desired.stopped()
         self._apply(now)
-        if reason != self._refusal or now - self._refusal_at >= _REFUSAL_S:
-            self._refusal, self._refusal_at = reason, now
+        self._refusals = {
+            text: at for text, at in self._refusals.items() if now - at < _REFUSAL_S}
+        if reason not in self._refusals and len(self._refusals) < _REFUSALS:
+            self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def emergency_stop(self, engaged: bool) -> None:
@@ -196,11 +203,11 @@ class ArmDriver:
         now = self._clock()
         if self._link is not None and not self._guard.alive:
             self._fail(GuardianError('the guardian died; it is started again'))
-        if self._link is None:
-            if now >= self._next_try:
-                self._reattach()
-            return
-        self._apply(now)
+        if self._link is not None:
+            self._apply(now)
+        elif now >= self._next_try:
+            self._reattach()
+        self._guard.beat(not self._stopped)
 
     @property
     def _stopped(self) -> bool:
@@ -208,13 +215,18 @@ class ArmDriver:
 
     def _apply(self, now: float, always: bool = False) -> None:
         """Send what is wanted if it differs from what was sent, or is due again."""
+        # Said when the motors are off: who writes to a terminal that is held waits for it.
+        notices = []
         if self._desired.moving and now - self._heard >= self._config.command_timeout:
             self._desired = self._desired.stopped()
-            self._notice('warning', f'no command for {self._config.command_timeout:g} s: '
-                                    'motors off')
-        if self._link is None:
-            return
-        self._limit_run_time(now)
+            notices.append(f'no command for {self._config.command_timeout:g} s: motors off')
+        if self._link is not None:
+            notices += self._limit_run_time(now)
+            self._update(self._link, now, always)
+        for text in notices:
+            self._notice('warning', text)
+
+    def _update(self, link: Link, now: float, always: bool) -> None:
         wanted = self._desired
         if not self.active or self.emergency:
             wanted = wanted.stopped()
@@ -223,21 +235,27 @@ class ArmDriver:
         wanted = dataclasses.replace(wanted, **off)
         if always or wanted != self._sent or now - self._sent_at >= self._config.refresh_period:
             try:
-                self._send(self._link, wanted)
+                self._send(link, wanted)
             except ArmUsbError as error:
                 self._fail(error)
 
-    def _limit_run_time(self, now: float) -> None:
+    def _limit_run_time(self, now: float) -> list[str]:
+        """Hold what has run too long; return what to say of it."""
+        notices = []
         for name, (way, since) in self._since.items():
             limit = self._config.max_run_time(name)
             if now - since >= limit and name not in self._held:
                 self._held[name] = way
-                self._notice('warning', f'{name} ran {limit:g} s one way ({way:+d}): off until it '
-                                        'is commanded off or the other way')
+                notices.append(f'{name} ran {limit:g} s one way ({way:+d}): off until it is '
+                               'commanded off or the other way')
+        return notices
 
     def _send(self, link: Link, motors: Motors) -> None:
         """Send, and write down what was sent; raise ArmUsbError."""
         self._guard.lamp(motors.lamp)
+        if motors.moving:
+            # Before: from the transfer on nothing here may be relied on.
+            self._guard.beat(True)
         link.send(encode(motors, self._signs))
         now = self._clock()
         for name in JOINTS:
@@ -254,7 +272,6 @@ class ArmDriver:
         """Stop by what is left of the link, and give it up."""
         self.errors += 1
         self.fault = str(error)
-        self._notice('error', f'motors off: {self.fault}')
         link, self._link, self._sent = self._link, None, None
         self._since.clear()
         if link is not None:
@@ -265,6 +282,7 @@ class ArmDriver:
             link.close()
         # At once: motors may be on.
         self._next_try = -math.inf
+        self._notice('error', f'motors off: {self.fault}')
 
     def _reattach(self) -> None:
         try:

@@ -8,7 +8,7 @@ from vdl_ros.arm.names import JOINTS
 from vdl_ros.arm.protocol import Signs
 from vdl_ros.settings import SettingError, setting
 
-__all__ = ['ArmDriverConfig']
+__all__ = ['SafetyConfig', 'UsbConfig']
 
 _SIGN = '1 if the bits 01 turn it forward, -1 if 10 do; depends on the wiring.'
 # Somewhat longer than the joint's travel takes at 20 deg/s.
@@ -16,17 +16,37 @@ _RUN_TIME = 'Longest time that it runs one way without having been commanded oth
 
 
 @dataclass(frozen=True)
-class ArmDriverConfig:
-    """Settings of ``arm_driver``."""
+class SafetyConfig:
+    """When motors are stopped though they were commanded on; of the real arm and of its twin."""
 
-    autostart: bool = setting(
-        True, 'Configure and activate by itself, as soon as the arm is there.')
     command_timeout: float = setting(
         0.5, 'Without a command for so long all motors are stopped.',
         minimum=0.05, maximum=5.0, unit='s')
     refresh_period: float = setting(
         0.2, 'What is sent is sent again so often: the only way to notice that the arm is gone.',
         minimum=0.02, maximum=5.0, unit='s')
+    base_max_run_time: float = setting(
+        15.0, f'Base: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    shoulder_max_run_time: float = setting(
+        10.0, f'Shoulder: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    elbow_max_run_time: float = setting(
+        18.0, f'Elbow: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    wrist_max_run_time: float = setting(
+        7.0, f'Wrist: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    gripper_max_run_time: float = setting(
+        2.5, f'Gripper: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+
+    def max_run_time(self, motor: str) -> float:
+        """Return how long a motor may run one way, s."""
+        return float(getattr(self, f'{motor}_max_run_time'))
+
+
+@dataclass(frozen=True)
+class UsbConfig:
+    """The real arm: which device, how it is wired, when it is taken into use."""
+
+    autostart: bool = setting(
+        True, 'Configure and activate by itself, as soon as the arm is there.')
     usb_product: int = setting(
         0, 'USB product id of the arm: 0, or 1 for newer ones.', minimum=0, maximum=65535)
     usb_timeout: float = setting(
@@ -39,16 +59,6 @@ class ArmDriverConfig:
     elbow_sign: int = setting(-1, f'Elbow: {_SIGN}', minimum=-1, maximum=1)
     wrist_sign: int = setting(-1, f'Wrist: {_SIGN}', minimum=-1, maximum=1)
     gripper_sign: int = setting(-1, f'Gripper: {_SIGN}', minimum=-1, maximum=1)
-    base_max_run_time: float = setting(
-        15.0, f'Base: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
-    shoulder_max_run_time: float = setting(
-        10.0, f'Shoulder: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
-    elbow_max_run_time: float = setting(
-        18.0, f'Elbow: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
-    wrist_max_run_time: float = setting(
-        7.0, f'Wrist: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
-    gripper_max_run_time: float = setting(
-        2.5, f'Gripper: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
 
     @property
     def signs(self) -> Signs:
@@ -63,7 +73,3 @@ class ArmDriverConfig:
             if value == 0:
                 raise SettingError(f'{name}_sign: 0 is not allowed: -1 or 1')
         return Signs(**values)
-
-    def max_run_time(self, motor: str) -> float:
-        """Return how long a motor may run one way, s."""
-        return float(getattr(self, f'{motor}_max_run_time'))

@@ -1,14 +1,16 @@
 """
-A process that stops the arm when its driver dies without having done so.
+A process that stops the arm when its driver dies or hangs without having done so.
 
 The arm obeys its last command until the next one, so a driver that is killed leaves it moving. The
 guardian holds the read end of a pipe whose write end only the driver has: the kernel closes it
 with the driver, however that ended, and the guardian opens the device and sends the stop. It has
 a session of its own and ignores the signals that end processes, so what ends the driver's group
-does not end it first. While the driver lives it only reads.
+does not end it first. While motors are on the driver says so again and again; when it falls
+silent, stopped by Ctrl-Z or waiting for something, the guardian sends the stop past it, and goes
+on watching.
 
-The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop leaves as it is; ``g``,
-goodbye: the motors are off, nothing is left to do.
+The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop leaves as it is; ``m``,
+motors may be on, ``s``, they are off; ``g``, goodbye: they are off, nothing is left to do.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.protocol import Signs, encode
 from vdl_ros.arm.usb import ArmUsbError, DeviceMissingError, UsbArm, load_backend
 
-__all__ = ['Guardian', 'GuardianError', 'main', 'stop_arm', 'watch']
+__all__ = ['SILENCE_S', 'Guardian', 'GuardianError', 'main', 'stop_arm', 'watch']
 
-_GOODBYE, _READY = b'g', b'ready\n'
+_GOODBYE, _MOVING, _STILL, _READY = b'g', b'm', b's', b'ready\n'
+# That motors are on is said so often, and missed after so long, s. A transfer and the stop after
+# it may both run into their time-out in between.
+_BEAT_S, SILENCE_S = 0.1, 0.4
 # Until the imports are done, on a machine that is busy with something else.
 _START_S = 10.0
 # Of trying to stop: the dead driver's device may be free a moment later than its pipe. Not for
@@ -49,7 +54,8 @@ class Guardian:
         """Take what ``usb.UsbArm`` takes, the backend by its name; start nothing yet."""
         self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
         self._process: subprocess.Popen[bytes] | None = None
-        self._lamp = False
+        self._lamp = self._moving = False
+        self._beat_at = 0.0
 
     @property
     def alive(self) -> bool:
@@ -85,6 +91,10 @@ class Guardian:
             self._let_go()
             raise GuardianError('the guardian does not start: without it the arm would go on '
                                 'moving if this process died')
+        # Whoever hangs as well must not make the driver wait.
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        self._moving = False
         self._tell(b'01'[self._lamp:self._lamp + 1])
 
     def lamp(self, lit: bool) -> None:
@@ -92,6 +102,16 @@ class Guardian:
         if lit != self._lamp:
             self._lamp = lit
             self._tell(b'01'[lit:lit + 1])
+
+    def beat(self, moving: bool) -> None:
+        """Say whether motors may be on; to be called several times a second while they are."""
+        now = time.monotonic()
+        if moving and (not self._moving or now - self._beat_at >= _BEAT_S):
+            self._beat_at = now
+            self._tell(_MOVING)
+        elif self._moving and not moving:
+            self._tell(_STILL)
+        self._moving = moving
 
     def end(self, *, stopped: bool) -> None:
         """
@@ -138,21 +158,34 @@ class Guardian:
             process.wait(_TRY_S + 1.0)
 
 
-def watch(descriptor: int) -> Motors | None:
+def watch(descriptor: int, silent: Callable[[Motors], None],
+          silence: float = SILENCE_S) -> Motors | None:
     """
     Wait until the other end of a pipe is closed.
+
+    Args:
+        descriptor: the pipe's read end.
+        silent: called with the command that stops the arm when motors may be on and nothing was
+            said for ``silence``.
+        silence: s.
 
     Returns:
         The command that stops the arm and leaves its lamp; None after a goodbye.
     """
-    lamp = False
+    lamp = moving = False
     while True:
+        if not select.select([descriptor], [], [], silence if moving else None)[0]:
+            moving = False
+            silent(Motors(lamp=lamp))
+            continue
         read = os.read(descriptor, 64)
         if not read:
             return Motors(lamp=lamp)
         if _GOODBYE in read:
             return None
-        lamp = read.endswith(b'1')
+        for byte in read:
+            lamp = byte == ord('1') if byte in b'01' else lamp
+            moving = byte == ord(_MOVING) if byte in _MOVING + _STILL else moving
 
 
 def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
@@ -197,22 +230,28 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f'guardian: {error}', file=sys.stderr)
         return 2
 
-    def connect() -> UsbArm:
-        return UsbArm(options.product, backend, options.timeout)
+    def stop(motors: Motors, what: str, share: bool) -> bool:
+        begin = time.monotonic()
+        problem = stop_arm(motors, lambda: UsbArm(
+            options.product, backend, options.timeout, share=share))
+        _say(f'{what} and the motors could not be stopped: {problem}' if problem else
+             f'{what}, motors stopped in {(time.monotonic() - begin) * 1000:.0f} ms')
+        return not problem
+
+    def silent(motors: Motors) -> None:
+        stop(motors, f'the driver has not answered for {SILENCE_S:g} s', True)
 
     os.write(sys.stdout.fileno(), _READY)
-    motors = watch(sys.stdin.fileno())
-    if motors is None:
-        return 0
-    begin = time.monotonic()
-    problem = stop_arm(motors, connect)
-    took = (time.monotonic() - begin) * 1000
-    # Whoever read the driver's output may be gone as well.
+    motors = watch(sys.stdin.fileno(), silent)
+    return 0 if motors is None or stop(motors, 'the driver is gone', False) else 1
+
+
+def _say(text: str) -> None:
+    """Print a line unless somebody would have to wait for it."""
+    # Whoever read the driver's output may be gone as well, or the terminal is held.
     with contextlib.suppress(OSError):
-        print(f'guardian: the driver is gone and the motors could not be stopped: {problem}'
-              if problem else f'guardian: the driver is gone, motors stopped in {took:.0f} ms',
-              file=sys.stderr, flush=True)
-    return 1 if problem else 0
+        if select.select([], [sys.stderr], [], 0)[1]:
+            print(f'guardian: {text}', file=sys.stderr, flush=True)
 
 
 if __name__ == '__main__':

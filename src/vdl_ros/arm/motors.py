@@ -8,7 +8,7 @@ from typing import Any
 
 from vdl_ros.arm.names import JOINTS
 
-__all__ = ['MotorError', 'Motors']
+__all__ = ['MotorError', 'Motors', 'short']
 
 
 class MotorError(ValueError):

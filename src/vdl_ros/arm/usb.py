@@ -106,7 +106,7 @@ def _advice() -> str:
 class UsbArm:
     """An open arm; not shared between threads."""
 
-    def __init__(self, product: int, backend: Any, timeout: float) -> None:
+    def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:
         """
         Find the arm and take it.
 
@@ -115,6 +115,7 @@ class UsbArm:
                 arms the first that libusb lists is taken.
             backend: of pyusb, see :func:`load_backend`.
             timeout: of one command, s.
+            share: do not take it; another process that holds it goes on holding it.
 
         Raises:
             ArmUsbError: it is missing, forbidden, busy, or fails at once.
@@ -126,6 +127,8 @@ class UsbArm:
         if device is None:
             raise DeviceMissingError(self._missing(product, backend))
         self._device = device
+        if share:
+            return
         try:
             with self._errors('open'):
                 device.set_configuration()

@@ -19,7 +19,7 @@ from launch_ros.actions import Node
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
 
-__all__ = ['RECORD', 'declare', 'end_with', 'given', 'recorder', 'refuse_typing_errors']
+__all__ = ['RECORD', 'declare', 'end_all', 'end_with', 'given', 'recorder', 'refuse_typing_errors']
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
@@ -108,6 +108,20 @@ def end_with(
     if event.returncode == 0 and on_success:
         return [Shutdown(reason=f'{event.process_name} is done')]
     return None
+
+
+def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
+    """
+    Handle the exit of a node without which the others must not go on.
+
+    Raises:
+        RuntimeError: it did not end well; the launch ends with status 1.
+    """
+    if context.is_shutdown:
+        return None
+    if event.returncode:
+        raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
+    return [Shutdown(reason=f'{event.process_name} has ended')]
 
 
 def _text(value: Scalar) -> str:

@@ -16,7 +16,8 @@ from rclpy.qos import (
     ReliabilityPolicy,
 )
 
-__all__ = ['COMMAND', 'LATCHED', 'NEWEST', 'REPORT', 'SENSOR', 'STREAM', 'TOPICS', 'subscription']
+__all__ = ['COMMAND', 'EVERY_STOP', 'LATCHED', 'NEWEST', 'REPORT', 'SENSOR', 'STOP', 'STREAM',
+           'TOPICS', 'subscription']
 
 
 def _profile(
@@ -46,6 +47,11 @@ NEWEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 # What the arm shall do now: none may be lost, an old one is worth nothing.
 COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
+# The emergency stop: each of several publishers keeps its last word. Who listens must hold the
+# words of all of them until it looks, or the last to come would hide the one that says stop.
+STOP = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+EVERY_STOP = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+
 TOPICS = {
     'trajectories': STREAM,
     'policy': LATCHED,
@@ -54,8 +60,9 @@ TOPICS = {
     'episodes': REPORT,
     'arm/motors': COMMAND,
     'arm/motors_sent': REPORT,
-    'arm/emergency_stop': LATCHED,
+    'arm/emergency_stop': STOP,
     'arm/joint_trajectory': COMMAND,
+    'arm/trajectory_status': LATCHED,
     'arm/joint_states': SENSOR,
     'arm/pose': SENSOR,
     'arm/target': LATCHED,
@@ -73,4 +80,8 @@ TOPICS = {
 def subscription(topic: str) -> QoSProfile:
     """Return the profile with which this package listens to ``topic``."""
     profile = TOPICS[topic]
-    return NEWEST if profile is SENSOR else profile
+    # By identity: profiles that are equal may mean different things.
+    for offered, listening in ((SENSOR, NEWEST), (STOP, EVERY_STOP)):
+        if profile is offered:
+            return listening
+    return profile

@@ -1,0 +1,138 @@
+"""
+The arm, real or simulated: its driver, its controller, a camera, and views.
+
+A graph that has lost a part is not one to move an arm: when one node ends, all do, motors off.
+"""
+
+from ament_index_python.packages import PackageNotFoundError, get_package_prefix
+from launch import LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument,
+    OpaqueFunction,
+    RegisterEventHandler,
+    SetEnvironmentVariable,
+)
+from launch.event_handlers import OnProcessExit
+from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.substitutions import FindPackageShare
+
+from vdl_ros.arm.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.arm.config import ControllerConfig, SimulationConfig
+from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.settings import Setting, SettingError, select, settings_of
+from vdl_ros.view.config import ViewConfig
+
+RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
+# The settings of each node; `source` of the camera is the argument `camera`.
+NODES = {
+    'arm_driver': (UsbConfig, SafetyConfig, ProcessConfig),
+    'sim_arm': (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig),
+    'arm_controller': (ControllerConfig, GeometryConfig, ProcessConfig),
+    'camera': (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig),
+    'viewer': (ViewConfig, ProcessConfig),
+    'robot_state': (ProcessConfig,),
+}
+SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
+ARM = Setting('arm', str, 'sim', 'Which arm: simulated, on the USB, or none, for playing a bag.',
+              choices=('sim', 'real', 'none'))
+CAMERA = DeclareLaunchArgument(
+    'camera', default_value='auto',
+    description='Where pictures come from: sim, a device, a video file, a folder of images, or '
+                'none; auto: sim with the simulated arm, /dev/video0 with the real one.')
+SWITCHES = [
+    Setting('controller', bool, True, 'Follow joint trajectories.'),
+    Setting('view', bool, True, 'Show the arm in a browser, with buttons to move it.'),
+    Setting('rviz', bool, False, 'Show the arm in rviz2, where that is installed.'),
+]
+ARGUMENTS = [
+    *(DeclareLaunchArgument(each.name, default_value=str(each.default).lower(),
+                            description=f'{each.doc} ({each.allowed})')
+      for each in (ARM, *SWITCHES)),
+    CAMERA,
+    *(each for each in launch_arguments.declare(*SETTINGS) if each.name != 'source'),
+    launch_arguments.RECORD,
+]
+
+
+def start(context):
+    """Start what the arguments ask for."""
+    launch_arguments.refuse_typing_errors(
+        context, 'arm.launch.py', [each.name for each in ARGUMENTS])
+    given = launch_arguments.given(context, *SETTINGS)
+    arm = ARM.parse(context.launch_configurations['arm'])
+    on = {each.name: each.parse(context.launch_configurations[each.name]) for each in SWITCHES}
+    source = context.launch_configurations['camera']
+    if source == 'auto':
+        source = {'sim': 'sim', 'real': '/dev/video0', 'none': 'none'}[arm]
+    given['source'] = source
+    placement = select(CameraPlacement, given).arguments
+    description = select(GeometryConfig, given).load(placement).urdf
+    nodes = [robot_state(given, description)]
+    if arm != 'none':
+        nodes.append(node('sim_arm' if arm == 'sim' else 'arm_driver', given))
+        if on['controller']:
+            nodes.append(node('arm_controller', given))
+    if source != 'none':
+        nodes.append(node('camera', given))
+    if on['view']:
+        nodes.append(node('viewer', given))
+    if on['rviz']:
+        nodes.append(rviz())
+    nodes += launch_arguments.recorder(context)
+    watch = [RegisterEventHandler(OnProcessExit(
+        target_action=each, on_exit=launch_arguments.end_all)) for each in nodes]
+    return [*watch, *nodes]
+
+
+def node(name, given, **more):
+    """Return a node of this package with what was given of its settings, and ``more``."""
+    own = settings_of(*NODES[name])
+    return Node(
+        package='vdl_ros', executable=name, name=name, output='screen',
+        parameters=[{key: value for key, value in given.items() if key in own}
+                    | {'launch_id': 'arm'} | more | simulated_time(given, name)])
+
+
+def simulated_time(given, name):
+    """Return the parameter by which a node lives in simulated time, if there is such a time."""
+    return {'use_sim_time': True} if given.get('publish_clock') and name != 'sim_arm' else {}
+
+
+def robot_state(given, description):
+    """Return robot_state_publisher where the distribution has it, or our node in its place."""
+    text = ParameterValue(description, value_type=str)
+    try:
+        get_package_prefix('robot_state_publisher')
+    except PackageNotFoundError:
+        return node('robot_state', given, robot_description=text)
+    return Node(package='robot_state_publisher', executable='robot_state_publisher',
+                output='screen', remappings=[('joint_states', 'arm/joint_states')],
+                parameters=[{'robot_description': text} | simulated_time(given, 'robot_state')])
+
+
+def rviz():
+    """Return rviz2 with the arm, its camera, the estimated pose and the target."""
+    try:
+        get_package_prefix('rviz2')
+    except PackageNotFoundError:
+        raise SettingError('rviz: rviz2 is not installed here: apt install ros-$ROS_DISTRO-rviz2, '
+                           'or view:=true for the view in a browser') from None
+    path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'config', 'rviz', 'arm.rviz'])
+    return Node(package='rviz2', executable='rviz2', output='screen', arguments=['-d', path])
+
+
+def generate_launch_description():
+    """Return the launch description."""
+    return LaunchDescription([
+        *ARGUMENTS,
+        # Everything is on this machine unless told: shared memory serves for the pictures.
+        SetEnvironmentVariable(RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
+        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
+        OpaqueFunction(function=start),
+    ])

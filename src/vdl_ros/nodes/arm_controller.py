@@ -1,0 +1,225 @@
+"""
+Follows joint trajectories with the arm's on/off motors.
+
+Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
+(sensor_msgs/JointState, from whoever knows them), ``arm/emergency_stop`` (std_msgs/Bool, latched).
+Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a trajectory runs, nothing otherwise;
+``arm/trajectory_status`` (vdl_ros/TrajectoryStatus, latched), ``arm/target``
+(visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Header
+from trajectory_msgs.msg import JointTrajectory
+from visualization_msgs.msg import MarkerArray
+
+from vdl_ros.arm.config import ControllerConfig
+from vdl_ros.arm.controller import TrajectoryController, TrajectoryError
+from vdl_ros.arm.geometry import Positions
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.motors import Motors
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import MotorCommand, TrajectoryStatus
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.arm_topics import message_from_motors
+from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.joint_messages import markers, positions_of, seconds, trajectory_times
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+    spin,
+)
+from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.settings import select
+
+SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
+RATE_HZ = 50.0
+# Of trajectory_status while one runs, in updates.
+REPORT_EVERY = 10
+
+
+class ArmControllerNode(Node):
+    """Gives a :class:`TrajectoryController` its trajectories, measurements and motors."""
+
+    def __init__(self) -> None:
+        """
+        Wait for a trajectory.
+
+        Raises:
+            ValueError: a parameter or a description that cannot be used.
+        """
+        super().__init__('arm_controller')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        self.process = select(ProcessConfig, given)
+        if self.process.launch_id:
+            die_with_parent()
+        geometry = select(GeometryConfig, given).load()
+        self._controller = TrajectoryController(geometry, select(ControllerConfig, given))
+        self._kinematics = Kinematics(geometry)
+        self._measured: Positions | None = None
+        self._measured_at: float | None = None
+        self._emergency = False
+        self._waiting: JointTrajectory | None = None
+        self._refusal = ''
+        self._updates = 0
+        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._status = self.create_publisher(
+            TrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+        self._target = self.create_publisher(MarkerArray, 'arm/target', qos.TOPICS['arm/target'])
+        self._statistics = TopicStatistics(self, 'arm/joint_states')
+        self._diagnostics = Diagnostics(self, self._health)
+        self.create_subscription(JointTrajectory, 'arm/joint_trajectory', self._on_trajectory,
+                                 qos.TOPICS['arm/joint_trajectory'])
+        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
+                                 qos.subscription('arm/joint_states'))
+        self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
+                                 qos.subscription('arm/emergency_stop'))
+        self.create_timer(1.0 / RATE_HZ, self._update)
+        self._report()
+
+    def stop(self) -> None:
+        """Give up what is running, motors off."""
+        self._waiting = None
+        if self._controller.state == 'running':
+            self._controller.cancel('arm_controller was stopped')
+            self._end()
+
+    def _on_trajectory(self, message: JointTrajectory) -> None:
+        if self._emergency:
+            self.get_logger().warning('trajectory refused: emergency stop')
+            return
+        # A stamp in the future is when it begins; none, or one that has passed: now.
+        if seconds(message.header.stamp) > self._now():
+            self._waiting = message
+        else:
+            self._start(message)
+
+    def _start(self, message: JointTrajectory) -> None:
+        """Begin a trajectory, or refuse it as a whole; a refusal stops the arm as well."""
+        self._waiting = None
+        was_running = self._controller.state == 'running'
+        names = list(message.joint_names)
+        points = [list(point.positions) for point in message.points]
+        times = trajectory_times(message)
+        try:
+            self._controller.start(names, points, times)
+        except TrajectoryError as error:
+            self.get_logger().error(f'trajectory refused: {error}')
+            self._finish(command=was_running)
+            return
+        self._updates = 0
+        self.get_logger().info(
+            f'trajectory of {len(points)} points, {times[-1]:g} s, for {", ".join(names)}')
+        self._show(names, points)
+        self._report()
+
+    def _on_joint_states(self, message: JointState) -> None:
+        self._statistics.received(message.header.stamp)
+        try:
+            self._measured = positions_of(message)
+        except ValueError as error:
+            if str(error) != self._refusal:  # once, however often it comes
+                self._refusal = str(error)
+                self.get_logger().error(f'measurement refused: {error}')
+            return
+        self._measured_at = seconds(message.header.stamp)
+
+    def _on_emergency_stop(self, message: Bool) -> None:
+        self._emergency = message.data
+        if message.data:
+            self._waiting = None
+            if self._controller.state == 'running':
+                self._controller.cancel('emergency stop')
+                self._end()
+
+    def _update(self) -> None:
+        """Command the motors, as long as a trajectory runs."""
+        if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
+            self._start(self._waiting)
+        if self._controller.state != 'running':
+            return
+        command = self._controller.update(self._now(), self._measured, self._measured_at)
+        if self._controller.state != 'running':
+            self._end()
+            return
+        self._command(Motors.of(command.tolist()))
+        self._updates += 1
+        if self._updates % REPORT_EVERY == 0:
+            self._report()
+
+    def _end(self) -> None:
+        """Say what became of a trajectory that has run."""
+        self._finish(command=True)
+        if self._controller.state == 'done':
+            self.get_logger().info('trajectory done')
+        else:
+            self.get_logger().warning(f'trajectory aborted: {self._controller.reason}')
+
+    def _finish(self, *, command: bool) -> None:
+        """Show and report that no trajectory runs; switch the motors off if one has run."""
+        if command:
+            self._command(Motors())
+        self._show([], [])
+        self._report()
+
+    def _command(self, motors: Motors) -> None:
+        self._motors.publish(message_from_motors(
+            motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
+
+    def _show(self, names: list[str], points: list[list[float]]) -> None:
+        """Show the path of the tool; joints that the trajectory leaves alone stay as they are."""
+        here = np.zeros(len(JOINTS)) if self._measured is None else np.nan_to_num(self._measured)
+        poses = np.tile(here, (len(points), 1))
+        for column, name in enumerate(names):
+            poses[:, JOINTS.index(name)] = [point[column] for point in points]
+        path = self._kinematics.pose(poses)[:, :3, 3]
+        self._target.publish(markers(path, self.get_clock().now().to_msg()))
+
+    def _report(self) -> None:
+        target, error = self._controller.target, self._controller.error
+        moved = [index for index in range(len(JOINTS)) if not np.isnan(target[index])]
+        self._status.publish(TrajectoryStatus(
+            header=Header(stamp=self.get_clock().now().to_msg()), state=self._controller.state,
+            reason=self._controller.reason, progress=self._controller.progress,
+            name=[JOINTS[index] for index in moved], target=target[moved].tolist(),
+            error=error[moved].tolist()))
+
+    def _health(self) -> Health:
+        return '', {'state': self._controller.state, 'reason': self._controller.reason,
+                    'progress': f'{self._controller.progress:.2f}',
+                    'emergency_stop': self._emergency}
+
+    def _now(self) -> float:
+        return float(self.get_clock().now().nanoseconds * 1e-9)
+
+
+def control(node: ArmControllerNode, stop: threading.Event) -> int:
+    """Follow trajectories until told to stop."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    spin(executor, stop)
+    node.stop()
+    executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('arm_controller', ArmControllerNode, control, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,105 @@
+"""
+A camera: pictures of the simulated arm, of a device, of a video or of a folder of images.
+
+Subscribes with ``source:=sim``: ``arm/joint_states`` (sensor_msgs/JointState), ``arm/motors_sent``
+(vdl_ros/MotorCommand). Publishes: ``camera/image_raw`` (sensor_msgs/Image, rgb8),
+``camera/camera_info`` (sensor_msgs/CameraInfo) with the same stamp, ``/diagnostics``, and on
+``/statistics`` the period and age of the pictures at the moment they are published.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros camera --help``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from numpy.typing import NDArray
+from rclpy.node import Node
+from sensor_msgs.msg import CameraInfo, Image
+
+from vdl_ros.arm.camera_config import SIMULATED, CameraConfig, CameraPlacement
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.camera_feeds import Feed, RealFeed, SimulatedFeed
+from vdl_ros.ros.camera_info import stamped
+from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.images import to_image
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+)
+from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.settings import select
+
+SETTINGS = (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig)
+
+
+class CameraNode(Node):
+    """Publishes what its feed shows."""
+
+    def __init__(self) -> None:
+        """
+        Open the source.
+
+        Raises:
+            ValueError: a parameter, a description, a calibration or a file that cannot be used.
+        """
+        super().__init__('camera')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        config, self.process = select(CameraConfig, given), select(ProcessConfig, given)
+        if self.process.launch_id:
+            die_with_parent()
+        self._images = self.create_publisher(
+            Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+        self._infos = self.create_publisher(
+            CameraInfo, 'camera/camera_info', qos.TOPICS['camera/camera_info'])
+        self._source, self._published, self._size = config.source, 0, 'unknown'
+        self.feed: Feed
+        if config.source == SIMULATED:
+            geometry = select(GeometryConfig, given).load(
+                select(CameraPlacement, given).arguments)
+            self.feed = SimulatedFeed(self, config, geometry, self._show)
+        else:
+            self.feed = RealFeed(self, config, self._show)
+        self._statistics = TopicStatistics(self, 'camera/image_raw')
+        self._diagnostics = Diagnostics(self, self._health)
+
+    def _show(self, pixels: NDArray[np.uint8], info: CameraInfo, stamp: Time) -> None:
+        image = to_image(pixels, stamp)
+        self._infos.publish(stamped(info, stamp))
+        self._images.publish(image)
+        self._statistics.received(stamp)
+        self._published += 1
+        self._size = f'{image.width} x {image.height}'
+
+    def _health(self) -> Health:
+        warning, values = self.feed.health()
+        return warning, {'source': self._source, 'size': self._size,
+                         'pictures published': self._published, **values}
+
+
+def watch(node: CameraNode, stop: threading.Event) -> int:
+    """Publish pictures until told to stop."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    while not stop.is_set():
+        executor.spin_once(timeout_sec=node.feed.patience)
+        node.feed.poll()
+    executor.remove_node(node)
+    node.feed.close()
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('camera', CameraNode, watch, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,134 @@
+"""
+Where the arm's links are: what robot_state_publisher does, for machines that lack it.
+
+Subscribes: ``arm/joint_states`` (sensor_msgs/JointState), or ``arm/pose`` (vdl_ros/ArmPose) with
+``source:=pose``. Publishes: ``robot_description`` (std_msgs/String, latched), ``/tf``,
+``/tf_static`` (tf2_msgs/TFMessage). With ``source:=pose`` the frames are those of a second arm,
+named by ``frame_prefix``, and the description is left to the first.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros robot_state --help``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from tf2_msgs.msg import TFMessage
+
+from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.msg import ArmPose
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.joint_messages import positions_of
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+    spin,
+)
+from vdl_ros.ros.transforms import ArmFrames
+from vdl_ros.settings import select, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class RobotStateConfig:
+    """The node ``robot_state``."""
+
+    source: str = setting(
+        'joint_states', 'Which topic says where the joints are.', choices=('joint_states', 'pose'))
+    frame_prefix: str = setting('', 'Put before the name of every frame.')
+
+
+SETTINGS = (RobotStateConfig, GeometryConfig, ProcessConfig)
+# As of robot_state_publisher: the text itself, which may be changed while it runs.
+DESCRIPTION = 'robot_description'
+
+
+class RobotStateNode(Node):
+    """Publishes the arm's description and frames."""
+
+    def __init__(self) -> None:
+        """
+        Publish what does not change.
+
+        Raises:
+            ValueError: a parameter or a description that cannot be used.
+        """
+        super().__init__('robot_state')
+        text = self._parameter_overrides.pop(DESCRIPTION, None)
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        self._config, self.process = select(RobotStateConfig, given), select(ProcessConfig, given)
+        if self.process.launch_id:
+            die_with_parent()
+        geometry = parse(text.value) if text is not None else select(GeometryConfig, given).load()
+        self.declare_parameter(DESCRIPTION, geometry.urdf, ParameterDescriptor(
+            description='The URDF text; nonsense is refused and the old one stays.'))
+        self._refusal = ''
+        self._description = self.create_publisher(
+            String, 'robot_description', qos.TOPICS['robot_description'])
+        self._moving = self.create_publisher(TFMessage, '/tf', qos.TOPICS['/tf'])
+        self._fixed = self.create_publisher(TFMessage, '/tf_static', qos.TOPICS['/tf_static'])
+        self._take(geometry)
+        self.add_on_set_parameters_callback(self._on_parameters)
+        if self._config.source == 'pose':
+            self.create_subscription(
+                ArmPose, 'arm/pose', self._on_positions, qos.subscription('arm/pose'))
+        else:
+            self.create_subscription(JointState, 'arm/joint_states', self._on_positions,
+                                     qos.subscription('arm/joint_states'))
+
+    def _take(self, geometry: ArmGeometry) -> None:
+        """Serve ``geometry`` from now on."""
+        self._frames = ArmFrames(geometry, self._config.frame_prefix)
+        if self._config.source == 'joint_states':
+            self._description.publish(String(data=geometry.urdf))
+        self._fixed.publish(TFMessage(transforms=self._frames.fixed(
+            self.get_clock().now().to_msg())))
+
+    def _on_parameters(self, changed: list[Parameter]) -> SetParametersResult:
+        for parameter in changed:
+            if parameter.name == DESCRIPTION:
+                try:
+                    self._take(parse(str(parameter.value)))
+                except GeometryError as error:
+                    self.get_logger().error(f'robot_description refused: {error}')
+                    return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+    def _on_positions(self, message: JointState | ArmPose) -> None:
+        try:
+            positions = positions_of(message)
+        except ValueError as error:
+            if str(error) != self._refusal:  # once, however often it comes
+                self._refusal = str(error)
+                self.get_logger().error(f'positions refused: {error}')
+            return
+        self._moving.publish(TFMessage(
+            transforms=self._frames.moving(positions, message.header.stamp)))
+
+
+def state(node: RobotStateNode, stop: threading.Event) -> int:
+    """Publish until told to stop."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    spin(executor, stop)
+    executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('robot_state', RobotStateNode, state, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

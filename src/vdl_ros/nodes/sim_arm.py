@@ -1,0 +1,190 @@
+"""
+The arm's twin: takes the commands that the real arm takes, and knows its own joint angles.
+
+Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
+``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` if asked, ``/diagnostics``,
+``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetPose), ``~/step`` (vdl_ros/Step).
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros sim_arm --help``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+
+from builtin_interfaces.msg import Time
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rosgraph_msgs.msg import Clock as ClockMessage
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Header
+
+from vdl_ros.arm.config import SimulationConfig
+from vdl_ros.arm.driver_config import SafetyConfig
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.pacer import Pacer
+from vdl_ros.arm.protocol import Signs
+from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.arm.simulated_link import NoGuard, SimulatedLink
+from vdl_ros.arm.simulation import ArmSimulation, PoseError
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.arm_topics import ArmTopics
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+    spin,
+)
+from vdl_ros.settings import select
+from vdl_ros.srv import SetPose, Step
+
+SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig)
+# Simulated at a time, s: commands wait no longer for the motors, and the watchdog sees as often.
+TICK_S = 0.01
+# A caller of ~/step waits as long as it takes: an hour is a mistake.
+LONGEST_STEP_S = 600.0
+
+
+class SimArmNode(Node):
+    """Lets the simulated arm live at the pace of the wall clock, or step by step."""
+
+    def __init__(self) -> None:
+        """
+        Build the arm and start its time.
+
+        Raises:
+            ValueError: a parameter or a description that cannot be used.
+        """
+        super().__init__('sim_arm')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        self._config, self.process = select(SimArmConfig, given), select(ProcessConfig, given)
+        if self.process.launch_id:
+            die_with_parent()
+        self._simulation = ArmSimulation(
+            select(SimulationConfig, given), self._config.sim_seed,
+            select(GeometryConfig, given).load())
+        self._simulation.reset(self._config.pose)
+        self._pacer = Pacer(self._config.real_time_factor)
+        self._joint_due = 0.0
+        signs = Signs()
+        self._topics = ArmTopics(
+            self, select(SafetyConfig, given), signs,
+            lambda: SimulatedLink(self._simulation, signs), NoGuard(),
+            clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
+        self._topics.driver.open()
+        self._topics.driver.activate()
+        self._states = self.create_publisher(
+            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._time = None
+        if self._config.publish_clock:
+            self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])
+        self.create_service(SetPose, '~/set_pose', self._on_set_pose)
+        self.create_service(Step, '~/step', self._on_step)
+        if self._config.stepped:
+            self._publish()
+        else:
+            # On the wall, whatever use_sim_time says: this node is where that time comes from.
+            self.create_timer(
+                TICK_S, self._keep_pace, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+    def stop(self) -> None:
+        """Switch the motors off, and say so on ``arm/motors_sent``."""
+        self._topics.driver.close()
+
+    def _keep_pace(self) -> None:
+        """Simulate what has passed on the wall since the last time."""
+        due = self._pacer.due(time.monotonic(), self._simulation.asked)
+        self._advance(min(due, TICK_S * max(10.0, self._config.real_time_factor)))
+
+    def _advance(self, seconds: float) -> None:
+        """Simulate; watch over the motors and publish on the way."""
+        # What was asked for, not what was simulated: a part of a step is made up for later.
+        end = self._simulation.asked + seconds
+        while (left := end - self._simulation.asked) > 1e-9:
+            before = self._simulation.time
+            until_due = max(self._joint_due - before, self._simulation.config.timestep)
+            self._simulation.step(min(TICK_S, left, until_due))
+            if self._simulation.time == before:
+                continue
+            self._topics.driver.tick()
+            if self._time is not None:
+                self._time.publish(ClockMessage(clock=self._stamp()))
+            if self._simulation.time >= self._joint_due - 1e-9:
+                period = 1.0 / self._config.joint_rate
+                # The next multiple of the period, so that the rate has no drift.
+                self._joint_due = (math.floor(self._simulation.time / period + 1e-6) + 1) * period
+                self._publish()
+
+    def _publish(self) -> None:
+        self._states.publish(JointState(
+            header=Header(stamp=self._stamp(), frame_id='base_link'), name=list(JOINTS),
+            position=self._simulation.joint_positions.tolist(),
+            velocity=self._simulation.joint_velocities.tolist()))
+
+    def _stamp(self) -> Time:
+        if not self._config.publish_clock:
+            return self.get_clock().now().to_msg()
+        nanoseconds = round(self._simulation.time * 1e9)
+        return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+
+    def _on_set_pose(self, request: SetPose.Request, response: SetPose.Response,
+                     ) -> SetPose.Response:
+        names = list(request.name)
+        driver = self._topics.driver
+        try:
+            if len(names) != len(request.position) or len(set(names)) != len(names):
+                raise PoseError(f'pose: {len(names)} names and {len(request.position)} positions: '
+                                'one for each, no name twice')
+            pose = dict(zip(names, request.position, strict=True))
+            self._simulation.reset(pose)
+        except PoseError as error:
+            response.message = str(error)
+            return response
+        # Commands from before do not count.
+        driver.deactivate()
+        driver.activate()
+        self._publish()
+        response.success = True
+        return response
+
+    def _on_step(self, request: Step.Request, response: Step.Response) -> Step.Response:
+        if not self._config.stepped:
+            response.message = 'time goes by itself here: start sim_arm with stepped:=true'
+        elif not 0.0 <= request.seconds <= LONGEST_STEP_S:
+            response.message = (f'seconds: {request.seconds:g} is not allowed: '
+                                f'from 0 to {LONGEST_STEP_S:g}')
+        else:
+            self._advance(request.seconds)
+            response.success = True
+        response.time = self._stamp()
+        return response
+
+    def _values(self) -> dict[str, object]:
+        return {'simulated time': f'{self._simulation.time:.3f} s',
+                'times fallen behind': self._pacer.resyncs}
+
+
+def simulate(node: SimArmNode, stop: threading.Event) -> int:
+    """Simulate until told to stop."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    node.get_logger().info('simulated arm ready')
+    spin(executor, stop)
+    node.stop()
+    executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('sim_arm', SimArmNode, simulate, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,134 @@
+"""
+The arm by the keys of a terminal; a motor runs while its key is held.
+
+Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a motor is on, ``arm/emergency_stop``
+(std_msgs/Bool). Subscribes: ``arm/emergency_stop``.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros teleop --help``.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+
+from rclpy.duration import Duration
+from rclpy.node import Node
+from std_msgs.msg import Bool
+
+from vdl_ros.arm.motors import Motors
+from vdl_ros.arm.teleop import HELP, REPORTS, Teleop, TeleopConfig
+from vdl_ros.arm.terminal import Terminal
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.arm_topics import message_from_motors
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+)
+from vdl_ros.settings import select
+
+SETTINGS = (TeleopConfig, ProcessConfig)
+# Between two looks at the keys, s.
+LOOK_S = 0.01
+# The last command is waited for so long, s; if it is lost, the driver's watchdog stops.
+LAST_S = 0.3
+
+
+class TeleopNode(Node):
+    """Sends what the keys want, and nothing while they want nothing."""
+
+    def __init__(self) -> None:
+        """
+        Look for a terminal; leave it as it is.
+
+        Raises:
+            ValueError: a parameter that cannot be used, or there is no terminal.
+        """
+        super().__init__('teleop')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        config, self.process = select(TeleopConfig, given), select(ProcessConfig, given)
+        if self.process.launch_id:
+            die_with_parent()
+        self.terminal = Terminal()
+        self.keys = Teleop(config)
+        self._period = 1.0 / config.rate
+        self._sent, self._sent_lamp, self._sent_at = Motors(), 0, 0.0
+        self._name = self.get_fully_qualified_name()
+        self._motors = self.create_publisher(
+            MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._stop = self.create_publisher(
+            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.create_subscription(
+            Bool, 'arm/emergency_stop', lambda message: self.keys.set_emergency(message.data),
+            qos.subscription('arm/emergency_stop'))
+
+    def look(self, data: bytes) -> None:
+        """Do what keys ask for: ``data`` was read now."""
+        for wish in self.keys.feed(data, time.monotonic()):
+            if wish == 'help':
+                self.terminal.say(HELP)
+            elif wish == 'ask':
+                self.terminal.report(REPORTS)
+            else:
+                self._stop.publish(Bool(data=wish == 'stop'))
+        self._send(self.keys.motors(time.monotonic()))
+        self.terminal.show(self._status())
+
+    def stop(self) -> None:
+        """Switch off what is on, and wait until that is heard."""
+        self.keys.stop()
+        self._send(self.keys.motors(time.monotonic()))
+        self._motors.wait_for_all_acked(Duration(seconds=LAST_S))
+        self._stop.wait_for_all_acked(Duration(seconds=LAST_S))
+
+    def _send(self, motors: Motors) -> None:
+        """Send a command if it is new, or due again because a motor is on."""
+        now = time.monotonic()
+        new = motors != self._sent or self.keys.lamp != self._sent_lamp
+        if new or (motors.moving and now - self._sent_at >= self._period):
+            self._sent, self._sent_lamp, self._sent_at = motors, self.keys.lamp, now
+            self._motors.publish(message_from_motors(
+                motors, self.get_clock().now().to_msg(), self._name,
+                with_lamp=self.keys.lamp != 0))
+
+    def _status(self) -> str:
+        if self.keys.emergency:
+            return 'EMERGENCY STOP: r releases it'
+        hint = '' if self._motors.get_subscription_count() else ' (no arm is listening)'
+        keys = '' if self.keys.releases else '; one key at a time'
+        return f'{self._sent}{hint}   h help, Esc quit{keys}'
+
+
+def steer(node: TeleopNode, stop: threading.Event) -> int:
+    """Steer until told to stop, here or by a signal, or until the terminal is gone."""
+    signal.signal(signal.SIGHUP, lambda *_: stop.set())
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    with node.terminal as terminal:
+        try:
+            terminal.say(HELP)
+            while not stop.is_set() and not node.keys.quit:
+                data = terminal.read(LOOK_S)
+                if data is None:
+                    break
+                node.look(data)
+                executor.spin_once(timeout_sec=0.0)
+        finally:
+            node.stop()
+    executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('teleop', TeleopNode, steer, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,308 @@
+"""
+The arm in a browser, with buttons that move it.
+
+Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
+``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop``. Publishes:
+``arm/motors`` while a button is held, ``arm/joint_trajectory``, ``arm/emergency_stop`` (latched),
+``/statistics``.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import ipaddress
+import math
+import socket
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import viser
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Bool, String
+from trajectory_msgs.msg import JointTrajectory
+
+from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
+from vdl_ros.arm.motors import Motors
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.arm_topics import message_from_motors
+from vdl_ros.ros.images import from_image
+from vdl_ros.ros.joint_messages import positions_of, trajectory_message
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    ProcessConfig,
+    die_with_parent,
+    make_executor,
+    run_node,
+    spin,
+)
+from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.settings import select
+from vdl_ros.view.config import ViewConfig
+from vdl_ros.view.held_buttons import HeldButtons
+from vdl_ros.view.panel import (
+    HOLD_HZ,
+    EmergencyStop,
+    Event,
+    Gone,
+    Hold,
+    Lamp,
+    MoveTo,
+    Panel,
+    Release,
+)
+from vdl_ros.view.scene import ArmScene
+from vdl_ros.view.state_text import Told, state_text
+
+SETTINGS = (ViewConfig, ProcessConfig)
+# What people do is looked at so often, s.
+PUMP_S = 0.02
+# A button is let go when its repetition is missing for so long, s: a browser may stutter.
+LET_GO_S = 4.0 / HOLD_HZ
+# An estimate that is older is not where the arm is now, s.
+GHOST_S = 1.0
+# Slower than the motors could: they have to keep up.
+SPEED_SHARE = 0.8
+
+
+class ViewerNode(Node):
+    """Carries messages to the page, and what people do there to the topics."""
+
+    def __init__(self) -> None:
+        """
+        Serve the page.
+
+        Raises:
+            ValueError: a parameter that cannot be used.
+            OSError: the address cannot be served.
+        """
+        super().__init__('viewer')
+        given = parameters.given(self, *SETTINGS)
+        parameters.declare(self, given, *SETTINGS)
+        config, self.process = select(ViewConfig, given), select(ProcessConfig, given)
+        if self.process.launch_id:
+            die_with_parent()
+        self._server = serve(config.host, config.port)
+        self._scene, self._panel = ArmScene(self._server), Panel(self._server)
+        self._held = HeldButtons(LET_GO_S)
+        self._was_held = False
+        self._published_at = -math.inf
+        self._geometry: ArmGeometry | None = None
+        self._told = Told()
+        self._positions = np.full(len(JOINTS), math.nan)
+        self._ghost: ArmPose | None = None
+        self._ghost_at = -math.inf
+        self._picture: Image | None = None
+        self._refused: set[str] = set()
+        self._listen()
+        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._trajectories = self.create_publisher(
+            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+        self._stop = self.create_publisher(
+            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        # On the wall: buttons work though simulated time stands still.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(PUMP_S, self._pump, clock=steady)
+        self.create_timer(1.0 / config.view_rate, self._draw, clock=steady)
+        self.create_timer(1.0 / config.picture_rate, self._draw_picture, clock=steady)
+        shown = f'[{config.host}]' if ':' in config.host else config.host
+        self.get_logger().info(f'view: http://{shown}:{self._server.get_port()}')
+        if not is_local(config.host):
+            self.get_logger().warning(
+                f'host {config.host}: whoever can reach this address can move the arm')
+
+    def _listen(self) -> None:
+        self._statistics = TopicStatistics(self, 'camera/image_raw')
+        self.create_subscription(
+            String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
+        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
+                                 qos.subscription('arm/joint_states'))
+        self.create_subscription(
+            ArmPose, 'arm/pose', self._on_pose, qos.subscription('arm/pose'))
+        self.create_subscription(Image, 'camera/image_raw', self._on_picture,
+                                 qos.subscription('camera/image_raw'))
+        self.create_subscription(
+            MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
+        self.create_subscription(TrajectoryStatus, 'arm/trajectory_status', self._on_status,
+                                 qos.TOPICS['arm/trajectory_status'])
+        self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
+                                 qos.subscription('arm/emergency_stop'))
+
+    def close(self) -> None:
+        """Let go of every button, and serve no more."""
+        self._held.forget()
+        self._pump()
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._server.stop()
+
+    def _on_description(self, message: String) -> None:
+        try:
+            geometry = parse(message.data)
+            self._scene.describe(message.data)
+        except GeometryError as error:
+            self._refuse(f'robot_description refused: {error}')
+            return
+        self._geometry = geometry
+        self._panel.set_limits(geometry.lower, geometry.upper)
+        self._scene.show(self._positions)
+
+    def _on_joint_states(self, message: JointState) -> None:
+        try:
+            self._positions = positions_of(message)
+        except ValueError as error:
+            self._refuse(f'joint states refused: {error}')
+            return
+        self._told.measured_at = time.monotonic()
+
+    def _on_pose(self, message: ArmPose) -> None:
+        try:
+            positions_of(message)
+        except ValueError as error:
+            self._refuse(f'pose refused: {error}')
+            return
+        self._ghost, self._ghost_at = message, time.monotonic()
+
+    def _on_picture(self, message: Image) -> None:
+        self._statistics.received(message.header.stamp)
+        self._picture = message
+
+    def _on_sent(self, message: MotorCommand) -> None:
+        self._told.motors = {name: getattr(message, name) for name in JOINTS}
+        self._told.lamp = message.lamp == 1
+        self._panel.show_lamp(self._told.lamp)
+
+    def _on_status(self, message: TrajectoryStatus) -> None:
+        self._told.trajectory = message.state
+        self._told.reason, self._told.progress = message.reason, message.progress
+
+    def _on_emergency_stop(self, message: Bool) -> None:
+        self._told.emergency = message.data
+        self._panel.show_emergency_stop(message.data)
+
+    def _pump(self) -> None:
+        """Do what people did, and go on with what they hold."""
+        for event in self._panel.events():
+            self._handle(event)
+        now = time.monotonic()
+        held = self._held.directions(now)
+        if held is None and self._was_held:
+            self._command(Motors())
+        elif held is not None and now - self._published_at >= 1.0 / HOLD_HZ:
+            self._command(Motors.of(held))
+        self._was_held = held is not None
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Hold):
+            if not self._told.emergency:
+                self._held.hold(event.client, event.joint, event.direction, time.monotonic())
+        elif isinstance(event, Release):
+            self._held.release(event.client, event.joint, event.direction)
+        elif isinstance(event, Gone):
+            self._held.forget(event.client)
+        elif isinstance(event, Lamp):
+            self._command(Motors(lamp=event.on), with_lamp=True)
+        elif isinstance(event, EmergencyStop):
+            self._held.forget()
+            self._stop.publish(Bool(data=event.engaged))
+        elif isinstance(event, MoveTo):
+            self._move_to(event)
+
+    def _command(self, motors: Motors, with_lamp: bool = False) -> None:
+        self._published_at = time.monotonic()
+        self._motors.publish(message_from_motors(
+            motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name(),
+            with_lamp=with_lamp))
+
+    def _move_to(self, event: MoveTo) -> None:
+        """Send a trajectory of one point, in a time that the motors can keep."""
+        if self._geometry is None or self._told.emergency:
+            return
+        goal = np.array([event.positions[name] for name in JOINTS])
+        goal = goal.clip(self._geometry.lower, self._geometry.upper)
+        away = np.abs(goal - np.nan_to_num(self._positions)) / self._geometry.velocity
+        self._trajectories.publish(trajectory_message(
+            JOINTS, [goal.tolist()], [max(0.5, float(away.max()) / SPEED_SHARE)]))
+
+    def _draw(self) -> None:
+        """Show the newest state."""
+        now = time.monotonic()
+        self._scene.show(self._positions)
+        ghost = self._ghost if now - self._ghost_at < GHOST_S else None
+        self._scene.show_ghost(
+            None if ghost is None else positions_of(ghost),
+            ghost is not None and ghost.confident)
+        self._panel.follow(self._positions.tolist())
+        self._panel.show_state(state_text(self._told, self._positions, ghost, now))
+
+    def _draw_picture(self) -> None:
+        """Send the newest picture, if it was not sent yet and there is somebody to see it."""
+        if self._picture is None or not self._server.get_clients():
+            return
+        message, self._picture = self._picture, None
+        try:
+            self._panel.show_picture(from_image(message))
+        except ValueError as error:
+            self._refuse(f'picture refused: {error}')
+
+    def _refuse(self, line: str) -> None:
+        """Say why something is not shown: each reason once."""
+        if line not in self._refused and len(self._refused) < 100:
+            self._refused.add(line)
+            self.get_logger().error(line)
+
+
+def serve(host: str, port: int) -> viser.ViserServer:
+    """
+    Return a server at that address.
+
+    Raises:
+        OSError: it is taken, or is no address of this machine.
+    """
+    # viser would take the next port that is free, and nobody would know which.
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((host, port))
+    except OSError as error:
+        raise OSError(f'view: {host}:{port} cannot be served: {error.strerror}; '
+                      'port:=0 takes any that is free') from error
+    # What it prints is meant for somebody who runs nothing else.
+    with contextlib.redirect_stdout(io.StringIO()):
+        return viser.ViserServer(host=host, port=port, verbose=False)
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == 'localhost'
+
+
+def view(node: ViewerNode, stop: threading.Event) -> int:
+    """Serve until told to stop."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    try:
+        spin(executor, stop)
+    finally:
+        node.close()
+    executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('viewer', ViewerNode, view, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

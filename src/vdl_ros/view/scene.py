@@ -1,0 +1,112 @@
+"""The arm in three dimensions: its links, a ghost where the camera believes it, a table."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import viser
+import yourdfpy
+from viser.extras import ViserUrdf
+
+from vdl_ros.arm.geometry import Positions, parse
+from vdl_ros.arm.names import JOINTS
+
+__all__ = ['ArmScene']
+
+# It says what it thinks of every joint that it is not asked about.
+logging.getLogger('yourdfpy').setLevel(logging.ERROR)
+
+GHOST = (0.25, 0.45, 0.95, 0.35)
+DOUBTFUL_GHOST = (0.55, 0.55, 0.60, 0.20)
+# Less does not show, rad.
+VISIBLE_CHANGE = 1e-4
+
+
+class ArmScene:
+    """What the browsers show; nothing but a table until there is a description."""
+
+    def __init__(self, server: viser.ViserServer) -> None:
+        """Furnish the room."""
+        self._server = server
+        scene = server.scene
+        scene.set_up_direction('+z')
+        scene.world_axes.visible = False
+        # Without shadows: on something as small as this arm they come off the ground.
+        scene.add_grid('/table', width=1.2, height=1.2, cell_size=0.05, section_size=0.1,
+                       cell_color=(222, 226, 232), section_color=(188, 194, 204),
+                       plane_color=(246, 247, 250), plane_opacity=1.0, shadow_opacity=0.0)
+        server.initial_camera.position = (0.44, -0.44, 0.34)
+        server.initial_camera.look_at = (0.06, 0.03, 0.13)
+        self._arm: _Drawn | None = None
+        self._ghosts: dict[bool, _Drawn] = {}
+
+    def describe(self, urdf: str) -> None:
+        """
+        Show the arm of a URDF text from now on.
+
+        Raises:
+            GeometryError: it is not one of an arm; what was shown stays.
+        """
+        parse(urdf)
+        for drawn in (self._arm, *self._ghosts.values()):
+            if drawn is not None:
+                drawn.remove()
+        self._arm = _Drawn(self._server, urdf, '/arm', None)
+        self._ghosts = {True: _Drawn(self._server, urdf, '/estimated', GHOST),
+                        False: _Drawn(self._server, urdf, '/doubtful', DOUBTFUL_GHOST)}
+        self.show_ghost(None)
+
+    def show(self, positions: Positions) -> None:
+        """Show the joints at ``positions``, float64 [5], rad; a joint with NaN stays."""
+        if self._arm is not None:
+            self._arm.move(positions)
+
+    def show_ghost(self, positions: Positions | None, confident: bool = True) -> None:
+        """Show an estimate, float64 [5], rad; None hides it."""
+        for kind, ghost in self._ghosts.items():
+            shown = positions is not None and kind == confident
+            if shown:
+                ghost.move(np.asarray(positions))
+            ghost.set_visible(shown)
+
+
+class _Drawn:
+    """One arm in the scene."""
+
+    def __init__(self, server: viser.ViserServer, urdf: str, name: str,
+                 color: tuple[float, float, float, float] | None) -> None:
+        robot = yourdfpy.URDF.load(io.BytesIO(urdf.encode()))
+        self._root = server.scene.add_frame(name, show_axes=False)
+        self._order: list[str] = list(robot.actuated_joint_names)
+        self._server = server
+        # A translucent arm within the arm would flicker where both are the same.
+        self._drawn: Any = ViserUrdf(
+            server, robot, root_node_name=name, mesh_color_override=color,
+            scale=1.0 if color is None else 1.002)
+        self._shown: Mapping[str, float] = {}
+        self.move(np.zeros(len(JOINTS)))
+
+    def move(self, positions: Positions) -> None:
+        """Move the joints whose position is known."""
+        wanted = {**self._shown, **{
+            name: float(value) for name, value in zip(JOINTS, positions, strict=True)
+            if not np.isnan(value)}}
+        if self._shown and all(abs(wanted[name] - value) < VISIBLE_CHANGE
+                               for name, value in self._shown.items()):
+            return
+        self._shown = wanted
+        with self._server.atomic():
+            self._drawn.update_cfg(np.array([wanted.get(name, 0.0) for name in self._order]))
+
+    def set_visible(self, visible: bool) -> None:
+        """Show or hide it."""
+        if self._root.visible != visible:
+            self._root.visible = visible
+
+    def remove(self) -> None:
+        """Take it out of the scene, all its parts with it."""
+        self._root.remove()

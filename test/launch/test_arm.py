@@ -1,0 +1,166 @@
+"""`ros2 launch vdl_ros arm.launch.py`: the whole graph moves an arm, and lets go of it."""
+
+import importlib
+import math
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import String
+from tf2_msgs.msg import TFMessage
+from trajectory_msgs.msg import JointTrajectory
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import MotorCommand, TrajectoryStatus
+from vdl_ros.ros import qos
+from vdl_ros.ros.joint_messages import trajectory_message
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'arm'))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+fake = importlib.import_module('fake_owi535')
+browsers = importlib.import_module('browser')
+
+# How long the motors may go on after any process of the graph was killed, s.
+STOPPED_WITHIN = 0.6
+REAL = ('arm:=real', 'usb_backend:=fake_owi535:make', 'camera:=sim', 'port:=0')
+NODES = ('arm_driver', 'arm_controller', 'camera', 'viewer', 'robot_state', 'recorder')
+
+
+@pytest.fixture
+def arm_launch(launch):
+    def start(*arguments):
+        return launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *arguments)
+    return start
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    (tmp_path / 'bench').mkdir()
+    bench = fake.Bench(tmp_path / 'bench')
+    for name, value in bench.env.items():
+        monkeypatch.setenv(name, value)
+    return bench
+
+
+def test_one_line_brings_up_the_twin_and_a_trajectory_moves_it(arm_launch, peer, tmp_path):
+    process = arm_launch('port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}')
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+    infos = peer.listen(CameraInfo, 'camera/camera_info', qos.TOPICS['camera/camera_info'])
+    status = peer.listen(
+        TrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+    frames = peer.listen(TFMessage, '/tf', qos.TOPICS['/tf'])
+    description = peer.listen(String, 'robot_description', qos.TOPICS['robot_description'])
+    talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    peer.until(lambda: states and images and infos and frames and description and status,
+               'every topic')
+    process.wait_for(lambda: 'view: http://127.0.0.1:' in process.output, "the view's address")
+    points = [[0.3, 0.2, -0.3, 0.2, 0.1], [-0.2, 0.3, 0.3, -0.2, 0.3], [0.2, -0.2, 0.4, 0.1, 0.2]]
+    talk.publish(trajectory_message(JOINTS, points, [2.0, 4.5, 7.0]))
+    peer.until(lambda: status[-1].state == 'running', 'the start')
+    peer.until(lambda: status[-1].state != 'running', 'the end')
+    assert (status[-1].state, status[-1].reason) == ('done', '')
+    peer.until(lambda: np.abs(states[-1].velocity).max() < 1e-3, 'rest')
+    assert np.abs(np.array(states[-1].position) - points[-1]).max() < math.radians(3.0)
+    assert (images[-1].width, images[-1].height, images[-1].encoding) == (320, 240, 'rgb8')
+    process.interrupt()
+    assert process.wait() == 0
+    assert not process.family()
+
+
+def test_the_bag_of_a_run_plays_back_into_the_same_view(arm_launch, launch, peer, tmp_path):
+    bag = tmp_path / 'bag'
+    run = arm_launch('view:=false', f'record:={bag}',
+                     'start_pose:=shoulder=0.5 elbow=-0.7 wrist=0.3')
+    images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+    run.wait_for(lambda: 'recording /camera/image_raw' in run.output, 'the recorder')
+    count = len(images)
+    peer.until(lambda: len(images) > count + 15, 'some pictures')
+    run.interrupt()
+    assert run.wait() == 0
+    # The same view, and nobody but the bag to fill it.
+    view = arm_launch('arm:=none', 'port:=0')
+    found = view.wait_for(lambda: re.search(r'view: (http://\S+)', view.output), 'the address')
+    launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
+           '-p', 'loop:=true')
+    browser = browsers.Browser(tmp_path / 'chromedriver.txt')
+    try:
+        browser.open(found[1])
+        for angle in ('28.6°', '-40.1°', '17.2°'):
+            view.wait_for(lambda angle=angle: angle in browser.text, angle)
+        view.wait_for(lambda: browser.run('return document.querySelectorAll("img").length'),
+                      'the picture of the camera')
+        assert browser.errors == []
+    finally:
+        browser.close()
+
+
+@pytest.mark.parametrize('victim', [*NODES, 'launch'])
+def test_whatever_is_killed_the_motors_are_off_within_the_time(
+        arm_launch, peer, bench, tmp_path, victim):
+    process = arm_launch(*REAL, f'record:={tmp_path / "bag"}')
+    motors = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+
+    def command():
+        motors.publish(MotorCommand(sender='/test', base=1, shoulder=-1))
+
+    process.wait_for(lambda: all(process.nodes(name) for name in NODES), 'every node')
+    process.wait_for(lambda: 'view: http' in process.output and 'recording to' in process.output
+                     and 'waiting for' in process.output, 'every node at work')
+    peer.until(lambda: bench.data[-3:] == ['400200'] * 3, 'the arm moves', every=0.05, say=command)
+    target = process.process if victim == 'launch' else process.nodes(victim)[0]
+    target.send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    # Somebody else goes on commanding all the time.
+    peer.until(lambda: process.process.poll() is not None and not process.family(), 'the end',
+               every=0.05, say=command)
+    peer.until(lambda: bench.data[-1] == '000000', 'motors off', timeout=10.0)
+    moving = [each.time for each in bench.transfers if each.data != '000000']
+    stopped = min(each.time for each in bench.transfers
+                  if each.data == '000000' and each.time > moving[-1])
+    assert stopped - killed <= STOPPED_WITHIN
+    if victim != 'launch':
+        assert process.process.returncode == 1
+        assert f'{victim}-' in process.output
+
+
+def test_without_an_arm_the_graph_waits_for_one(arm_launch, peer, bench):
+    bench.fail('unplugged')
+    process = arm_launch(*REAL, 'view:=false', 'camera:=none')
+    process.wait_for(lambda: 'no such USB device is connected' in process.output, 'the reason')
+    assert '99-owi535.rules' in process.output
+    bench.fail('')
+    process.wait_for(lambda: 'the arm obeys arm/motors' in process.output, 'the arm')
+    process.interrupt()
+    assert process.wait() == 0
+
+
+def test_lengths_come_from_the_arguments_everywhere(arm_launch, peer):
+    arm_launch('view:=false', 'camera:=none', 'xacro_args:=forearm_length=0.2 hand_length=0.13',
+               'camera_distance:=1.1')
+    description = peer.listen(String, 'robot_description', qos.TOPICS['robot_description'])
+    peer.until(lambda: description, 'the description')
+    assert description[-1].data == load({
+        'forearm_length': '0.2', 'hand_length': '0.13', 'camera_distance': 1.1}).urdf
+
+
+@pytest.mark.parametrize(('argument', 'reason'), [
+    ('arm:=robot', "arm: 'robot' is not allowed: one of 'sim', 'real', 'none'"),
+    ('arn:=real', "arn: no such argument of arm.launch.py; did you mean 'arm'?"),
+    ('command_timeout:=soon', "command_timeout: 'soon' is not allowed"),
+    ('xacro_args:=forearm_length=long', 'owi535.urdf.xacro'),
+    ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
+    ('camera:=/nowhere/video.mp4', '/nowhere/video.mp4'),
+    ('rviz:=true', 'rviz2 is not installed here'),
+])
+def test_what_cannot_be_is_said_and_nothing_is_left(arm_launch, argument, reason):
+    process = arm_launch('view:=false', argument)
+    assert process.wait() == 1
+    assert reason in process.output
+    assert not process.family()

@@ -1,0 +1,186 @@
+"""The trajectory controller as a process, closing its loop on the simulated arm."""
+
+import math
+
+import numpy as np
+import pytest
+from builtin_interfaces.msg import Time
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
+from trajectory_msgs.msg import JointTrajectory
+from visualization_msgs.msg import MarkerArray
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import MotorCommand, TrajectoryStatus
+from vdl_ros.ros import qos
+from vdl_ros.ros.joint_messages import trajectory_message
+
+THREE_DEGREES = math.radians(3.0)
+
+
+class Controlled:
+    """A running arm_controller, and what is heard from it."""
+
+    def __init__(self, peer, process):
+        self.peer, self.process = peer, process
+        self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.status = peer.listen(
+            TrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+        self.trajectories = peer.talk(
+            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+        peer.until(lambda: self.status, 'its status')
+
+    def move(self, names, points, times):
+        self.trajectories.publish(trajectory_message(names, points, times))
+
+    def until_state(self, state, say=None):
+        self.peer.until(lambda: self.status[-1].state == state, state, say=say)
+        return self.status[-1].reason
+
+
+@pytest.fixture
+def controller(launch, peer):
+    def start(*parameters):
+        process = launch('ros2', 'run', 'vdl_ros', 'arm_controller', '--ros-args', *(
+            word for each in parameters for word in ('-p', each)))
+        return Controlled(peer, process)
+    return start
+
+
+@pytest.fixture
+def still(peer):
+    """Return a function that says that all joints stand still at 0."""
+    publisher = peer.node.create_publisher(
+        JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+
+    def say(**positions):
+        message = JointState(name=list(JOINTS), position=[
+            float(positions.get(name, 0.0)) for name in JOINTS])
+        message.header.stamp = peer.node.get_clock().now().to_msg()
+        publisher.publish(message)
+    return say
+
+
+def test_three_points_end_with_every_joint_within_three_degrees(launch, peer, controller):
+    launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'sim_seed:=3')
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    arm = controller()
+    peer.until(lambda: states, 'joint states')
+    points = [[0.4, 0.3, -0.5, 0.3, 0.2], [-0.3, 0.1, 0.4, -0.3, 0.05],
+              [0.1, -0.2, 0.6, 0.2, 0.3]]
+    arm.move(JOINTS, points, [2.0, 5.0, 8.0])
+    arm.until_state('running')
+    assert arm.until_state('done') == ''
+    peer.until(lambda: np.abs(states[-1].velocity).max() < 1e-3, 'rest')
+    assert np.abs(np.array(states[-1].position) - points[-1]).max() < THREE_DEGREES
+    # It went by the points, not straight to the end.
+    passed = np.array([state.position for state in states])
+    for point in points:
+        assert np.abs(passed - point).max(axis=1).min() < math.radians(8.0)
+    assert arm.motors[-1] == MotorCommand(
+        header=arm.motors[-1].header, sender='/arm_controller')
+    # Nobody who is idle commands.
+    count = len(arm.motors)
+    before = len(states)
+    peer.until(lambda: len(states) > before + 25, 'half a second')
+    assert len(arm.motors) == count
+
+
+@pytest.mark.parametrize(('names', 'points', 'times', 'reason'), [
+    (['thumb'], [[0.1]], [1.0], 'thumb: no such joint; there are base, shoulder'),
+    (['base'], [[math.nan]], [1.0], 'point 0: base: nan is not a finite number'),
+    (['base'], [[0.1], [0.2]], [2.0, 1.0], 'point 1: time 1 s is not after 2 s'),
+    (['base'], [[9.0]], [1.0], 'point 0: base: 9 rad is not allowed: from -2.094 to 2.094'),
+    (['base'], [], [], 'trajectory: no point'),
+    ([], [[]], [1.0], 'trajectory: no joint'),
+    (['base', 'wrist'], [[0.1]], [1.0], 'point 0: 1 positions for 2 joints'),
+    (['base'], [[0.1]], [-1.0], 'point 0: time -1 s is not allowed'),
+], ids=['joint', 'nan', 'backward', 'limit', 'empty', 'nameless', 'width', 'negative'])
+def test_a_wrong_trajectory_is_refused_as_a_whole_and_stops_the_arm(
+        peer, controller, still, names, points, times, reason):
+    arm = controller()
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.move(names, points, times)
+    assert reason in arm.until_state('aborted', say=still)
+    peer.until(lambda: arm.motors[-1].base == 0, 'motors off', say=still)
+    arm.process.wait_for(lambda: f'trajectory refused: {reason}' in arm.process.output, 'a line')
+    # It lives.
+    arm.move(['base'], [[0.5]], [1.0])
+    peer.until(lambda: arm.motors[-1].base == 1, 'the base turns again', say=still)
+
+
+def test_without_measurements_motors_are_off_and_the_trajectory_is_given_up(
+        peer, controller, still):
+    arm = controller('goal_timeout:=0.5', 'stale_after:=0.1')
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    peer.until(lambda: arm.motors[-1].base == 0, 'motors off')
+    assert arm.until_state('aborted') == 'no measurement of the joints for 0.5 s'
+
+
+def test_a_joint_that_is_stuck_is_named(peer, controller, still):
+    arm = controller('goal_timeout:=0.5')
+    arm.move(['wrist'], [[0.5]], [0.1])
+    assert 'wrist: ' in arm.until_state('aborted', say=still)
+    assert 'no nearer for 0.5 s' in arm.status[-1].reason
+    assert arm.motors[-1].wrist == 0
+
+
+def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, controller, still):
+    arm = controller()
+    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    stop.publish(Bool(data=True))
+    assert arm.until_state('aborted', say=still) == 'emergency stop'
+    count = len(arm.motors)
+    arm.move(['base'], [[1.0]], [1.0])
+    arm.process.wait_for(
+        lambda: 'trajectory refused: emergency stop' in arm.process.output, 'a line')
+    assert not any(message.base for message in arm.motors[count:])
+    stop.publish(Bool(data=False))
+    peer.until(lambda: arm.motors[-1].base == 1, 'the base turns', every=0.2,
+               say=lambda: (still(), arm.move(['base'], [[1.0]], [1.0])))
+
+
+def test_measurements_that_make_no_sense_are_refused(peer, controller, still):
+    arm = controller()
+    publisher = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    for message, reason in (
+            (JointState(name=['base'], position=[]), '1 names but 0 positions'),
+            (JointState(name=['base'], position=[math.nan]), 'base: nan is not a finite number'),
+            (JointState(name=['base', 'base'], position=[0.0, 1.0]), 'base is named twice')):
+        peer.until(lambda reason=reason: reason in arm.process.output, reason, every=0.1,
+                   say=lambda message=message: publisher.publish(message))
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+
+
+def test_a_trajectory_can_begin_later_and_its_target_is_shown(peer, controller, still):
+    arm = controller()
+    shown = peer.listen(MarkerArray, 'arm/target', qos.TOPICS['arm/target'])
+    message = trajectory_message(['base', 'shoulder'], [[0.5, 0.5]], [1.0])
+    now = peer.node.get_clock().now().nanoseconds * 1e-9
+    start = now + 0.5
+    message.header.stamp = Time(sec=int(start), nanosec=int(start % 1 * 1e9))
+    arm.trajectories.publish(message)
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    first = arm.motors[0].header.stamp
+    assert first.sec + first.nanosec * 1e-9 >= start
+    peer.until(lambda: shown, 'the target')
+    end = shown[-1].markers[1].pose.position
+    expected = Kinematics(load()).pose([0.5, 0.5, 0.0, 0.0, 0.0])[:3, 3]
+    assert [end.x, end.y, end.z] == pytest.approx(expected.tolist())
+    assert shown[-1].markers[1].header.frame_id == 'base_link'
+
+
+def test_what_is_interrupted_leaves_the_motors_off(peer, controller, still):
+    arm = controller()
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.process.interrupt()
+    peer.until(lambda: arm.motors[-1].base == 0, 'motors off')
+    assert arm.process.wait() == 0

@@ -1,0 +1,392 @@
+"""The driver as a process, over DDS, with a fake arm: whatever happens to it, the motors stop."""
+
+import importlib
+import os
+import pty
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from std_msgs.msg import Bool
+
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'arm'))
+fake = importlib.import_module('fake_owi535')
+
+# What the issue asks for, s.
+STOPPED_WITHIN = 0.6
+PERIOD = 0.05
+CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
+DEACTIVATE, CLEANUP = Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP
+SHUTDOWN = Transition.TRANSITION_INACTIVE_SHUTDOWN
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    (tmp_path / 'bench').mkdir()
+    bench = fake.Bench(tmp_path / 'bench')
+    for name, value in bench.env.items():
+        monkeypatch.setenv(name, value)
+    return bench
+
+
+class Person:
+    """Commands the arm, and sees what it says."""
+
+    def __init__(self, context, bench, launch):
+        self.bench, self._launch = bench, launch
+        self.node = Node('person', context=context)
+        self._executor = SingleThreadedExecutor(context=context)
+        self._executor.add_node(self.node)
+        self.motors = self.node.create_publisher(
+            MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._stop = self.node.create_publisher(
+            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.sent: list[MotorCommand] = []
+        self.node.create_subscription(
+            MotorCommand, 'arm/motors_sent', self.sent.append, qos.TOPICS['arm/motors_sent'])
+        self.health: list[DiagnosticStatus] = []
+        self.node.create_subscription(
+            DiagnosticArray, '/diagnostics', lambda message: self.health.extend(message.status),
+            qos.TOPICS['/diagnostics'])
+        self._change = self.node.create_client(ChangeState, 'arm_driver/change_state')
+        self._state = self.node.create_client(GetState, 'arm_driver/get_state')
+        self.published_at = self.begin = 0.0
+        self.driver = None
+
+    def start(self, *parameters, ready='the arm obeys arm/motors', under=()):
+        """Start the driver, ``under`` another command, and wait until it is connected."""
+        words = [word for each in ('usb_backend:=fake_owi535:make', *parameters)
+                 for word in ('-p', each)]
+        self.driver = self._launch(
+            *under, 'ros2', 'run', 'vdl_ros', 'arm_driver', '--ros-args', *words)
+        self.wait_for(lambda: ready in self.driver.output and self._change.service_is_ready()
+                      and self.motors.get_subscription_count()
+                      and self.node.count_publishers('arm/motors_sent'), 'the driver')
+        return self.driver
+
+    @property
+    def process(self):
+        own = psutil.Process(self.driver.process.pid)
+        return next(iter(self.driver.nodes('arm_driver')), own)
+
+    def wait_for(self, condition, what, timeout=15.0):
+        def spun():
+            self._executor.spin_once(timeout_sec=0.0)
+            return condition()
+        return self.driver.wait_for(spun, what, timeout)
+
+    def publish(self, sender='/person', **values):
+        self.published_at = time.monotonic()
+        self.motors.publish(MotorCommand(sender=sender, **values))
+
+    def hold(self, condition, what, senders=('/person',), timeout=15.0, **values):
+        """Command so all the time, until ``condition``."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, f'{what}\n{self.driver.output}'
+            for sender in senders:
+                self.publish(sender, **values)
+                until = time.monotonic() + PERIOD / len(senders)
+                while (left := until - time.monotonic()) > 0:
+                    self._executor.spin_once(timeout_sec=left)
+
+    def moving(self):
+        return self.bench.data[-1] != '000000'
+
+    def move(self):
+        """Let the base turn, for some transfers."""
+        count = len(self.bench.data)
+        self.hold(lambda: self.bench.data[count:].count('000200') > 1, 'moving', base=1)
+
+    def go_on(self, seconds=0.7, senders=('/person',), base=1):
+        """Command the same for a while longer."""
+        self.begin = time.monotonic()
+        end = self.begin + seconds
+        self.hold(lambda: time.monotonic() > end, 'time', senders, base=base)
+
+    def stop(self, engaged):
+        self._stop.publish(Bool(data=engaged))
+
+    def change(self, transition):
+        future = self._change.call_async(
+            ChangeState.Request(transition=Transition(id=transition)))
+        return self.wait_for(lambda: future.done() and future.result(), 'an answer').success
+
+    @property
+    def state(self):
+        future = self._state.call_async(GetState.Request())
+        return self.wait_for(
+            lambda: future.done() and future.result(), 'an answer').current_state.label
+
+    def diagnosed(self, words, **values):
+        """Wait for a diagnosis with ``words`` that comes from now on; return its values."""
+        self.health.clear()
+
+        def found():
+            for each in self.health:
+                said = {pair.key: pair.value for pair in each.values}
+                if words in each.message and values.items() <= said.items():
+                    return {**said, 'level': each.level}
+            return None
+        return self.wait_for(found, f'diagnosis {words!r}')
+
+    def close(self):
+        self._executor.remove_node(self.node)
+        self.node.destroy_node()
+
+
+@pytest.fixture
+def person(bench, launch):
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    person = Person(context, bench, launch)
+    yield person
+    person.close()
+    rclpy.shutdown(context=context)
+
+
+def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
+    person.start()
+    for values, data in (
+            ({'base': 1}, '000200'), ({'base': -1}, '000100'), ({'lamp': 1}, '000001'),
+            ({'gripper': 1, 'wrist': -1, 'elbow': 1, 'shoulder': -1}, '660001'),
+            ({'gripper': -1}, '010001'), ({'lamp': -1}, '000000')):
+        person.hold(lambda data=data: bench.data[-1] == data, data, **values)
+    person.wait_for(lambda: len(person.sent) > 5, 'what was sent')
+    told = [(each.base, each.gripper, each.lamp, each.sender) for each in person.sent]
+    assert (1, 0, -1, '/arm_driver') in told
+    assert (0, -1, 1, '/arm_driver') in told
+    said = person.diagnosed('ok', state='active', errors='0')
+    guardian = int(said['guardian'])
+    assert guardian in [each.pid for each in person.driver.family()]
+    assert int(said['commands sent']) > 5
+    person.driver.interrupt()
+    assert person.driver.wait(timeout=5.0) == 0, person.driver.output
+    assert {each.setup[0] for each in bench.transfers} == {0x40}
+    assert not Path(f'/proc/{guardian}').exists()
+
+
+@pytest.mark.parametrize('kind', ['quiet', 'busy'])
+def test_silence_stops_the_motors_in_time(person, bench, kind):
+    # Simulated time that stands still does not hold the watchdog.
+    person.start('use_sim_time:=true')
+    for _ in range(3):
+        person.move()
+        last = person.published_at
+        while kind == 'busy' and person.moving():
+            for _ in range(200):
+                person.stop(False)
+        person.wait_for(lambda: not person.moving(), 'the stop')
+        stop = next(each for each in bench.transfers
+                    if each.time > last and each.data == '000000')
+        print(f'stopped {(stop.time - last) * 1000:.0f} ms after the last command')
+        assert 0.49 < stop.time - last <= STOPPED_WITHIN
+        assert stop.pid == person.process.pid
+    assert 'no command for 0.5 s: motors off' in person.driver.output
+
+
+@pytest.mark.parametrize('number', [
+    signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
+def test_what_ends_or_holds_the_driver_stops_the_motors(person, bench, number):
+    person.start()
+    person.move()
+    at = time.monotonic()
+    driver = person.process
+    driver.send_signal(number)
+    # Whoever commands does not know and goes on.
+    person.go_on()
+    stop = next(each for each in bench.transfers if each.time > at and each.data == '000000')
+    print(f'{number.name}: stopped {(stop.time - at) * 1000:.0f} ms after the signal')
+    assert stop.time - at <= STOPPED_WITHIN
+    after = [each for each in bench.transfers if each.time >= stop.time]
+    assert {each.data for each in after} == {'000000'}
+    graceful = number in (signal.SIGTERM, signal.SIGINT)
+    assert (stop.pid == driver.pid) == graceful
+    if number == signal.SIGSTOP:
+        driver.send_signal(signal.SIGCONT)
+        person.move()
+        person.driver.interrupt()
+    status = person.driver.wait(timeout=5.0)
+    assert (status == 0) == (graceful or number == signal.SIGSTOP)
+    assert bench.data[-1] == '000000'
+
+
+def test_a_terminal_that_is_held_does_not_hold_the_stop(person, bench):
+    master, slave = pty.openpty()
+    person.start(ready='', under=('sh', '-c', f'exec "$@" 2>{os.ttyname(slave)}', 'sh'))
+    person.wait_for(lambda: person.state == 'active', 'active')
+    person.move()
+    os.write(master, b'\x13')
+    # Ctrl-S: whoever writes a line now waits. Two senders are worth one, with the motors on.
+    person.go_on(1.0, senders=('/one', '/two'))
+    stops = [each for each in bench.transfers
+             if each.data == '000000' and each.time > person.begin]
+    assert stops, 'the guardian stops past a driver that waits'
+    assert {each.pid for each in stops} != {person.process.pid}
+    assert bench.data[-1] == '000000'
+    os.write(master, b'\x11')
+    person.publish()
+    person.move()
+    os.close(master)
+    os.close(slave)
+
+
+def test_a_mistake_in_the_program_stops_the_motors(person, bench):
+    person.start()
+    person.move()
+    bench.fail(fake.CRASH)
+    at = time.monotonic()
+    person.go_on()
+    assert person.driver.wait(timeout=5.0) != 0
+    assert 'a mistake in the program' in person.driver.output
+    stop = next(each for each in bench.transfers if each.time > at and each.data == '000000')
+    assert stop.time - at <= STOPPED_WITHIN
+    assert bench.data[-1] == '000000'
+
+
+def test_a_launch_that_is_killed_takes_it_along(person, bench):
+    person.start('launch_id:=one', under=('sh', '-c', '"$@"; true', 'sh'))
+    person.move()
+    parent = person.process.parent()
+    assert parent.pid != os.getpid()
+    at = time.monotonic()
+    parent.kill()
+    person.go_on()
+    stop = next(each for each in bench.transfers if each.time > at and each.data == '000000')
+    assert stop.time - at <= STOPPED_WITHIN
+    person.wait_for(lambda: not person.driver.nodes('arm_driver'), 'the end')
+    assert bench.data[-1] == '000000'
+
+
+def test_its_states(person, bench):
+    person.start('autostart:=false', ready='')
+    assert person.state == 'unconfigured'
+    assert person.change(ACTIVATE) is False, 'not from here'
+    person.go_on(0.2)
+    assert bench.data == []
+    assert person.change(CONFIGURE) is True
+    assert (person.state, bench.data[0]) == ('inactive', '000000')
+    person.go_on(0.3)
+    assert set(bench.data) == {'000000'}
+    assert person.change(ACTIVATE) is True
+    person.move()
+    at = time.monotonic()
+    assert person.change(DEACTIVATE) is True
+    assert person.change(DEACTIVATE) is False, 'there is nothing to do twice'
+    person.go_on(0.3)
+    after = [each for each in bench.transfers if each.time > at]
+    first = next(each for each in after if each.data == '000000')
+    assert first.time - at <= STOPPED_WITHIN
+    assert {each.data for each in after if each.time > first.time} == {'000000'}
+    assert person.change(99) is False
+    assert person.change(CLEANUP) is True
+    count = len(bench.data)
+    person.go_on(0.3)
+    assert len(bench.data) == count
+    assert person.diagnosed('ok', state='closed')['guardian'] == 'none'
+    assert person.change(CONFIGURE) is True
+    assert person.change(SHUTDOWN) is True
+    assert person.state == 'finalized'
+    person.driver.interrupt()
+    assert person.driver.wait(timeout=5.0) == 0
+    assert 'Traceback' not in person.driver.output
+
+
+def test_unplugged_while_moving(person, bench):
+    person.start()
+    person.move()
+    bench.fail('unplugged')
+    person.hold(lambda: 'motors off: arm 1267:0000: disconnected' in person.driver.output,
+                'noticed', base=1)
+    said = person.diagnosed('disconnected', state='fault', motors='unknown')
+    assert said['level'] == DiagnosticStatus.WARN
+    assert person.state == 'active'
+    count = len(bench.data)
+    bench.fail('')
+    person.hold(lambda: 'the arm is back, motors off' in person.driver.output, 'back', base=1)
+    person.go_on(0.3)
+    assert set(bench.data[count:]) == {'000000'}, 'a command has to be let go first'
+    person.publish()
+    person.wait_for(lambda: not person.moving(), 'off')
+    person.move()
+    assert person.diagnosed('', state='active')['errors'] == '1'
+
+
+@pytest.mark.parametrize(('fault', 'words'), [
+    ('unplugged', 'arm 1267:0000: no such USB device is connected'),
+    ('denied', 'arm 1267:0000: no permission to')])
+def test_an_arm_that_cannot_be_had_is_one_line_until_it_can(person, bench, fault, words):
+    bench.fail(fault)
+    driver = person.start(ready=words)
+    said = person.diagnosed(words, state='closed')
+    assert said['level'] == DiagnosticStatus.WARN
+    assert '99-owi535.rules' in driver.output
+    assert person.change(CONFIGURE) is False
+    person.diagnosed(words)
+    # Once by itself, once because it was asked.
+    assert driver.output.count(words) == 2
+    assert person.state == 'unconfigured'
+    bench.fail('')
+    person.wait_for(lambda: 'the arm obeys arm/motors' in driver.output, 'found')
+    person.move()
+
+
+def test_emergency_stop_wins_and_two_who_command_are_warned_of(person, bench):
+    driver = person.start()
+    person.hold(lambda: 'arm/motors: 2 publishers at once: /one, /two' in driver.output,
+                'the warning', senders=('/one', '/two'), base=1)
+    person.stop(True)
+    person.hold(lambda: 'emergency stop: motors off' in driver.output, 'the stop', base=1)
+    count = len(bench.data)
+    person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', senders=('/one', '/two'),
+                base=1, elbow=-1)
+    assert set(bench.data[count:]) == {'000000'}
+    assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
+    person.stop(False)
+    person.hold(lambda: 'emergency stop released' in driver.output, 'the release')
+    person.move()
+
+
+def test_bad_messages_stop_the_motors_and_the_node_lives(person, bench):
+    driver = person.start()
+    for values, reason in (
+            ({'base': 2}, 'motor base: 2 is not allowed'),
+            ({'gripper': -128}, 'motor gripper: -128 is not allowed'),
+            ({'base': 1, 'lamp': 5}, 'lamp: 5 is not allowed')):
+        person.move()
+        person.publish(**values)
+        person.wait_for(lambda reason=reason: reason in driver.output, reason)
+        assert bench.data[-1] == '000000'
+    person.go_on(0.5, base=7)
+    assert int(person.diagnosed('ok')['commands refused']) > 5
+    assert driver.output.count('motor base: 7') == 1
+    # Less than a message, and nothing at all: the middleware drops them.
+    person.motors.publish(b'\x00\x01\x00\x00\x01\x02')
+    person.motors.publish(b'')
+    person.move()
+    assert set(bench.data) == {'000000', '000200'}
+
+
+@pytest.mark.parametrize(('parameter', 'line'), [
+    ('usb_backend:=nowhere:make', "usb_backend: 'nowhere:make' is not allowed"),
+    ('elbow_sign:=0', 'elbow_sign: 0 is not allowed: -1 or 1'),
+    ('command_timeout:=.nan', 'command_timeout: nan is not allowed'),
+    ('comand_timeout:=1.0', "comand_timeout: no such parameter of arm_driver; did you mean")])
+def test_parameters_that_cannot_be(launch, bench, parameter, line):
+    driver = launch('ros2', 'run', 'vdl_ros', 'arm_driver', '--ros-args', '-p', parameter)
+    assert driver.wait() == 2
+    assert line in driver.output
+    assert 'Traceback' not in driver.output
+    assert bench.data == []

@@ -1,0 +1,112 @@
+"""robot_state as a process: description, frames, and nonsense that is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from tf2_msgs.msg import TFMessage
+
+from vdl_ros.arm.geometry import expand, load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import ArmPose
+from vdl_ros.ros import qos
+
+POSE = [0.4, 0.3, -0.7, 0.2, 0.25]
+
+
+def matrix(transform):
+    """Return a transform as float64 [4, 4]."""
+    move, turn = transform.transform.translation, transform.transform.rotation
+    x, y, z, w = turn.x, turn.y, turn.z, turn.w
+    return np.array([
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w), move.x],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w), move.y],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y), move.z],
+        [0, 0, 0, 1]])
+
+
+def chain(transforms, frame):
+    """Return the pose of ``frame`` in the frame that has no parent, and that frame's name."""
+    pose = np.eye(4)
+    by_child = {each.child_frame_id: each for each in transforms}
+    while frame in by_child:
+        pose = matrix(by_child[frame]) @ pose
+        frame = by_child[frame].header.frame_id
+    return pose, frame
+
+
+@pytest.fixture
+def heard(peer):
+    """Return what is heard: descriptions, moving and fixed transforms."""
+    return (peer.listen(String, 'robot_description', qos.TOPICS['robot_description']),
+            peer.listen(TFMessage, '/tf', qos.TOPICS['/tf']),
+            peer.listen(TFMessage, '/tf_static', qos.TOPICS['/tf_static']))
+
+
+def test_the_frames_are_those_of_the_kinematics(launch, peer, heard):
+    descriptions, moving, fixed = heard
+    launch('ros2', 'run', 'vdl_ros', 'robot_state')
+    states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    message = JointState(name=list(reversed(JOINTS)), position=list(reversed(POSE)))
+    message.header.stamp.sec = 7
+    peer.until(lambda: moving, '/tf', say=lambda: states.publish(message))
+    peer.until(lambda: descriptions and fixed, 'what is latched')
+    assert descriptions[-1].data == expand()
+    assert {each.header.stamp.sec for each in moving[-1].transforms} == {7}
+    transforms = [*moving[-1].transforms, *fixed[-1].transforms]
+    for frame, pose in Kinematics(load()).poses(POSE).items():
+        found, root = chain(transforms, frame)
+        assert root == 'base_link'
+        np.testing.assert_allclose(found, pose, atol=1e-9)
+
+
+def test_joints_that_nobody_measures_are_left_out(launch, peer, heard):
+    _, moving, _ = heard
+    process = launch('ros2', 'run', 'vdl_ros', 'robot_state')
+    states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    peer.until(lambda: moving, '/tf', say=lambda: states.publish(
+        JointState(name=['base', 'gripper', 'thumb'], position=[0.1, 0.2, 0.3])))
+    assert {each.child_frame_id for each in moving[-1].transforms} == {
+        'turntable', 'left_finger', 'right_finger'}
+    peer.until(lambda: 'positions refused: positions: base: nan' in process.output, 'a line',
+               say=lambda: states.publish(JointState(name=['base'], position=[math.nan])))
+
+
+def test_an_estimated_pose_is_a_second_arm(launch, peer, heard):
+    descriptions, moving, fixed = heard
+    launch('ros2', 'run', 'vdl_ros', 'robot_state', '--ros-args', '-p', 'source:=pose',
+           '-p', 'frame_prefix:=estimated/')
+    poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    peer.until(lambda: moving, '/tf', say=lambda: poses.publish(
+        ArmPose(name=list(JOINTS), position=POSE)))
+    peer.until(lambda: fixed, '/tf_static')
+    found, root = chain([*moving[-1].transforms, *fixed[-1].transforms], 'estimated/tool0')
+    assert root == 'base_link'
+    np.testing.assert_allclose(found, Kinematics(load()).pose(POSE), atol=1e-9)
+    assert not descriptions
+
+
+def test_a_description_can_be_changed_and_nonsense_is_refused(launch, peer, heard):
+    descriptions, _, _ = heard
+    launch('ros2', 'run', 'vdl_ros', 'robot_state')
+
+    def change(text):
+        value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=text)
+        return peer.call(SetParameters, 'robot_state/set_parameters', SetParameters.Request(
+            parameters=[Parameter(name='robot_description', value=value)])).results[0]
+
+    peer.until(lambda: descriptions, 'the description')
+    for text, reason in (('<robot', 'URDF'), ('<robot name="x"/>', 'URDF'),
+                         (expand().replace('name="wrist"', 'name="joint"'), 'wrist')):
+        refused = change(text)
+        assert not refused.successful
+        assert reason in refused.reason
+    longer = expand({'forearm_length': 0.2})
+    assert change(longer).successful
+    peer.until(lambda: descriptions[-1].data == longer, 'the new description')
+    assert len(descriptions) == 2

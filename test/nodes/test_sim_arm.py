@@ -1,0 +1,212 @@
+"""The simulated arm as a process: it obeys the topics of the real one, and tells its angles."""
+
+import math
+
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.srv import SetPose, Step
+
+SPEED = float(load().velocity[1])
+
+
+class Twin:
+    """A running sim_arm, as its peer sees it."""
+
+    def __init__(self, peer, process):
+        self.peer, self.process = peer, process
+        self.states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self.sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+        self.motors = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+
+    def angle(self, joint):
+        return self.states[-1].position[JOINTS.index(joint)]
+
+    def stamp(self):
+        stamp = self.states[-1].header.stamp
+        return stamp.sec + stamp.nanosec * 1e-9
+
+    def command(self, **motors):
+        self.motors.publish(MotorCommand(sender='/test', **motors))
+
+    def keep(self, condition, what, also=lambda: None, **motors):
+        """Repeat a command until something is true."""
+        self.peer.until(condition, what, every=0.05,
+                        say=lambda: (also(), self.command(**motors)))
+
+
+@pytest.fixture
+def twin(launch, peer):
+    def start(*parameters):
+        process = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', *(
+            word for each in parameters for word in ('-p', each)))
+        return Twin(peer, process)
+    return start
+
+
+def test_motors_move_joints_while_commanded_and_stop_without(twin, peer):
+    arm = twin('speed_variation:=0.0')
+    peer.until(lambda: arm.states, 'a joint state')
+    assert list(arm.states[-1].name) == list(JOINTS)
+    assert arm.angle('shoulder') == pytest.approx(0.0, abs=0.02)
+    arm.keep(lambda: arm.angle('shoulder') > 0.3, 'the shoulder bends', shoulder=1)
+    # Nobody says stop: the watchdog does.
+    peer.until(lambda: arm.sent[-1].shoulder == 0, 'the watchdog', timeout=5.0)
+    peer.until(lambda: abs(arm.states[-1].velocity[1]) < 1e-3, 'the shoulder rests')
+    rest = arm.angle('shoulder')
+    count = len(arm.states)
+    peer.until(lambda: len(arm.states) >= count + 25, 'half a second')
+    assert arm.angle('shoulder') == pytest.approx(rest, abs=1e-3)
+    for name in ('base', 'elbow', 'wrist', 'gripper'):
+        assert arm.angle(name) == pytest.approx(0.0, abs=0.02)
+    assert {sent.sender for sent in arm.sent} == {'/sim_arm'}
+
+
+def test_the_emergency_stop_wins_over_whoever_commands(twin, peer):
+    arm = twin()
+    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
+    stop.publish(Bool(data=True))
+    arm.keep(lambda: arm.sent[-1].base == 0, 'the stop', base=1)
+    count = len(arm.sent)
+    arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
+    assert not any(sent.base for sent in arm.sent[count:])
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1,
+             also=lambda: stop.publish(Bool(data=False)))
+
+
+def test_who_starts_later_finds_the_stop_engaged_whoever_released_one_before(
+        twin, peer):
+    stops = [peer.node.create_publisher(
+        Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop']) for _ in range(4)]
+    for stop, engaged in zip(stops, (False, True, False, False), strict=True):
+        stop.publish(Bool(data=engaged))
+    arm = twin()
+    count = peer.until(lambda: len(arm.sent) > 3 and len(arm.sent), 'what is sent')
+    arm.keep(lambda: len(arm.sent) > count + 3, 'commands do nothing', base=1)
+    assert not any(sent.base for sent in arm.sent)
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1,
+             also=lambda: stops[1].publish(Bool(data=False)))
+
+
+def test_a_command_that_no_motor_can_do_stops_the_arm_and_it_lives(twin, peer):
+    arm = twin()
+    arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
+    arm.command(base=1, wrist=2)
+    peer.until(lambda: arm.sent[-1].base == 0, 'motors off')
+    arm.process.wait_for(lambda: 'motor wrist: 2 is not allowed: -1, 0 or 1' in
+                         arm.process.output, 'the reason')
+    arm.keep(lambda: arm.sent[-1].base == 1, 'it obeys again', base=1)
+
+
+def test_two_publishers_at_once_are_named(twin, peer):
+    arm = twin()
+    other = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+
+    def both():
+        arm.command(base=1)
+        other.publish(MotorCommand(sender='/other'))
+
+    peer.until(lambda: '2 publishers at once: /other, /test' in arm.process.output,
+               'the warning', every=0.05, say=both)
+
+
+def test_the_lamp_stays_as_it_is_unless_it_is_commanded(twin, peer):
+    arm = twin()
+    arm.keep(lambda: arm.sent and arm.sent[-1].lamp == 1, 'the lamp', lamp=1)
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
+    assert arm.sent[-1].lamp == 1
+    arm.keep(lambda: arm.sent[-1].lamp == -1, 'the lamp is off', lamp=-1)
+
+
+def test_a_pose_is_taken_at_once_and_a_wrong_one_refused(twin, peer):
+    arm = twin('start_pose:=shoulder=0.4 elbow=-0.8')
+    peer.until(lambda: arm.states, 'a joint state')
+    assert (arm.angle('shoulder'), arm.angle('elbow')) == pytest.approx((0.4, -0.8), abs=0.02)
+    done = peer.call(SetPose, 'sim_arm/set_pose', SetPose.Request(
+        name=['base', 'gripper'], position=[0.5, 0.2]))
+    assert (done.success, done.message) == (True, '')
+    peer.until(lambda: abs(arm.angle('base') - 0.5) < 1e-6, 'the pose')
+    assert arm.angle('gripper') == pytest.approx(0.2, abs=0.02)
+    for names, positions, reason in (
+            (['base'], [math.nan], 'base: nan is not allowed'),
+            (['base'], [9.0], 'base: 9 is not allowed: from -2.094 to 2.094'),
+            (['thumb'], [0.0], 'thumb: no such joint'),
+            (['base'], [], '1 names and 0 positions'),
+            (['base', 'base'], [0.0, 0.1], 'no name twice')):
+        done = peer.call(SetPose, 'sim_arm/set_pose', SetPose.Request(
+            name=names, position=positions))
+        assert not done.success
+        assert reason in done.message
+    assert arm.angle('base') == pytest.approx(0.5, abs=1e-3)
+
+
+def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
+    arm = twin('stepped:=true', 'publish_clock:=true', 'speed_variation:=0.0',
+               'command_delay:=0.0', 'start_delay:=0.0', 'dead_zone:=0.0')
+    clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
+
+    def step(seconds):
+        return peer.call(Step, 'sim_arm/step', Step.Request(seconds=seconds))
+
+    done = step(0.1)
+    assert (done.success, done.time.sec, done.time.nanosec) == (True, 0, 100_000_000)
+    # Without a step the command waits, however long.
+    arm.command(shoulder=1)
+    peer.until(lambda: arm.sent and arm.sent[-1].shoulder == 1, 'the command')
+    for _ in range(4):
+        step(0.1)
+        arm.command(shoulder=1)
+    peer.until(lambda: arm.states and arm.stamp() == pytest.approx(0.5), 'joint states')
+    assert arm.angle('shoulder') == pytest.approx(0.4 * SPEED, abs=0.2 * SPEED)
+    peer.until(lambda: clock and clock[-1].clock.nanosec == 500_000_000, 'the clock')
+    stamps = [state.header.stamp.sec + state.header.stamp.nanosec * 1e-9 for state in arm.states]
+    assert stamps == sorted(stamps)
+    # Small steps are as long as large ones, though the physics steps by 4 ms.
+    for _ in range(50):
+        done = step(0.01)
+    assert (done.time.sec, done.time.nanosec) == (1, 0)
+    assert step(-1.0).message == 'seconds: -1 is not allowed: from 0 to 600'
+    assert not step(math.nan).success
+
+
+def test_time_goes_by_itself_unless_stepped(twin, peer):
+    arm = twin()
+    done = peer.call(Step, 'sim_arm/step', Step.Request(seconds=0.1))
+    assert not done.success
+    assert 'stepped:=true' in done.message
+    assert arm.process.process.poll() is None
+
+
+def test_its_health_is_told(twin, peer):
+    arm = twin()
+    heard = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    peer.until(lambda: heard, 'diagnostics')
+    values = {each.key: each.value for each in heard[-1].status[0].values}
+    assert values['state'] == 'active'
+    assert values['motors'] == 'off'
+    arm.process.interrupt()
+    assert arm.process.wait() == 0
+
+
+@pytest.mark.parametrize(('parameter', 'reason'), [
+    ('start_pose:=shoulder', "start_pose: 'shoulder' is not allowed: joint=rad"),
+    ('start_pose:=shoulder=99', 'shoulder: 99 is not allowed'),
+    ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
+    ('xacro_args:=arm_length=1', "no argument 'arm_length'"),
+    ('xacro_args:=forearm_length=nan', 'forearm'),
+    ('real_time_factor:=0.0', 'real_time_factor: 0.0 is not allowed'),
+])
+def test_what_cannot_be_simulated_is_said_in_a_line(launch, parameter, reason):
+    process = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', parameter)
+    assert process.wait() == 2
+    lines = process.output.strip().splitlines()
+    assert len(lines) == 1
+    assert reason in lines[0]

@@ -1,0 +1,248 @@
+"""The keys through a terminal, over DDS: held is on, let go is off; the terminal is restored."""
+
+import fcntl
+import itertools
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from std_msgs.msg import Bool
+
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+
+DELAY_S, REPEAT_S = 0.4, 1 / 30
+
+
+class Person:
+    """Sits at a terminal in which teleop runs, and hears what it sends."""
+
+    def __init__(self, context, tmp_path):
+        self.node = Node('listener', context=context)
+        self._executor = SingleThreadedExecutor(context=context)
+        self._executor.add_node(self.node)
+        self.heard: list[tuple[float, MotorCommand]] = []
+        self.stops: list[bool] = []
+        self.node.create_subscription(
+            MotorCommand, 'arm/motors',
+            lambda message: self.heard.append((time.monotonic(), message)),
+            qos.TOPICS['arm/motors'])
+        self.node.create_subscription(
+            Bool, 'arm/emergency_stop', lambda message: self.stops.append(message.data),
+            qos.TOPICS['arm/emergency_stop'])
+        self.elsewhere = self.node.create_publisher(
+            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 100, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        self.screen = b''
+        self._log = (tmp_path / 'stderr').open('w+')
+        self.process = None
+
+    def start(self, *parameters):
+        words = [word for each in parameters for word in ('-p', each)]
+        self.process = subprocess.Popen(
+            ['ros2', 'run', 'vdl_ros', 'teleop', '--ros-args', *words], stdin=self.slave,
+            stdout=self.slave, stderr=self._log, start_new_session=True)
+        self.wait_for(lambda: b'a z  gripper open' in self.screen
+                      and self.node.count_publishers('arm/motors'), 'the help')
+        self.wait_for(lambda: self.shown().startswith(b'off   h help'), 'the connection')
+
+    def shown(self):
+        """Return the status line."""
+        return self.screen.rpartition(b'\r\x1b[K')[2]
+
+    @property
+    def log(self):
+        self._log.seek(0)
+        return self._log.read()
+
+    def spin(self, seconds):
+        """Listen and look for a while."""
+        end = time.monotonic() + seconds
+        while True:
+            while select.select([self.master], [], [], 0)[0]:
+                self.screen += os.read(self.master, 4096)
+            self._executor.spin_once(timeout_sec=max(0.0, min(0.01, end - time.monotonic())))
+            if time.monotonic() >= end:
+                return
+
+    def wait_for(self, condition, what, timeout=15.0):
+        deadline = time.monotonic() + timeout
+        while not (value := condition()):
+            assert time.monotonic() < deadline, f'{what}\n{self.screen}\n{self.log}'
+            self.spin(0.01)
+        return value
+
+    def type(self, data):
+        os.write(self.master, data)
+
+    def hold(self, key, seconds):
+        """Hold a key as a person does: it comes once, and after a while again and again."""
+        begin = time.monotonic()
+        self.type(key)
+        self.spin(DELAY_S)
+        while time.monotonic() < begin + seconds:
+            self.type(key)
+            self.spin(REPEAT_S)
+        return begin, time.monotonic()
+
+    def motors(self):
+        """Return what was commanded last."""
+        last = self.heard[-1][1]
+        return {name: getattr(last, name)
+                for name in ('base', 'shoulder', 'elbow', 'wrist', 'gripper')
+                if getattr(last, name)}
+
+    def between(self, begin, end):
+        return [(at, message) for at, message in self.heard if begin <= at <= end]
+
+    def ended(self):
+        self.wait_for(lambda: self.process.poll() is not None, 'the end')
+        assert termios.tcgetattr(self.slave) == self.before
+        assert self.screen.count(b'\x1b[?2004h') == self.screen.count(b'\x1b[?2004l') == 1
+        return self.process.returncode
+
+    def close(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+        for descriptor in (self.master, self.slave):
+            os.close(descriptor)
+        self._executor.remove_node(self.node)
+        self.node.destroy_node()
+
+
+@pytest.fixture
+def person(tmp_path):
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    person = Person(context, tmp_path)
+    yield person
+    person.close()
+    rclpy.shutdown(context=context)
+
+
+def test_a_held_key_commands_and_letting_go_stops(person):
+    person.start()
+    assert person.heard == [], 'idle says nothing'
+    for key, motors in ((b'b', {'base': 1}), (b'd', {'elbow': -1})):
+        begin, end = person.hold(key, 1.2)
+        times = [begin, *(at for at, _ in person.between(begin, end)), end]
+        gaps = [b - a for a, b in itertools.pairwise(times)]
+        print(f'{len(times) - 2} commands in {end - begin:.2f} s, longest gap {max(gaps):.3f} s')
+        assert len(times) - 2 >= 10 * (end - begin)
+        assert max(gaps) < 0.25, 'half of what a driver bears'
+        assert person.motors() == motors
+        assert {each.sender for _, each in person.heard} == {'/teleop'}
+        person.wait_for(lambda: person.motors() == {}, 'off')
+        print(f'off {person.heard[-1][0] - end:.3f} s after the last repeat')
+        assert person.heard[-1][0] - end < 0.3
+        count = len(person.heard)
+        person.spin(0.3)
+        assert len(person.heard) == count, 'off is said once'
+    person.type(b'q')
+    person.wait_for(lambda: person.heard[-1][1].lamp == 1, 'the lamp')
+    person.hold(b'a', 0.5)
+    assert person.motors() == {'gripper': 1}
+    assert b'gripper +1, lamp' in person.shown()
+    person.type(b'w ')
+    person.wait_for(lambda: person.motors() == {} and person.heard[-1][1].lamp == -1, 'all off')
+    person.wait_for(lambda: person.shown().startswith(b'off   h help'), 'the status')
+    person.type(b'b')
+    person.wait_for(lambda: person.motors() == {'base': 1}, 'on')
+    person.type(b'\x03')
+    assert person.ended() == 0
+    person.wait_for(lambda: person.motors() == {}, 'off at the end')
+    assert person.log == ''
+
+
+def test_a_terminal_that_tells_of_releases(person):
+    person.start()
+    assert b'\x1b[?u' in person.screen
+    assert b'\x1b[>11u' not in person.screen
+    person.type(b'\x1b[?0u')
+    person.wait_for(lambda: b'\x1b[>11u\x1b[?u' in person.screen, 'the question')
+    assert b'one key at a time' in person.shown()
+    person.type(b'\x1b[?11u')
+    person.wait_for(lambda: b'one key at a time' not in person.shown(), 'the mode')
+    begin = time.monotonic()
+    person.type(b'\x1b[98;1:1u\x1b[97;1:1u')
+    person.spin(1.0)
+    assert person.motors() == {'base': 1, 'gripper': 1}
+    assert len(person.between(begin, time.monotonic())) >= 10
+    person.type(b'\x1b[97;1:3u')
+    person.wait_for(lambda: person.motors() == {'base': 1}, 'one off')
+    at = time.monotonic()
+    person.type(b'\x1b[98;1:3u')
+    person.wait_for(lambda: person.motors() == {}, 'both off')
+    assert person.heard[-1][0] - at < 0.2
+    person.type(b'\x1b[27;1:1u')
+    assert person.ended() == 0
+    assert person.screen.count(b'\x1b[<u') == 1
+
+
+def test_the_emergency_stop(person):
+    person.start()
+    person.hold(b'b', 0.5)
+    person.type(b'e')
+    person.wait_for(lambda: person.stops == [True] and person.motors() == {}, 'the stop')
+    count = len(person.heard)
+    person.hold(b'b', 0.6)
+    assert len(person.heard) == count
+    assert person.shown() == b'EMERGENCY STOP: r releases it'
+    person.type(b'r')
+    person.wait_for(lambda: person.stops == [True, False], 'the release')
+    person.hold(b'b', 0.2)
+    assert person.motors() == {'base': 1}
+    person.elsewhere.publish(Bool(data=True))
+    person.wait_for(lambda: person.shown().startswith(b'EMERGENCY STOP'), 'somebody else')
+    person.wait_for(lambda: person.motors() == {}, 'off')
+    person.type(b'\x1b')
+    assert person.ended() == 0
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_and_restores(person, number):
+    person.start()
+    person.type(b'\x1b[?0u')
+    person.wait_for(lambda: b'\x1b[>11u' in person.screen, 'the protocol')
+    person.type(b'\x1b[?11u\x1b[98;1:1u')
+    person.wait_for(lambda: person.heard and person.motors() == {'base': 1}, 'on')
+    person.process.send_signal(number)
+    assert person.ended() == 0
+    person.wait_for(lambda: person.motors() == {}, 'off')
+    assert person.screen.count(b'\x1b[<u') == 1
+
+
+def test_a_mistake_in_the_program_stops_and_restores(person, tmp_path, monkeypatch):
+    # The status line is where this one is made.
+    (tmp_path / 'sitecustomize.py').write_text(
+        'import vdl_ros.arm.motors as m\n'
+        'old = m.Motors.__str__\n'
+        'def broken(self):\n'
+        '    if self.wrist: raise RuntimeError("a mistake in the program")\n'
+        '    return old(self)\n'
+        'm.Motors.__str__ = broken\n')
+    monkeypatch.setenv('PYTHONPATH', f'{tmp_path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}')
+    person.start()
+    person.type(b's')
+    assert person.ended() != 0
+    person.wait_for(lambda: person.heard and person.motors() == {}, 'off')
+    assert 'a mistake in the program' in person.log
+
+
+def test_without_a_terminal_there_is_one_line(launch):
+    teleop = launch('ros2', 'run', 'vdl_ros', 'teleop')
+    assert teleop.wait() == 2
+    assert teleop.output == 'teleop: standard input is no terminal: keys are read from one\n'

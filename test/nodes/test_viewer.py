@@ -1,0 +1,248 @@
+"""The view in a real browser: it shows the arm, and its buttons move it and let go."""
+
+import importlib
+import re
+import socket
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Bool, String
+from trajectory_msgs.msg import JointTrajectory
+
+from vdl_ros.arm.geometry import expand
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import ArmPose, MotorCommand
+from vdl_ros.ros import qos
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+browsers = importlib.import_module('browser')
+
+#: The longest time from the end of a button's repetitions to motors off that is allowed, s.
+LET_GO_WITHIN = 0.6
+
+
+class View:
+    """A running viewer, the arm's side of its topics, and a browser that looks at it."""
+
+    def __init__(self, launch, peer, tmp_path, *parameters):
+        self.peer = peer
+        self.process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', *(
+            word for each in ('port:=0', *parameters) for word in ('-p', each)))
+        self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.stops = peer.listen(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.goals = peer.listen(
+            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+        self._description = peer.talk(
+            String, 'robot_description', qos.TOPICS['robot_description'])
+        self._states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self.describe(expand())
+        found = self.process.wait_for(lambda: re.search(
+            r'view: (http://127.0.0.1:\d+)', self.process.output), 'the address')
+        self.url = found[1]
+        self.browser = browsers.Browser(tmp_path / 'chromedriver.txt')
+        self.browser.open(self.url)
+        self.until(lambda: 'gripper close' in self.browser.text and 'Home' in self.browser.text,
+                   'the panel')
+
+    def describe(self, urdf):
+        self._description.publish(String(data=urdf))
+
+    def pose(self, *positions):
+        self._states.publish(JointState(name=list(JOINTS), position=[
+            float(each) for each in positions]))
+
+    def until(self, condition, what, say=None, every=0.05):
+        return self.peer.until(condition, what, say=say, every=every)
+
+    def picture(self):
+        """Return the part of the page where the arm is."""
+        return self.browser.screenshot()[160:, 300:900].astype(int)
+
+    def last(self):
+        return self.motors[-1] if self.motors else MotorCommand()
+
+
+@pytest.fixture
+def view(launch, peer, tmp_path):
+    views = []
+
+    def start(*parameters):
+        views.append(View(launch, peer, tmp_path, *parameters))
+        return views[-1]
+
+    yield start
+    for each in views:
+        each.browser.close()
+
+
+def yellow(picture):
+    """Return how many pixels have the colour of the arm."""
+    red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
+    return int(((red > 150) & (green > 110) & (blue < 110)).sum())
+
+
+def test_the_page_shows_the_arm_where_it_is(view, peer):
+    page = view()
+    page.until(lambda: yellow(page.picture()) > 300, 'the arm',
+               say=lambda: page.pose(0, 0, 0, 0, 0))
+    straight = page.picture()
+    assert len(np.unique(straight.reshape(-1, 3), axis=0)) > 50
+    page.until(lambda: '57.3°' in page.browser.text, 'the angle',
+               say=lambda: page.pose(0, 1.0, 0.5, 0, 0))
+    page.until(lambda: np.abs(page.picture() - straight).max(axis=-1).sum() > 255 * 300,
+               'another picture')
+    # A ghost where the camera believes the arm, as long as it is told so.
+    bent = page.picture()
+    poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+
+    def estimate():
+        page.pose(0, 1.0, 0.5, 0, 0)
+        poses.publish(ArmPose(name=list(JOINTS), position=[0.5, 0.2, 0.1, 0, 0], confident=True))
+
+    def blue():
+        picture = page.picture()
+        return int((picture[..., 2] - bent[..., 2] - (picture[..., 0] - bent[..., 0]) > 40).sum())
+
+    page.until(lambda: blue() > 300, 'the ghost', say=estimate)
+    assert 'The camera sees the arm.' in page.browser.text
+    page.until(lambda: blue() < 30, 'no ghost any more')
+    assert page.browser.errors == []
+
+
+def test_a_button_moves_its_motor_while_it_is_held(view, peer):
+    page = view()
+    page.browser.press('shoulder down')
+    page.until(lambda: sum(each.shoulder for each in page.motors) > 5, 'the commands')
+    assert {(each.base, each.elbow, each.wrist, each.gripper, each.lamp, each.sender)
+            for each in page.motors} == {(0, 0, 0, 0, 0, '/viewer')}
+    stamps = [each.header.stamp.sec + each.header.stamp.nanosec * 1e-9 for each in page.motors]
+    # Often enough for the driver's watchdog.
+    assert np.median(np.diff(stamps)) < 0.25
+    page.browser.let_go()
+    page.until(lambda: page.last().shoulder == 0, 'motors off')
+    count = len(page.motors)
+    page.browser.press('gripper close')
+    page.until(lambda: page.last().gripper == -1, 'the gripper')
+    page.browser.let_go()
+    page.until(lambda: page.last().gripper == 0, 'motors off')
+    # Between the two nobody commanded.
+    assert all(each.shoulder == 0 for each in page.motors[count:])
+
+
+def test_a_browser_that_dies_lets_go(view, peer):
+    page = view()
+    page.browser.press('base left')
+    page.until(lambda: page.last().base == 1, 'the command')
+    page.browser.kill()
+    page.until(lambda: page.last().base == 0, 'motors off')
+    moving = [each.header.stamp for each in page.motors if each.base]
+    off = page.last().header.stamp
+    assert (off.sec - moving[-1].sec) + (off.nanosec - moving[-1].nanosec) * 1e-9 < LET_GO_WITHIN
+
+
+def test_the_emergency_stop_latches_until_it_is_released(view, peer):
+    page = view()
+    page.browser.press('base left')
+    page.until(lambda: page.last().base == 1, 'the command')
+    page.browser.let_go()
+    page.browser.click('EMERGENCY STOP')
+    page.until(lambda: page.stops and page.stops[-1].data, 'the stop')
+    page.until(lambda: 'all motors are off' in page.browser.text, 'the note')
+    page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
+    assert not page.browser.enabled('Go')
+    # Who comes later hears of it.
+    late = peer.listen(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    page.until(lambda: late, 'the latched stop')
+    assert late[0].data
+    page.browser.click('Release the emergency stop')
+    page.until(lambda: not page.stops[-1].data, 'the release')
+    page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
+
+
+def test_a_stop_that_somebody_else_engages_is_shown(view, peer):
+    page = view()
+    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop.publish(Bool(data=True))
+    page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
+    stop.publish(Bool(data=False))
+    page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
+
+
+def test_go_and_home_send_trajectories_that_the_motors_can_keep(view, peer):
+    page = view()
+    page.until(lambda: '28.6°' in page.browser.text, 'the angle',
+               say=lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0))
+    page.until(lambda: page.browser.run(
+        'return [...document.querySelectorAll("input")].some(each => each.value == "28.6")'),
+        'the slider follows')
+    page.browser.click('Go')
+    page.until(lambda: page.goals, 'a trajectory')
+    goal = page.goals[-1]
+    assert list(goal.joint_names) == list(JOINTS)
+    assert list(goal.points[0].positions) == pytest.approx([0.5, 0, 0, 0, 0], abs=0.01)
+    page.browser.click('Home')
+    page.until(lambda: len(page.goals) == 2, 'the way home')
+    home = page.goals[-1].points[0]
+    assert list(home.positions) == [0.0] * 5
+    # 0.5 rad at 0.349 rad/s.
+    assert home.time_from_start.sec + home.time_from_start.nanosec * 1e-9 > 1.43
+
+
+def test_pictures_are_shown_and_broken_ones_refused(view, peer):
+    page = view()
+    images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+    green = Image(width=64, height=48, step=192, encoding='rgb8', data=bytes([0, 200, 0]) * 3072)
+
+    def pictures():
+        picture = page.browser.screenshot().astype(int)
+        return int(((picture[..., 1] > 150) & (picture[..., 0] < 60)
+                    & (picture[..., 2] < 60)).sum())
+
+    page.until(lambda: pictures() > 1000, 'the picture', say=lambda: images.publish(green))
+    for broken in (
+            Image(width=64, height=48, step=192, encoding='rgb8', data=bytes(10)),
+            Image(width=2**31, height=2**31, step=1, encoding='rgb8'),
+            Image(width=64, height=48, step=192, encoding='nonsense', data=bytes(9216))):
+        lines = page.process.output.count('picture refused')
+        page.until(lambda lines=lines: page.process.output.count('picture refused') > lines,
+                   'the refusal', say=lambda broken=broken: images.publish(broken))
+    page.until(lambda: pictures() > 1000, 'the picture', say=lambda: images.publish(green))
+
+
+def test_nonsense_for_a_description_is_refused_and_the_arm_stays(view, peer):
+    page = view()
+    page.until(lambda: yellow(page.picture()) > 300, 'the arm')
+    for text, reason in (('<robot', 'URDF'), (expand().replace('0.42', 'heavy'), 'mass')):
+        page.describe(text)
+        page.process.wait_for(lambda reason=reason: re.search(
+            f'robot_description refused: .*{reason}', page.process.output), 'the reason')
+    assert yellow(page.picture()) > 300
+    # Another arm is taken instead.
+    before = page.picture()
+    page.describe(expand({'forearm_length': 0.2}))
+    page.until(lambda: np.abs(page.picture() - before).max(axis=-1).sum() > 255 * 300,
+               'the longer arm')
+
+
+def test_a_port_that_is_taken_is_said_in_a_line(launch):
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', f'port:={port}')
+        assert process.wait() == 2
+    assert process.output.splitlines() == [
+        f'viewer: view: 127.0.0.1:{port} cannot be served: Address already in use; '
+        'port:=0 takes any that is free']
+
+
+def test_an_address_for_others_is_warned_of(launch):
+    process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0',
+                     '-p', 'host:=0.0.0.0')
+    process.wait_for(
+        lambda: 'whoever can reach this address can move the arm' in process.output, 'a warning')
+    process.interrupt()
+    assert process.wait() == 0

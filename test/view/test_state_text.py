@@ -1,0 +1,43 @@
+"""The panel says what is known, and what is not."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.view.state_text import Told, state_text
+
+UNKNOWN = np.full(5, math.nan)
+
+
+def test_nothing_is_known_at_first():
+    text = state_text(Told(), UNKNOWN, None, 100.0)
+    assert text.count('| ? | ? |') == 5
+    assert 'No arm is heard.' in text
+    assert 'Nobody measures the joints.' in text
+    assert 'camera' not in text
+
+
+def test_angles_are_in_degrees_and_motors_in_words():
+    told = Told(motors=dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}, measured_at=99.5)
+    positions = np.radians([10.0, -20.0, 0.0, 5.5, math.nan])
+    text = state_text(told, positions, None, 100.0)
+    assert '| base | 10.0° | **forward** |' in text
+    assert '| shoulder | -20.0° | off |' in text
+    assert '| wrist | 5.5° | **backward** |' in text
+    assert '| gripper | ? | off |' in text
+    assert 'Nobody' not in text
+    assert 'Nobody measures the joints.' in state_text(told, positions, None, 101.0)
+
+
+def test_what_matters_is_noted():
+    told = Told(emergency=True, trajectory='running', progress=0.42)
+    text = state_text(told, UNKNOWN, SimpleNamespace(confident=True), 0.0)
+    assert 'Emergency stop' in text
+    assert 'Trajectory: 42 %.' in text
+    assert 'The camera sees the arm.' in text
+    told = Told(trajectory='aborted', reason='wrist: stuck')
+    text = state_text(told, UNKNOWN, SimpleNamespace(confident=False), 0.0)
+    assert 'given up: wrist: stuck.' in text
+    assert 'not sure' in text
