@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from rclpy.qos import DurabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
@@ -124,10 +126,27 @@ def test_whatever_is_killed_the_motors_are_off_within_the_time(
     moving = [each.time for each in bench.transfers if each.data != '000000']
     stopped = min(each.time for each in bench.transfers
                   if each.data == '000000' and each.time > moving[-1])
+    print(f'{victim} killed: motors off after {(stopped - killed) * 1e3:.0f} ms')
     assert stopped - killed <= STOPPED_WITHIN
     if victim != 'launch':
         assert process.process.returncode == 1
         assert f'{victim}-' in process.output
+
+
+def test_rviz_listens_to_topics_that_there_are():
+    text = (Path(__file__).resolve().parents[2] / 'config' / 'rviz' / 'arm.rviz').read_text()
+    displays = yaml.safe_load(text)['Visualization Manager']['Displays']
+    found = {}
+    for each in displays:
+        for key in ('Topic', 'Description Topic'):
+            if key in each:
+                found[each['Name']] = each[key]['Value'], each[key]['Durability Policy']
+    assert {name: topic for name, (topic, _) in found.items()} == {
+        'Arm': '/robot_description', 'Estimated pose': '/robot_description',
+        'Target': '/arm/target', 'Camera': '/camera/image_raw'}
+    for topic, durability in found.values():
+        latched = qos.TOPICS[topic.lstrip('/')].durability == DurabilityPolicy.TRANSIENT_LOCAL
+        assert latched == (durability == 'Transient Local')
 
 
 def test_without_an_arm_the_graph_waits_for_one(arm_launch, peer, bench):
