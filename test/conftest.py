@@ -185,12 +185,18 @@ class Peer:
         deadline = time.monotonic() + timeout
         due = time.monotonic()
         while not (value := condition()):
-            assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s'
+            assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s; {self.graph()}'
             if say is not None and time.monotonic() >= due:
                 due += every
                 say()
             self._executor.spin_once(timeout_sec=0.01)
         return value
+
+    def graph(self):
+        """Return who is there and on which topics, for the line that says what did not come."""
+        ends = {name: (self.node.count_publishers(name), self.node.count_subscribers(name))
+                for name, _ in self.node.get_topic_names_and_types()}
+        return f'nodes {self.node.get_node_names()}, publishers and subscribers {ends}'
 
     def close(self):
         self._executor.shutdown()

@@ -81,7 +81,9 @@ def test_the_bag_of_a_run_plays_back_into_the_same_view(arm_launch, launch, peer
     run = arm_launch('view:=false', f'record:={bag}',
                      'start_pose:=shoulder=0.5 elbow=-0.7 wrist=0.3')
     images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
-    run.wait_for(lambda: 'recording /camera/image_raw' in run.output, 'the recorder')
+    topics = ('/camera/image_raw', '/arm/joint_states', '/robot_description')
+    run.wait_for(lambda: all(f'recording {topic}' in run.output for topic in topics),
+                 'the recorder')
     count = len(images)
     peer.until(lambda: len(images) > count + 15, 'some pictures')
     run.interrupt()
@@ -89,13 +91,14 @@ def test_the_bag_of_a_run_plays_back_into_the_same_view(arm_launch, launch, peer
     # The same view, and nobody but the bag to fill it.
     view = arm_launch('arm:=none', 'port:=0')
     found = view.wait_for(lambda: re.search(r'view: (http://\S+)', view.output), 'the address')
-    launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
-           '-p', 'loop:=true')
+    player = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
+                    '-p', 'loop:=true')
     browser = browsers.Browser(tmp_path / 'chromedriver.txt')
     try:
         browser.open(found[1])
         for angle in ('28.6°', '-40.1°', '17.2°'):
-            view.wait_for(lambda angle=angle: angle in browser.text, angle)
+            peer.until(lambda angle=angle: angle in browser.text,
+                       f'{angle}: {player.output}{view.output}')
         view.wait_for(lambda: browser.run('return document.querySelectorAll("img").length'),
                       'the picture of the camera')
         assert browser.errors == []

@@ -143,6 +143,9 @@ class ViewerNode(Node):
             self._server.stop()
 
     def _on_description(self, message: String) -> None:
+        # A bag that is played says it again and again.
+        if self._geometry is not None and message.data == self._geometry.urdf:
+            return
         try:
             geometry = parse(message.data)
             self._scene.describe(message.data)
