@@ -192,6 +192,23 @@ class Peer:
             self._executor.spin_once(timeout_sec=0.01)
         return value
 
+    @contextlib.contextmanager
+    def saying(self, say, every=0.05):
+        """Call ``say`` all the time from a thread, however long what is asked meanwhile takes."""
+        stop = threading.Event()
+
+        def go_on():
+            while not stop.wait(every):
+                say()
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
     def graph(self):
         """Return who is there and on which topics, for the line that says what did not come."""
         ends = {name: (self.node.count_publishers(name), self.node.count_subscribers(name))

@@ -26,14 +26,14 @@ from vdl_ros.envs.config import EnvConfig
 from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.config import ActorConfig, TrainConfig
 from vdl_ros.rl.episodes import FinishedEpisode
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.acting import Acting, LocalActing, RemoteActing
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
-    die_with_parent,
     make_executor,
     run_node,
+    take_settings,
 )
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.ros.trajectories import policy_config
@@ -53,15 +53,12 @@ class ActorNode(Node):
             SettingError: a parameter that is unknown or not allowed.
         """
         super().__init__('actor')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        self._settings, self.process = select(ActorConfig, given), select(ProcessConfig, given)
+        given, self.process = take_settings(self, *SETTINGS)
+        self._settings = select(ActorConfig, given)
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
         self._incarnation = secrets.randbits(63)
         torch.set_num_threads(self._settings.actor_threads)
-        if self.process.launch_id:
-            die_with_parent()
         self._acting: Acting | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0

@@ -11,7 +11,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,17 +28,15 @@ from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
 from vdl_ros.msg import MotorCommand, TrajectoryStatus
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import message_from_motors
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import (
-    EXIT_OK,
     ProcessConfig,
-    die_with_parent,
-    make_executor,
     run_node,
-    spin,
+    spin_node,
+    take_settings,
 )
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
@@ -61,11 +58,7 @@ class ArmControllerNode(Node):
             ValueError: a parameter or a description that cannot be used.
         """
         super().__init__('arm_controller')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        self.process = select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
         geometry = select(GeometryConfig, given).load()
         self._controller = TrajectoryController(geometry, select(ControllerConfig, given))
         self._kinematics = Kinematics(geometry)
@@ -206,19 +199,9 @@ class ArmControllerNode(Node):
         return float(self.get_clock().now().nanoseconds * 1e-9)
 
 
-def control(node: ArmControllerNode, stop: threading.Event) -> int:
-    """Follow trajectories until told to stop."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    spin(executor, stop)
-    node.stop()
-    executor.remove_node(node)
-    return EXIT_OK
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    return run_node('arm_controller', ArmControllerNode, control, SETTINGS, args)
+    return run_node('arm_controller', ArmControllerNode, spin_node, SETTINGS, args)
 
 
 if __name__ == '__main__':

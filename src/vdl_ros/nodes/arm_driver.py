@@ -8,7 +8,6 @@ obeys. Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_driver --help``.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from lifecycle_msgs.srv import ChangeState
@@ -19,15 +18,12 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.guardian import Guardian, GuardianError
 from vdl_ros.arm.usb import ArmUsbError, UsbArm, load_backend
-from vdl_ros.ros import parameters
 from vdl_ros.ros.arm_topics import ArmTopics
 from vdl_ros.ros.process import (
-    EXIT_OK,
     ProcessConfig,
-    die_with_parent,
-    make_executor,
     run_node,
-    spin,
+    spin_node,
+    take_settings,
 )
 from vdl_ros.settings import select
 
@@ -49,11 +45,8 @@ class ArmDriverNode(LifecycleNode):
             ValueError: a parameter that cannot be used.
         """
         super().__init__('arm_driver')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        usb, self.process = select(UsbConfig, given), select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
+        usb = select(UsbConfig, given)
         backend = load_backend(usb.usb_backend)
         self._guardian = Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout)
         self._problem = ''
@@ -149,21 +142,9 @@ class ArmDriverNode(LifecycleNode):
         service.callback = answer
 
 
-def drive(node: ArmDriverNode, stop: threading.Event) -> int:
-    """Drive until told to stop; whatever ends this stops the motors."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    try:
-        spin(executor, stop)
-    finally:
-        node.stop()
-    executor.remove_node(node)
-    return EXIT_OK
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    return run_node('arm_driver', ArmDriverNode, drive, SETTINGS, args)
+    return run_node('arm_driver', ArmDriverNode, spin_node, SETTINGS, args)
 
 
 if __name__ == '__main__':

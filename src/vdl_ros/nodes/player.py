@@ -21,15 +21,15 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.bag import BagError
 from vdl_ros.ros.bag_reader import BagMessage, BagReader
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
-    die_with_parent,
     make_executor,
     run_node,
+    take_settings,
 )
 from vdl_ros.ros.recording import message_class
 from vdl_ros.settings import SettingError, select, setting
@@ -68,13 +68,10 @@ class PlayerNode(Node):
             ValueError: a parameter or a bag that cannot be used.
         """
         super().__init__('player')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        self._config, self.process = select(PlayConfig, given), select(ProcessConfig, given)
+        given, self.process = take_settings(self, *SETTINGS)
+        self._config = select(PlayConfig, given)
         if not self._config.bag:
             raise SettingError('bag: none is given: bag:=<folder of the bag>')
-        if self.process.launch_id:
-            die_with_parent()
         self._patterns = [each.strip() for each in self._config.play_topics.split(',')
                           if each.strip()]
         self._outputs: dict[str, Publisher | None] = {}

@@ -14,15 +14,14 @@ from pathlib import Path
 
 from rclpy.node import Node
 
-from vdl_ros.ros import parameters
 from vdl_ros.ros.bag import BagWriter
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
-    die_with_parent,
     make_executor,
     run_node,
+    take_settings,
 )
 from vdl_ros.ros.recording import RecordConfig, Recording
 from vdl_ros.settings import SettingError, select
@@ -42,13 +41,10 @@ class RecorderNode(Node):
             ValueError: a parameter or a path that cannot be used.
         """
         super().__init__('recorder')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        config, self.process = select(RecordConfig, given), select(ProcessConfig, given)
+        given, self.process = take_settings(self, *SETTINGS)
+        config = select(RecordConfig, given)
         if not config.output:
             raise SettingError('output: none is given: output:=<folder of the bag>')
-        if self.process.launch_id:
-            die_with_parent()
         self.bag = BagWriter(Path(config.output), compression=config.compression,
                              distribution=os.environ.get('ROS_DISTRO', ''))
         self.recording = Recording(self, config, self.bag)

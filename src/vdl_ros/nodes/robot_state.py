@@ -11,7 +11,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros robot_state --help``.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Sequence
 
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
@@ -24,15 +23,13 @@ from tf2_msgs.msg import TFMessage
 from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.msg import ArmPose
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.joint_messages import positions_of
 from vdl_ros.ros.process import (
-    EXIT_OK,
     ProcessConfig,
-    die_with_parent,
-    make_executor,
     run_node,
-    spin,
+    spin_node,
+    take_settings,
 )
 from vdl_ros.ros.transforms import ArmFrames
 from vdl_ros.settings import select, setting
@@ -64,11 +61,8 @@ class RobotStateNode(Node):
         """
         super().__init__('robot_state')
         text = self._parameter_overrides.pop(DESCRIPTION, None)
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        self._config, self.process = select(RobotStateConfig, given), select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
+        self._config = select(RobotStateConfig, given)
         geometry = parse(text.value) if text is not None else select(GeometryConfig, given).load()
         self.declare_parameter(DESCRIPTION, geometry.urdf, ParameterDescriptor(
             description='The URDF text; nonsense is refused and the old one stays.'))
@@ -116,18 +110,9 @@ class RobotStateNode(Node):
             transforms=self._frames.moving(positions, message.header.stamp)))
 
 
-def state(node: RobotStateNode, stop: threading.Event) -> int:
-    """Publish until told to stop."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    spin(executor, stop)
-    executor.remove_node(node)
-    return EXIT_OK
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    return run_node('robot_state', RobotStateNode, state, SETTINGS, args)
+    return run_node('robot_state', RobotStateNode, spin_node, SETTINGS, args)
 
 
 if __name__ == '__main__':

@@ -21,14 +21,14 @@ from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.teleop import HELP, REPORTS, Teleop, TeleopConfig
 from vdl_ros.arm.terminal import Terminal
 from vdl_ros.msg import MotorCommand
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import message_from_motors
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
-    die_with_parent,
     make_executor,
     run_node,
+    take_settings,
 )
 from vdl_ros.settings import select
 
@@ -50,11 +50,8 @@ class TeleopNode(Node):
             ValueError: a parameter that cannot be used, or there is no terminal.
         """
         super().__init__('teleop')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        config, self.process = select(TeleopConfig, given), select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
+        config = select(TeleopConfig, given)
         self.terminal = Terminal()
         self.keys = Teleop(config)
         self._period = 1.0 / config.rate

@@ -15,7 +15,6 @@ import io
 import ipaddress
 import math
 import socket
-import threading
 import time
 from collections.abc import Sequence
 
@@ -31,17 +30,15 @@ from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
 from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import message_from_motors
 from vdl_ros.ros.images import from_image
 from vdl_ros.ros.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import (
-    EXIT_OK,
     ProcessConfig,
-    die_with_parent,
-    make_executor,
     run_node,
-    spin,
+    spin_node,
+    take_settings,
 )
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
@@ -84,11 +81,8 @@ class ViewerNode(Node):
             OSError: the address cannot be served.
         """
         super().__init__('viewer')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        config, self.process = select(ViewConfig, given), select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
+        config = select(ViewConfig, given)
         self._server = serve(config.host, config.port)
         self._scene, self._panel = ArmScene(self._server), Panel(self._server)
         self._held = HeldButtons(LET_GO_S)
@@ -105,7 +99,7 @@ class ViewerNode(Node):
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._trajectories = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
-        self._stop = self.create_publisher(
+        self._stops = self.create_publisher(
             Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
         # On the wall: buttons work though simulated time stands still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -135,7 +129,7 @@ class ViewerNode(Node):
         self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
                                  qos.subscription('arm/emergency_stop'))
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Let go of every button, and serve no more."""
         self._held.forget()
         self._pump()
@@ -213,7 +207,7 @@ class ViewerNode(Node):
             self._command(Motors(lamp=event.on), with_lamp=True)
         elif isinstance(event, EmergencyStop):
             self._held.forget()
-            self._stop.publish(Bool(data=event.engaged))
+            self._stops.publish(Bool(data=event.engaged))
         elif isinstance(event, MoveTo):
             self._move_to(event)
 
@@ -290,21 +284,9 @@ def is_local(host: str) -> bool:
         return host == 'localhost'
 
 
-def view(node: ViewerNode, stop: threading.Event) -> int:
-    """Serve until told to stop."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    try:
-        spin(executor, stop)
-    finally:
-        node.close()
-    executor.remove_node(node)
-    return EXIT_OK
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    return run_node('viewer', ViewerNode, view, SETTINGS, args)
+    return run_node('viewer', ViewerNode, spin_node, SETTINGS, args)
 
 
 if __name__ == '__main__':

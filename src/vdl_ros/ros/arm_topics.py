@@ -7,6 +7,7 @@ Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``/diagnostics``, ``/stat
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -29,8 +30,8 @@ __all__ = ['ArmTopics', 'Senders', 'message_from_motors', 'motors_from_message']
 # Nodes of this package that may publish on arm/motors and mostly do not.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
 _WARN_AGAIN_S = 5.0
-# After its start a driver hears what was latched before, s.
-_GATHERING_S = 1.0
+# Soon after its start a driver hears what was latched before, one word soon after the other, s.
+_STARTING_S, _GATHERING_S = 15.0, 1.0
 # The graph is asked for publishers so often at the most, s.
 _COUNT_AGAIN_S = 1.0
 
@@ -139,7 +140,7 @@ class ArmTopics:
         self._node, self._clock, self._values = node, clock, values
         self._stamp = stamp or (lambda: node.get_clock().now().to_msg())
         self._name = node.get_fully_qualified_name()
-        self._born = time.monotonic()
+        self._born, self._first_word_at = time.monotonic(), math.inf
         self._sent = node.create_publisher(
             MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
@@ -171,7 +172,9 @@ class ArmTopics:
     def _on_emergency_stop(self, message: Bool) -> None:
         # A stop is latched by whoever engaged it, and so is a release: who starts hears the last
         # word of each, in any order.
-        early = time.monotonic() - self._born < _GATHERING_S
+        now = time.monotonic()
+        self._first_word_at = min(self._first_word_at, now)
+        early = now - self._born < _STARTING_S and now - self._first_word_at < _GATHERING_S
         if not message.data and self.driver.emergency and early:
             self._node.get_logger().warning('emergency stop: engaged before this start, so a '
                                             'release from before does not count')

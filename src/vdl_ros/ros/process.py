@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import rclpy
 from rclpy._rclpy_pybind11 import RCLInvalidROSArgsError
@@ -23,12 +23,12 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from vdl_ros.ros import transport
-from vdl_ros.settings import SettingError, describe, setting
+from vdl_ros.ros import parameters, transport
+from vdl_ros.settings import Scalar, SettingError, describe, select, setting
 
 __all__ = [
     'EXIT_BAD_INPUT', 'EXIT_OK', 'ProcessConfig', 'die_with_parent', 'make_executor', 'run_node',
-    'spin', 'stop_on_signals',
+    'spin', 'spin_node', 'stop_on_signals', 'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
@@ -49,6 +49,28 @@ class ProcessConfig:
         '', 'Set by launch files: names one launch, so that a node which is started again knows.')
 
 
+def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
+    """
+    Declare a node's parameters; a node of a launch ends with it from now on.
+
+    Args:
+        node: whose parameters they are.
+        classes: dataclasses of its settings, :class:`ProcessConfig` among them.
+
+    Returns:
+        What the user gave, by name, and the settings of the process.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed.
+    """
+    given = parameters.given(node, *classes)
+    parameters.declare(node, given, *classes)
+    process = select(ProcessConfig, given)
+    if process.launch_id:
+        die_with_parent()
+    return given, process
+
+
 def make_executor(kind: str) -> Executor:
     """Return the executor by its name in :class:`ProcessConfig`."""
     if kind == 'events':
@@ -64,6 +86,26 @@ def spin(executor: Executor, stop: threading.Event) -> None:
     """Call back until ``stop`` is set."""
     while not stop.is_set():
         executor.spin_once(timeout_sec=0.1)
+
+
+def spin_node(node: Any, stop: threading.Event) -> int:
+    """
+    Call back until ``stop`` is set.
+
+    Args:
+        node: with ``process``, a :class:`ProcessConfig`; if it has a method ``stop``, that is
+            called at the end, whatever the end is.
+        stop: see :func:`stop_on_signals`.
+    """
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    try:
+        spin(executor, stop)
+    finally:
+        if hasattr(node, 'stop'):
+            node.stop()
+    executor.remove_node(node)
+    return EXIT_OK
 
 
 def die_with_parent() -> None:
