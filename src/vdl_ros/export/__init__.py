@@ -1,0 +1,1 @@
+"""Bags become data sets of other projects' robot learning, without ROS."""

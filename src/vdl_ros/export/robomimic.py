@@ -1,0 +1,158 @@
+"""Write robomimic's HDF5: one group an episode, images as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vdl_ros.export.messages import ExportError
+from vdl_ros.export.writing import Layout, Row, library
+
+__all__ = ['FILE_NAME', 'RobomimicWriter']
+
+FILE_NAME = 'dataset.hdf5'
+_IMAGE, _STATE, _CAMERA = 'camera_image', 'joint_positions', 'camera_pose'
+# Rows that are written at once, and numbers that are stored together.
+_AT_ONCE = 64
+_CHUNK = 1024
+# robomimic's number for an environment of Gymnasium.
+_GYM = 2
+_SEED = 0
+
+
+class RobomimicWriter:
+    """One file being written; it holds ``_AT_ONCE`` rows at the most in memory."""
+
+    def __init__(self, root: Path, layout: Layout) -> None:
+        """
+        Begin in a folder that exists.
+
+        Raises:
+            ExportError: h5py is missing.
+        """
+        self._h5py: Any = library('h5py', 'h5py', 'hdf5')
+        self._path, self._layout = root / FILE_NAME, layout
+        self._file: Any = self._h5py.File(self._path, 'w', libver='latest')
+        self._data: Any = self._file.create_group('data')
+        self._demo: Any = None
+        self._count = self._total = self._length = 0
+        self._rows: list[Row] = []
+
+    def begin(self) -> None:
+        """Begin an episode."""
+        layout = self._layout
+        width, height = layout.size
+        self._demo = self._data.create_group(f'demo_{self._count}')
+        self._length = 0
+        observations = self._demo.create_group('obs')
+        # An image is a chunk: readers fetch single ones.
+        observations.create_dataset(
+            _IMAGE, (0, height, width, 3), np.uint8, maxshape=(None, height, width, 3),
+            chunks=(1, height, width, 3), compression='gzip', compression_opts=1)
+        self._grow(observations, _STATE, len(layout.joints), np.float32)
+        if layout.camera:
+            self._grow(observations, _CAMERA, 3, np.float32)
+        if layout.motors:
+            self._grow(self._demo, 'actions', len(layout.motors), np.float32)
+        for name, kind in (('rewards', np.float32), ('dones', np.int64), ('stamps', np.int64)):
+            self._demo.create_dataset(name, (0,), kind, maxshape=(None,), chunks=(_CHUNK,))
+
+    def add(self, row: Row) -> None:
+        """Add a row to it."""
+        self._rows.append(row)
+        if len(self._rows) >= _AT_ONCE:
+            self._write()
+
+    def end(self) -> None:
+        """End it."""
+        self._write()
+        self._demo['dones'][-1] = 1
+        # There is no simulation to put into a state; robomimic asks for something.
+        self._demo.create_dataset('states', data=np.zeros((self._length, 1), np.float32))
+        self._demo.attrs['num_samples'] = self._length
+        self._link_next()
+        self._count += 1
+        self._total += self._length
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._data.attrs['total'] = self._total
+        arguments = {'fps': self._layout.fps, 'joints': list(self._layout.joints),
+                     'motors': list(self._layout.motors), 'task': self._layout.task}
+        self._data.attrs['env_args'] = json.dumps({
+            'env_name': 'vdl_ros', 'type': _GYM, 'env_type': _GYM, 'env_kwargs': arguments})
+        names = np.array([f'demo_{number}' for number in range(self._count)], dtype='S')
+        # One episode at least is left to train with.
+        aside = min(self._count - 1, round(self._count * self._layout.valid))
+        valid = np.zeros(self._count, bool)
+        valid[np.random.default_rng(_SEED).permutation(self._count)[:aside]] = True
+        mask = self._file.create_group('mask')
+        mask['train'] = names[~valid]
+        if aside:
+            mask['valid'] = names[valid]
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def verify(self) -> tuple[int, int]:
+        """
+        Read the finished file; return rows and episodes.
+
+        Raises:
+            ExportError: rows are missing somewhere, or times do not grow.
+        """
+        total = 0
+        with self._h5py.File(self._path, 'r') as file:
+            data = file['data']
+            for name, demo in data.items():
+                length = int(demo.attrs['num_samples'])
+                total += length
+                tables = [each for each in demo.values() if isinstance(each, self._h5py.Dataset)]
+                tables += [*demo['obs'].values(), *demo['next_obs'].values()]
+                short = [each.name for each in tables if len(each) != length]
+                if short:
+                    raise ExportError(f'{short[0]} has not {length} rows')
+                if not np.all(np.diff(demo['stamps'][:]) > 0):
+                    raise ExportError(f'the times of {name} do not grow')
+            if int(data.attrs['total']) != total:
+                raise ExportError(f'{total} rows, but the file says {data.attrs["total"]}')
+            return total, len(data)
+
+    def _grow(self, group: Any, name: str, width: int, kind: type) -> None:
+        group.create_dataset(name, (0, width), kind, maxshape=(None, width),
+                             chunks=(_CHUNK, width))
+
+    def _write(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        values: dict[str, list[Any]] = {
+            f'obs/{_IMAGE}': [row.image for row in rows],
+            f'obs/{_STATE}': [row.state for row in rows],
+            'rewards': [0.0] * len(rows), 'dones': [0] * len(rows),
+            'stamps': [row.stamp_ns for row in rows]}
+        if self._layout.camera:
+            values[f'obs/{_CAMERA}'] = [row.camera for row in rows]
+        if self._layout.motors:
+            values['actions'] = [row.action for row in rows]
+        first, self._length = self._length, self._length + len(rows)
+        for name, each in values.items():
+            table = self._demo[name]
+            table.resize(self._length, axis=0)
+            table[first:] = np.asarray(each)
+
+    def _link_next(self) -> None:
+        """Add what was observed after each row, without storing it twice."""
+        following = self._demo.create_group('next_obs')
+        for name, table in self._demo['obs'].items():
+            source = self._h5py.VirtualSource('.', table.name, table.shape, dtype=table.dtype)
+            view = self._h5py.VirtualLayout(table.shape, dtype=table.dtype)
+            view[:-1] = source[1:]
+            # After the last there is nothing: it follows itself.
+            view[-1:] = source[-1:]
+            following.create_virtual_dataset(name, view)

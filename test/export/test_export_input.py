@@ -1,0 +1,276 @@
+"""Bad bags are refused in one line, damaged ones exported as far as they go; memory is bounded."""
+
+import signal
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import psutil
+import pytest
+from sensor_msgs.msg import Image
+
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.export import run as run_module
+from vdl_ros.export.messages import ExportError
+from vdl_ros.export.run import export
+from vdl_ros.export.survey import Choices
+from vdl_ros.nodes import export_dataset
+
+COMMAND = [sys.executable, '-m', 'vdl_ros.nodes.export_dataset']
+
+
+def refuse(bag, tmp_path, match, format_name='hdf5', choices=None, **more):
+    """Expect one line, and nothing left behind."""
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ExportError, match=match) as caught:
+        export(bag, tmp_path / 'out', format_name, choices or Choices(), **more)
+    assert '\n' not in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def rows(output):
+    with h5py.File(output / 'dataset.hdf5') as file:
+        return int(file['data'].attrs['total'])
+
+
+def test_no_bag_an_empty_bag_and_one_without_what_is_needed(film, tmp_path, helpers):
+    refuse(tmp_path / 'missing', tmp_path, 'no bag is there')
+    (tmp_path / 'words.mcap').write_text('not a bag, just words')
+    refuse(tmp_path / 'words.mcap', tmp_path, 'not a bag')
+    (tmp_path / 'empty.mcap').write_bytes(b'')
+    refuse(tmp_path / 'empty.mcap', tmp_path, 'not a bag')
+    refuse(helpers.Film(tmp_path / 'nothing').write(), tmp_path, 'no image on camera/image_raw')
+    film.image(helpers.START_NS, helpers.picture(0))
+    refuse(film.write(), tmp_path, 'no arm/joint_states')
+
+
+def test_joints_of_another_time_tell_nothing(film, tmp_path, helpers):
+    film.joints(helpers.START_NS, [0.0] * 5)
+    film.image(helpers.START_NS + 800 * helpers.MS, helpers.picture(0))
+    refuse(film.write(), tmp_path, '1 images, but no arm/joint_states at their times')
+
+
+def test_images_that_change_their_size_or_cannot_be_read(film, tmp_path, helpers):
+    helpers.add_scenario(film, 3)
+    film.image(helpers.START_NS + 150 * helpers.MS, helpers.picture(0, (24, 24)))
+    refuse(film.write(), tmp_path, 'image 4 is 24 x 24 pixels, those before it 48 x 32')
+    other = helpers.Film(tmp_path / 'other')
+    other.say('camera/image_raw', helpers.START_NS, Image(
+        height=2, width=2, encoding='bayer_rggb8', step=2, data=[0] * 4))
+    refuse(other.write(), tmp_path, "encoding 'bayer_rggb8' cannot be exported: rgb8, bgr8")
+
+
+def test_a_video_of_an_odd_size_is_refused(film, tmp_path, helpers):
+    helpers.add_scenario(film, 3, size=(31, 48))
+    refuse(film.write(), tmp_path, '48 x 31 pixels make no h264 video', 'lerobot')
+
+
+def test_an_output_that_exists_stays_as_it_is(teleop, tmp_path):
+    (tmp_path / 'out').mkdir()
+    (tmp_path / 'out/precious').write_text('mine')
+    refuse(teleop[0], tmp_path, 'exists; name another output')
+    assert (tmp_path / 'out/precious').read_text() == 'mine'
+
+
+def test_two_arms_are_told_apart_by_their_namespace(tmp_path, helpers):
+    bag = helpers.Film(tmp_path / 'bag', prefix='/left')
+    helpers.add_scenario(bag, 4)
+    bag.prefix = '/right'
+    helpers.add_scenario(bag, 6, size=(20, 20))
+    path = bag.write()
+    refuse(path, tmp_path, '/left/.* and /right/.*: choose one with --namespace')
+    export(path, tmp_path / 'out', 'hdf5', Choices(), namespace='/right')
+    assert rows(tmp_path / 'out') == 6
+
+
+def test_a_bag_that_was_cut_off_is_exported_up_to_there(film, tmp_path, helpers):
+    helpers.add_scenario(film, 600)
+    bag = film.write()
+    file = bag / 'bag_0.mcap'
+    whole = file.read_bytes()
+    file.write_bytes(whole[:len(whole) * 2 // 3])
+    report = export(bag, tmp_path / 'out', 'hdf5', Choices())
+    assert any('cut off' in note and 'exported up to there' in note for note in report.notes)
+    assert 100 < report.rows < 600
+    assert rows(tmp_path / 'out') == report.rows
+    # A chunk whose bytes changed: as far as the one before it.
+    middle = len(whole) // 2
+    file.write_bytes(whole[:middle] + b'\xff' * 5000 + whole[middle + 5000:])
+    report = export(bag, tmp_path / 'other', 'hdf5', Choices())
+    assert any('cut off or damaged' in note for note in report.notes)
+    assert 100 < report.rows < 600
+    with h5py.File(tmp_path / 'other/dataset.hdf5') as file:
+        np.testing.assert_array_equal(
+            file['data/demo_0/obs/camera_image'][:],
+            [helpers.picture(number) for number in range(report.rows)])
+
+
+def test_what_is_broken_is_left_out_and_counted(film, tmp_path, helpers):
+    stamps = helpers.add_scenario(film, 10)
+    period = stamps[1] - stamps[0]
+    film.say('camera/image_raw', stamps[-1] + period, Image(
+        height=32, width=48, encoding='rgb8', step=144, data=[0] * 100))
+    film.joints(stamps[-1] + 2, [0.0] * 3, names=JOINTS[:3])
+    film.joints(stamps[-1] + 3, [0.0] * 4)
+    film.joints(stamps[-1] + 4, [float('nan')] * 5)
+    film.motors(stamps[-1] + 5, [7, 0, 0, 0, 0])
+    report = export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+    assert report.rows == 10
+    notes = '\n'.join(report.notes)
+    assert 'left out 1 messages: camera/image_raw: an image with a wrong number of bytes' in notes
+    assert 'left out 1 messages: arm/motors_sent: a motor is commanded' in notes
+    assert 'left out 1 messages: arm/joint_states: names and values' in notes
+
+
+def test_images_before_the_first_joints_and_uneven_ones_are_counted(film, tmp_path, helpers):
+    early = helpers.START_NS - 100 * helpers.MS
+    film.image(early, helpers.picture(0))
+    stamps = helpers.add_scenario(film, 30)
+    gone = {stamps[10], stamps[11], stamps[20]}
+    film.messages = [each for each in film.messages
+                     if not (each[1] == '/camera/image_raw' and each[0] - 2 * helpers.MS in gone)]
+    bag = film.write()
+    refuse(bag, tmp_path, 'image 11 comes 0.1500 s after the one before it and 0.1000 s after the '
+           'time of its row')
+    report = export(bag, tmp_path / 'out', 'hdf5', Choices(resample=True))
+    assert '1 images became no row: without joint states of their time' in report.notes
+    assert '3 rows show the image before once more' in report.notes
+    assert (report.survey.images, report.rows) == (28, 30)
+    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
+        demo = file['data/demo_0']
+        shown = [9 if each in (10, 11) else 19 if each == 20 else each for each in range(30)]
+        np.testing.assert_array_equal(demo['obs/camera_image'][:],
+                                      [helpers.picture(each) for each in shown])
+        assert np.all(np.diff(demo['stamps'][:]) > 0)
+
+
+def test_before_the_first_command_the_motors_are_off(film, tmp_path, helpers):
+    stamps = [helpers.START_NS + number * 50 * helpers.MS for number in range(6)]
+    for number, ns in enumerate(stamps):
+        film.image(ns, helpers.picture(number))
+        film.joints(ns, [0.0] * 5)
+    film.motors(stamps[3] - 1, [1, 0, -1, 0, 0], sender='/an/odd/name')
+    # Of the very moment after an image: not its action.
+    film.motors(stamps[4] + 1, [0, 1, 0, 0, 1])
+    export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
+        assert file['data/demo_0/actions'][:].tolist() == [
+            [0, 0, 0, 0, 0]] * 3 + [[1, 0, -1, 0, 0]] * 2 + [[0, 1, 0, 0, 1]]
+
+
+def test_a_long_silence_keeps_the_last_command(film, tmp_path, helpers):
+    film.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
+    for number in range(120):
+        ns = helpers.START_NS + number * 50 * helpers.MS
+        film.image(ns, helpers.picture(number))
+        film.joints(ns, [0.0] * 5)
+    export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
+        assert (file['data/demo_0/actions'][:] == [0, 0, 0, 0, 1]).all()
+
+
+@pytest.mark.parametrize(('format_name', 'module'), [('lerobot', 'pyarrow'), ('hdf5', 'h5py')])
+def test_a_missing_library_is_said_before_anything(
+        teleop, tmp_path, monkeypatch, format_name, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    refuse(teleop[0], tmp_path, f'--format {format_name} needs {module}, which is not installed',
+           format_name)
+
+
+@pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
+def test_an_interrupted_export_leaves_nothing(teleop, tmp_path, monkeypatch, format_name):
+    def stop(what, done, total):
+        if what == 'writing' and done == 30:
+            raise KeyboardInterrupt
+
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        export(teleop[0], tmp_path / 'out', format_name, Choices(), progress=stop)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
+def test_a_row_that_is_lost_is_noticed(teleop, tmp_path, monkeypatch, format_name):
+    class Loses(run_module.FORMATS[format_name]):
+        added = 0
+
+        def add(self, row):
+            self.added += 1
+            if self.added != 50:
+                super().add(row)
+
+    monkeypatch.setitem(run_module.FORMATS, format_name, Loses)
+    refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65', format_name)
+
+
+def test_the_command_prints_counts_and_one_line_for_bad_input(teleop, tmp_path, capsys):
+    assert export_dataset.main([str(teleop[0]), '--format', 'lerobot', '--output',
+                                str(tmp_path / 'out')]) == 0
+    said = capsys.readouterr()
+    assert '65 images, 65 rows in 2 episodes at 20 frames/s; every row is there' in said.out
+    assert 'writing 65 of 65 rows (100 %)' in said.err
+    assert export_dataset.main([str(teleop[0]), '--format', 'lerobot', '--output',
+                                str(tmp_path / 'out')]) == 2
+    said = capsys.readouterr()
+    assert said.err == f'export_dataset: {tmp_path / "out"} exists; name another output\n'
+    with pytest.raises(SystemExit) as caught:
+        export_dataset.main([str(teleop[0]), '--format', 'csv', '--output', 'x'])
+    assert caught.value.code == 2
+
+
+def big(film, helpers, count, size):
+    """Return a bag of so many images, with their joints; the same few pictures again and again."""
+    shown = [helpers.picture(number, size) for number in range(4)]
+    for number in range(count):
+        ns = helpers.START_NS + number * 40 * helpers.MS
+        film.joints(ns, [0.1] * 5)
+        film.image(ns, shown[number % 4])
+    return film.write()
+
+
+def peak_memory(bag, format_name, output):
+    """Export in a process of its own; return the most memory that it had, bytes."""
+    process = subprocess.Popen([*COMMAND, str(bag), '--format', format_name, '--output',
+                                str(output)], stdout=subprocess.DEVNULL)
+    watched, peak = psutil.Process(process.pid), 0
+    while process.poll() is None:
+        try:
+            peak = max(peak, watched.memory_info().rss)
+            watched.wait(timeout=0.02)
+        except psutil.TimeoutExpired:
+            continue
+        except psutil.Error:
+            break
+    assert process.wait() == 0
+    return peak
+
+
+def test_memory_does_not_grow_with_the_bag(film, tmp_path, helpers):
+    bag = big(film, helpers, 450, (360, 480))
+    size = sum(file.stat().st_size for file in bag.iterdir())
+    bound = 200 << 20
+    assert size > bound
+    for format_name in ('lerobot', 'hdf5'):
+        peak = peak_memory(bag, format_name, tmp_path / format_name)
+        print(f'{format_name}: bag {size >> 20} MiB, peak {peak >> 20} MiB')
+        # Most of it is Python with its libraries.
+        assert 0 < peak < bound
+
+
+def test_a_killed_export_leaves_no_data_set(film, tmp_path, helpers):
+    bag = big(film, helpers, 300, (240, 320))
+    process = subprocess.Popen(
+        [*COMMAND, str(bag), '--format', 'hdf5', '--output', str(tmp_path / 'out')],
+        stderr=subprocess.PIPE, text=True)
+    watched = psutil.Process(process.pid)
+    while process.poll() is None and not list(tmp_path.glob('.out.partial-*/dataset/*')):
+        try:
+            watched.wait(timeout=0.01)
+        except psutil.TimeoutExpired:
+            continue
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f'interrupted: {tmp_path / "out"} was not made' in said
+    assert sorted(each.name for each in tmp_path.iterdir()) == ['bag']

@@ -1,0 +1,205 @@
+"""A LeRobotDataset v3 is read back as LeRobot's loader reads it: from the files alone."""
+
+import json
+from pathlib import Path
+
+import av
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.export import lerobot
+from vdl_ros.export.run import export
+from vdl_ros.export.survey import Choices
+
+TOLERANCE_S = 1e-4  # LeRobot's own
+
+
+class Loader:
+    """
+    What LeRobot does with a folder, in this test's words.
+
+    info.json names features and path templates; every Parquet file below ``data`` and below
+    ``meta/episodes`` is read in the order of its name; a row's pictures are those of its episode's
+    video at from_timestamp + timestamp, both as float32.
+    """
+
+    COUNTERS = {'timestamp': 'float', 'frame_index': 'int64', 'episode_index': 'int64',
+                'index': 'int64', 'task_index': 'int64'}
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.info = json.loads((root / 'meta/info.json').read_text())
+        self.stats = json.loads((root / 'meta/stats.json').read_text())
+        assert self.info['codebase_version'] == 'v3.0'
+        self.features = self.info['features']
+        self.episodes = self._tables('meta/episodes')
+        self.rows = self._tables('data')
+        self.tasks = pq.read_table(root / 'meta/tasks.parquet')
+
+    def _tables(self, folder):
+        paths = sorted((self.root / folder).glob('*/*.parquet'))
+        return [row for path in paths for row in pq.read_table(path).to_pylist()]
+
+    def check_columns(self):
+        """Compare the rows' Arrow types with those that the features mean."""
+        for path in (self.root / 'data').glob('*/*.parquet'):
+            schema = pq.read_schema(path)
+            expected = {name for name, each in self.features.items() if each['dtype'] != 'video'}
+            assert set(schema.names) == expected
+            for name, kind in self.COUNTERS.items():
+                assert str(schema.field(name).type) == kind
+                assert self.features[name]['shape'] == [1]
+            for name in expected - set(self.COUNTERS):
+                feature = self.features[name]
+                assert feature['dtype'] == 'float32'
+                assert len(feature['names']) == feature['shape'][0]
+                field = schema.field(name).type
+                assert (str(field.value_type), field.list_size) == ('float', feature['shape'][0])
+
+    def picture(self, row, key='observation.images.camera'):
+        episode = self.episodes[row['episode_index']]
+        assert episode['episode_index'] == row['episode_index']
+        path = self.root / self.info['video_path'].format(
+            video_key=key, chunk_index=episode[f'videos/{key}/chunk_index'],
+            file_index=episode[f'videos/{key}/file_index'])
+        wanted = np.float32(episode[f'videos/{key}/from_timestamp'] + row['timestamp'])
+        assert wanted < episode[f'videos/{key}/to_timestamp']
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            container.seek(round(float(wanted) / stream.time_base) - 1, stream=stream)
+            best = None
+            for frame in container.decode(stream):
+                distance = abs(np.float32(frame.pts * stream.time_base) - wanted)
+                if best is None or distance < best[0]:
+                    best = distance, frame.to_ndarray(format='rgb24')
+                if frame.pts * stream.time_base >= float(wanted):
+                    break
+        assert best[0] <= TOLERANCE_S
+        return best[1]
+
+
+def check_rows(loader, takes, fps):
+    """Compare every row's counters; return the stamps in the rows' order."""
+    assert loader.info['fps'] == fps
+    assert loader.info['total_frames'] == len(loader.rows) == sum(map(len, takes))
+    assert loader.info['total_episodes'] == len(loader.episodes) == len(takes)
+    assert loader.info['splits'] == {'train': f'0:{len(takes)}'}
+    index = 0
+    for number, take in enumerate(takes):
+        episode = loader.episodes[number]
+        assert episode['length'] == len(take)
+        assert episode['dataset_from_index'] == index
+        assert episode['dataset_to_index'] == index + len(take)
+        assert episode['data/chunk_index'] == 0
+        for frame in range(len(take)):
+            row = loader.rows[index]
+            assert (row['index'], row['episode_index'], row['frame_index'], row['task_index']) == (
+                index, number, frame, 0)
+            assert row['timestamp'] == pytest.approx(frame / fps, abs=1e-6)
+            index += 1
+    return [ns for take in takes for ns in take]
+
+
+def test_a_film_is_read_back_row_by_row(teleop, tmp_path, helpers):
+    bag, takes = teleop
+    output = tmp_path / 'out'
+    report = export(bag, output, 'lerobot', Choices(), task='lift the cup')
+    assert (report.rows, report.episodes, report.survey.images) == (65, 2, 65)
+    loader = Loader(output)
+    loader.check_columns()
+    stamps = check_rows(loader, takes, 20)
+    assert loader.features['action']['names'] == list(JOINTS)
+    for number, (row, ns) in enumerate(zip(loader.rows, stamps, strict=True)):
+        np.testing.assert_allclose(row['observation.state'], helpers.positions(ns), atol=1e-5)
+        assert row['action'] == helpers.command(ns)
+        if number % 7 == 0 or number in (39, 40, 64):
+            found = loader.picture(row).astype(int)
+            shown = helpers.picture(row['frame_index']).astype(int)
+            # The film is compressed, each picture still its own and not its neighbour's.
+            assert abs(found - shown).mean() < 3.0
+    assert loader.episodes[0]['tasks'] == ['lift the cup']
+
+
+def test_pandas_finds_the_task_by_its_index(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'lerobot', Choices(), task='lift the cup')
+    table = pq.read_table(tmp_path / 'out/meta/tasks.parquet')
+    assert table.to_pylist() == [{'task_index': 0, 'task': 'lift the cup'}]
+    note = json.loads(table.schema.metadata[b'pandas'])
+    assert note['index_columns'] == ['task']
+    assert {each['field_name'] for each in note['columns']} == {'task_index', 'task'}
+
+
+def test_statistics_are_those_of_the_values(teleop, tmp_path, helpers):
+    bag, takes = teleop
+    export(bag, tmp_path / 'out', 'lerobot', Choices())
+    loader = Loader(tmp_path / 'out')
+    state = np.array([row['observation.state'] for row in loader.rows])
+    image = 'observation.images.camera'
+    assert set(loader.stats) == set(loader.features)
+    found = {name: np.array(each) for name, each in loader.stats['observation.state'].items()}
+    for name, expected in {'min': state.min(0), 'max': state.max(0), 'mean': state.mean(0),
+                           'std': state.std(0)}.items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-9)
+    assert found['count'].tolist() == [65]
+    first = loader.episodes[0]
+    np.testing.assert_allclose(first['stats/observation.state/q50'], np.median(state[:40], axis=0))
+    assert first['stats/index/max'] == [39.0]
+    assert first['stats/timestamp/count'] == [40]
+    pixels = np.stack([helpers.picture(number) for take in takes for number in range(len(take))])
+    pixels = pixels / 255.0
+    for name, expected in {'min': pixels.min((0, 1, 2)), 'max': pixels.max((0, 1, 2)),
+                           'mean': pixels.mean((0, 1, 2)), 'std': pixels.std((0, 1, 2))}.items():
+        assert np.shape(loader.stats[image][name]) == (3, 1, 1)
+        np.testing.assert_allclose(np.ravel(loader.stats[image][name]), expected, rtol=1e-6)
+    quantile = np.quantile(pixels[:40], 0.9, axis=(0, 1, 2))
+    np.testing.assert_allclose(np.ravel(first[f'stats/{image}/q90']), quantile, atol=1.5 / 255)
+
+
+def test_the_video_is_what_the_info_says(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'lerobot', Choices())
+    loader = Loader(tmp_path / 'out')
+    told = loader.features['observation.images.camera']
+    path = tmp_path / 'out/videos/observation.images.camera/chunk-000/file-000.mp4'
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        assert told['shape'] == [stream.height, stream.width, 3]
+        assert told['info']['video.codec'] == stream.codec.canonical_name
+        assert told['info']['video.pix_fmt'] == stream.pix_fmt
+        assert told['info']['video.fps'] == stream.average_rate == 20
+        frames = [frame.pts * stream.time_base for frame in container.decode(stream)]
+    assert frames == [pytest.approx(number / 20) for number in range(65)]
+
+
+def test_files_that_are_full_are_followed_by_others(teleop, tmp_path, monkeypatch, helpers):
+    monkeypatch.setattr(lerobot, '_VIDEO_S', 0.5)
+    monkeypatch.setattr(lerobot, '_DATA_BYTES', 1)
+    monkeypatch.setattr(lerobot, '_FILES_PER_CHUNK', 3)
+    monkeypatch.setattr(lerobot, '_EPISODES_AT_ONCE', 2)
+    export(teleop[0], tmp_path / 'out', 'lerobot', Choices(episode_seconds=0.5))
+    loader = Loader(tmp_path / 'out')
+    assert [each['length'] for each in loader.episodes] == [10, 10, 10, 10, 10, 10, 5]
+    places = [(each['data/chunk_index'], each['data/file_index']) for each in loader.episodes]
+    assert places == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert len(loader.rows) == 65
+    shown = [number for take in (40, 25) for number in range(take)]
+    for index in range(0, 65, 9):
+        found = loader.picture(loader.rows[index]).astype(int)
+        assert abs(found - helpers.picture(shown[index]).astype(int)).mean() < 3.0
+
+
+def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
+    bag, cameras = captured
+    report = export(bag, tmp_path / 'out', 'lerobot', Choices())
+    assert (report.rows, report.episodes) == (12, 1)
+    assert any('no action' in note for note in report.notes)
+    loader = Loader(tmp_path / 'out')
+    loader.check_columns()
+    assert 'action' not in loader.features
+    for number, row in enumerate(loader.rows):
+        np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
+                                   rtol=1e-6)
+        assert row['observation.state'][0] == pytest.approx(0.1 * number)
+        found = loader.picture(row).astype(int)
+        assert abs(found - helpers.picture(number).astype(int)).mean() < 3.0
