@@ -13,6 +13,8 @@ from vdl_ros.arm.teleop import TeleopConfig
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.nodes.player import PlayConfig
 from vdl_ros.nodes.robot_state import RobotStateConfig
+from vdl_ros.pose.capture_config import CaptureConfig
+from vdl_ros.pose.pose_config import PoseConfig
 from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
 from vdl_ros.ros.process import ProcessConfig
 from vdl_ros.ros.recording import RecordConfig
@@ -42,6 +44,11 @@ PAGES = (
     ('The camera', CameraConfig,
      'Parameters of `camera`; the launch argument for `source` is `camera`.'),
     ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),
+    ('Capturing', CaptureConfig,
+     'Launch arguments of `capture.launch.py`, parameters of `capture`.'),
+    ('Estimating the pose', PoseConfig,
+     'Launch arguments of `arm.launch.py`, parameters of `pose_estimator`; `joint_states` is '
+     'set by `feedback:=camera`.'),
     ('The frames', RobotStateConfig, 'Parameters of `robot_state`.'),
     ('The view', ViewConfig, 'Parameters of `viewer`.'),
     ('The keyboard', TeleopConfig, 'Parameters of `teleop`.'),

@@ -23,9 +23,10 @@ from vdl_ros.arm.config import ControllerConfig, SimulationConfig
 from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.pose.pose_config import PoseConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process import ProcessConfig
-from vdl_ros.settings import Setting, SettingError, select, settings_of
+from vdl_ros.settings import Setting, SettingError, select
 from vdl_ros.view.config import ViewConfig
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
@@ -37,6 +38,7 @@ NODES = {
     'camera': (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig),
     'viewer': (ViewConfig, ProcessConfig),
     'robot_state': (ProcessConfig,),
+    'pose_estimator': (PoseConfig, ProcessConfig),
 }
 SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
 ARM = Setting('arm', str, 'sim', 'Which arm: simulated, on the USB, or none, for playing a bag.',
@@ -45,17 +47,27 @@ CAMERA = DeclareLaunchArgument(
     'camera', default_value='auto',
     description='Where pictures come from: sim, a device, a video file, a folder of images, or '
                 'none; auto: sim with the simulated arm, /dev/video0 with the real one.')
+FEEDBACK = Setting(
+    'feedback', str, 'truth', 'What the controller goes by: the joint states of the twin, or the '
+    'camera.', choices=('truth', 'camera'))
+# With the camera for feedback: where the twin's own joint states go.
+TRUTH = [('arm/joint_states', 'arm/joint_truth')]
+# What the controller is told with the camera for feedback: it is less exact, and later.
+BY_CAMERA = {'start_band': 0.06, 'stop_band': 0.02, 'goal_tolerance': 0.087,
+             'path_tolerance': 0.25, 'stale_after': 0.5, 'goal_timeout': 5.0}
 SWITCHES = [
     Setting('controller', bool, True, 'Follow joint trajectories.'),
     Setting('view', bool, True, 'Show the arm in a browser, with buttons to move it.'),
+    Setting('pose', bool, False, "Read the arm's pose off the camera's pictures."),
     Setting('rviz', bool, False, 'Show the arm in rviz2, where that is installed.'),
 ]
 ARGUMENTS = [
     *(DeclareLaunchArgument(each.name, default_value=str(each.default).lower(),
                             description=f'{each.doc} ({each.allowed})')
-      for each in (ARM, *SWITCHES)),
+      for each in (ARM, FEEDBACK, *SWITCHES)),
     CAMERA,
-    *(each for each in launch_arguments.declare(*SETTINGS) if each.name != 'source'),
+    *(each for each in launch_arguments.declare(*SETTINGS)
+      if each.name not in ('source', 'joint_states', 'captured', 'posed')),
     launch_arguments.RECORD,
 ]
 
@@ -73,13 +85,24 @@ def start(context):
     given['source'] = source
     placement = select(CameraPlacement, given).arguments
     description = select(GeometryConfig, given).load(placement).urdf
+    by_camera = FEEDBACK.parse(context.launch_configurations['feedback']) == 'camera'
+    truth = TRUTH if by_camera else []
     nodes = [robot_state(given, description)]
-    if arm != 'none':
-        nodes.append(node('sim_arm' if arm == 'sim' else 'arm_driver', given))
-        if on['controller']:
-            nodes.append(node('arm_controller', given))
+    if arm == 'sim':
+        nodes.append(node('sim_arm', given, remappings=truth))
+    elif arm == 'real':
+        nodes.append(node('arm_driver', given))
+    if arm != 'none' and on['controller']:
+        tuned = {} if not by_camera else {
+            name: value for name, value in BY_CAMERA.items() if name not in given}
+        nodes.append(node('arm_controller', given, **tuned))
     if source != 'none':
-        nodes.append(node('camera', given))
+        nodes.append(node('camera', given, remappings=truth))
+    if on['pose'] or by_camera:
+        text = ParameterValue(description, value_type=str)
+        nodes += [node('pose_estimator', given, joint_states=by_camera),
+                  node('robot_state', given, node_name='estimated_state', source='pose',
+                       frame_prefix='estimated/', robot_description=text)]
     if on['view']:
         nodes.append(node('viewer', given))
     if on['rviz']:
@@ -92,11 +115,8 @@ def start(context):
 
 def node(name, given, **more):
     """Return a node of this package with what was given of its settings, and ``more``."""
-    own = settings_of(*NODES[name])
-    return Node(
-        package='vdl_ros', executable=name, name=name, output='screen',
-        parameters=[{key: value for key, value in given.items() if key in own}
-                    | {'launch_id': 'arm'} | more | simulated_time(given, name)])
+    return launch_arguments.node(
+        name, given, NODES[name], 'arm', **more, **simulated_time(given, name))
 
 
 def simulated_time(given, name):

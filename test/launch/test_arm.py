@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from rclpy.qos import DurabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image, JointState
@@ -19,7 +20,9 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.names import JOINTS
-from vdl_ros.msg import MotorCommand, TrajectoryStatus
+from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
+from vdl_ros.pose.models import make_model
+from vdl_ros.pose.weights import save_model
 from vdl_ros.ros import qos
 from vdl_ros.ros.joint_messages import trajectory_message
 
@@ -134,6 +137,32 @@ def test_whatever_is_killed_the_motors_are_off_within_the_time(
     if victim != 'launch':
         assert process.process.returncode == 1
         assert f'{victim}-' in process.output
+
+
+def test_with_the_camera_for_feedback_the_controller_hears_nothing_else(
+        arm_launch, peer, tmp_path):
+    torch.manual_seed(0)
+    model = tmp_path / 'model.pt'
+    # Untrained: what it says is nonsense, but it is all that the controller may go by.
+    save_model(model, 'resnet', make_model('resnet').state_dict(),
+               {'scale': [1.0] * 6, 'threshold': 100.0}, {})
+    process = arm_launch('feedback:=camera', f'model:={model}', 'view:=false')
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    truth = peer.listen(JointState, 'arm/joint_truth', qos.TOPICS['arm/joint_states'])
+    poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    frames = peer.listen(TFMessage, '/tf', qos.TOPICS['/tf'])
+    peer.until(lambda: len(states) > 5 and truth and poses and frames, 'poses')
+    assert all(list(each.name) == ['base', 'shoulder', 'elbow'] for each in states)
+    assert list(truth[-1].name) == list(JOINTS)
+    peer.until(lambda: any(transform.child_frame_id == 'estimated/forearm'
+                           for message in frames for transform in message.transforms), 'the ghost')
+    # A label and its picture have one stamp, to the nanosecond.
+    stamps = {(each.header.stamp.sec, each.header.stamp.nanosec) for each in truth}
+    peer.until(lambda: (poses[-1].header.stamp.sec, poses[-1].header.stamp.nanosec) in stamps
+               or stamps.update((each.header.stamp.sec, each.header.stamp.nanosec)
+                                for each in truth), 'the same stamp')
+    process.interrupt()
+    assert process.wait() == 0
 
 
 def test_rviz_listens_to_topics_that_there_are():

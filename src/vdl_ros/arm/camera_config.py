@@ -63,6 +63,8 @@ class CameraConfig:
     field_of_view: float = setting(
         0.75, 'Angle from the upper to the lower edge of the simulated picture.', minimum=0.05,
         maximum=2.5, unit='rad')
+    captured: bool = setting(
+        False, 'Draw each frame that capture/scene asks for; only of sim.')
     calibration: str = setting(
         '', 'YAML file of a device, video or folder as camera_calibration writes it; without it '
         'camera_info says that the camera is not calibrated.')

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ class Scene:
 def build_scene(
     geometry: ArmGeometry | None = None, *, timestep: float = 0.004, field_of_view: float = 0.75,
     width: int = 640, height: int = 480, path: Path | None = None,
+    furnish: Callable[[Any], None] | None = None,
 ) -> Scene:
     """
     Return the arm on its table.
@@ -98,6 +100,7 @@ def build_scene(
         width: the widest picture that will be asked for, pixels.
         height: the highest.
         path: the surroundings, MJCF; by default config/mujoco/scene.xml.
+        furnish: called with the ``mujoco.MjSpec``, to add what is to be seen.
 
     Raises:
         GeometryError: MuJoCo cannot make a model of it, or there is no such file.
@@ -106,6 +109,8 @@ def build_scene(
     try:
         spec = mujoco.MjSpec.from_file(str(path or share_file('config/mujoco/scene.xml')))
         spec.attach(_arm(geometry, field_of_view), frame=spec.worldbody.add_frame(), prefix=PREFIX)
+        if furnish is not None:
+            furnish(spec)
         spec.option.timestep = timestep
         # Implicit in velocity: the gears' damping is large against the links' inertia.
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST

@@ -24,6 +24,8 @@ class SimArmConfig:
     joint_rate: float = setting(
         60.0, 'How often joint states are published, in simulated time.', minimum=1.0,
         maximum=250.0, unit='Hz')
+    posed: bool = setting(
+        False, 'Stand where capture/pose says and stamp as it does: no time, no motors.')
     start_pose: str = setting(
         '', 'Where the joints begin, such as "shoulder=0.4 elbow=-0.8", rad; others at 0.')
     sim_seed: int = setting(

@@ -188,11 +188,16 @@ class ArmSimulation:
             if not joint.lower - 1e-6 <= value <= joint.upper + 1e-6:
                 raise PoseError(
                     f'{name}: {value:g} is not allowed: from {joint.lower:g} to {joint.upper:g}')
-        self._check_room(positions)
+        self.check_room(positions)
         return positions
 
-    def _check_room(self, positions: Positions) -> None:
-        """Raise if the arm has no room there."""
+    def check_room(self, positions: Positions) -> None:
+        """
+        Look whether the arm could be at ``positions``, float64 [5], rad.
+
+        Raises:
+            PoseError: it would be inside itself or something else.
+        """
         model, data = self.scene.model, self._scratch
         mujoco.mj_resetData(model, data)
         self.scene.set_positions(data, positions)

@@ -21,17 +21,18 @@ from sensor_msgs.msg import CameraInfo, Image
 
 from vdl_ros.arm.camera_config import SIMULATED, CameraConfig, CameraPlacement
 from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.camera_feeds import Feed, RealFeed, SimulatedFeed
 from vdl_ros.ros.camera_info import stamped
+from vdl_ros.ros.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.images import to_image
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
-    die_with_parent,
     make_executor,
     run_node,
+    take_settings,
 )
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
@@ -50,11 +51,8 @@ class CameraNode(Node):
             ValueError: a parameter, a description, a calibration or a file that cannot be used.
         """
         super().__init__('camera')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        config, self.process = select(CameraConfig, given), select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
+        config = select(CameraConfig, given)
         self._images = self.create_publisher(
             Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
         self._infos = self.create_publisher(
@@ -64,7 +62,8 @@ class CameraNode(Node):
         if config.source == SIMULATED:
             geometry = select(GeometryConfig, given).load(
                 select(CameraPlacement, given).arguments)
-            self.feed = SimulatedFeed(self, config, geometry, self._show)
+            make = CaptureFeed if config.captured else SimulatedFeed
+            self.feed = make(self, config, geometry, self._show)
         else:
             self.feed = RealFeed(self, config, self._show)
         self._statistics = TopicStatistics(self, 'camera/image_raw')

@@ -3,14 +3,14 @@ The arm's twin: takes the commands that the real arm takes, and knows its own jo
 
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
 ``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` if asked, ``/diagnostics``,
-``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetPose), ``~/step`` (vdl_ros/Step).
+``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetPose), ``~/step`` (vdl_ros/Step). With
+``posed:=true`` it listens to ``capture/pose`` instead.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros sim_arm --help``.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
 
@@ -30,15 +30,14 @@ from vdl_ros.arm.protocol import Signs
 from vdl_ros.arm.sim_arm_config import SimArmConfig
 from vdl_ros.arm.simulated_link import NoGuard, SimulatedLink
 from vdl_ros.arm.simulation import ArmSimulation, PoseError
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import ArmTopics
+from vdl_ros.ros.joint_messages import positions_of
 from vdl_ros.ros.process import (
-    EXIT_OK,
     ProcessConfig,
-    die_with_parent,
-    make_executor,
     run_node,
-    spin,
+    spin_node,
+    take_settings,
 )
 from vdl_ros.settings import select
 from vdl_ros.srv import SetPose, Step
@@ -61,11 +60,8 @@ class SimArmNode(Node):
             ValueError: a parameter or a description that cannot be used.
         """
         super().__init__('sim_arm')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        self._config, self.process = select(SimArmConfig, given), select(ProcessConfig, given)
-        if self.process.launch_id:
-            die_with_parent()
+        given, self.process = take_settings(self, *SETTINGS)
+        self._config = select(SimArmConfig, given)
         self._simulation = ArmSimulation(
             select(SimulationConfig, given), self._config.sim_seed,
             select(GeometryConfig, given).load())
@@ -86,12 +82,16 @@ class SimArmNode(Node):
             self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])
         self.create_service(SetPose, '~/set_pose', self._on_set_pose)
         self.create_service(Step, '~/step', self._on_step)
-        if self._config.stepped:
+        if self._config.posed:
+            self.create_subscription(
+                JointState, 'capture/pose', self._on_capture, qos.TOPICS['capture/pose'])
+        elif self._config.stepped:
             self._publish()
         else:
             # On the wall, whatever use_sim_time says: this node is where that time comes from.
             self.create_timer(
                 TICK_S, self._keep_pace, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self.get_logger().info('simulated arm ready')
 
     def stop(self) -> None:
         """Switch the motors off, and say so on ``arm/motors_sent``."""
@@ -153,6 +153,16 @@ class SimArmNode(Node):
         response.success = True
         return response
 
+    def _on_capture(self, message: JointState) -> None:
+        try:
+            self._simulation.reset(positions_of(message))
+        except ValueError as error:
+            self.get_logger().error(f'capture/pose refused: {error}')
+            return
+        self._states.publish(JointState(
+            header=Header(stamp=message.header.stamp, frame_id='base_link'), name=list(JOINTS),
+            position=self._simulation.joint_positions.tolist()))
+
     def _on_step(self, request: Step.Request, response: Step.Response) -> Step.Response:
         if not self._config.stepped:
             response.message = 'time goes by itself here: start sim_arm with stepped:=true'
@@ -170,20 +180,9 @@ class SimArmNode(Node):
                 'times fallen behind': self._pacer.resyncs}
 
 
-def simulate(node: SimArmNode, stop: threading.Event) -> int:
-    """Simulate until told to stop."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    node.get_logger().info('simulated arm ready')
-    spin(executor, stop)
-    node.stop()
-    executor.remove_node(node)
-    return EXIT_OK
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    return run_node('sim_arm', SimArmNode, simulate, SETTINGS, args)
+    return run_node('sim_arm', SimArmNode, spin_node, SETTINGS, args)
 
 
 if __name__ == '__main__':

@@ -8,7 +8,9 @@ readable up to the last one.
 
 from __future__ import annotations
 
+import copy
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +21,7 @@ from ament_index_python.packages import get_package_share_directory
 from mcap.writer import CompressionType, Writer
 from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 
-__all__ = ['BagError', 'BagWriter', 'definition']
+__all__ = ['BagError', 'BagPart', 'BagWriter', 'definition']
 
 _FLUSH_S = 1.0
 _PRIMITIVES = {
@@ -40,6 +42,21 @@ class _Topic:
     type: str
     qos: list[dict[str, Any]]
     count: int = 0
+
+
+@dataclass(frozen=True)
+class BagPart:
+    """One file of a bag: its name, the times of its first and last message, its topics."""
+
+    file: str
+    start_ns: int
+    end_ns: int
+    topics: tuple[_Topic, ...]
+
+    @property
+    def count(self) -> int:
+        """Return how many messages it holds."""
+        return sum(topic.count for topic in self.topics)
 
 
 def definition(type_name: str) -> str:
@@ -91,27 +108,33 @@ class BagWriter:
         count: messages written.
     """
 
-    def __init__(self, path: Path, *, compression: str = 'none', distribution: str = '') -> None:
+    def __init__(
+        self, path: Path, *, compression: str = 'none', distribution: str = '',
+        earlier: Sequence[BagPart] = (),
+    ) -> None:
         """
-        Begin a bag.
+        Begin a bag, or another part of one.
 
         Args:
-            path: a folder that does not exist yet.
+            path: a folder that does not exist yet, unless it holds ``earlier``.
             compression: none, lz4 or zstd.
             distribution: of ROS 2, for the metadata.
+            earlier: files of the bag that are whole, as :meth:`parts` gave them.
 
         Raises:
             BagError: the folder exists or cannot be made.
         """
         try:
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=bool(earlier))
         except FileExistsError:
             raise BagError(f'{path} exists; name another bag') from None
         except OSError as error:
             raise BagError(f'{path} cannot be made: {error.strerror}') from None
         self.path, self.count = path, 0
+        self._earlier = list(earlier)
         self._compression, self._distribution = compression, distribution
-        self._stream = (path / f'{path.name}_0.mcap').open('wb')
+        self._name = f'{path.name}_{len(self._earlier)}.mcap'
+        self._stream = (path / self._name).open('wb')
         self._writer = Writer(self._stream, compression=_COMPRESSION[compression])
         self._writer.start(profile='ros2', library='vdl_ros')
         self._topics: dict[int, _Topic] = {}
@@ -179,26 +202,40 @@ class BagWriter:
         """Close the bag."""
         self.close()
 
+    @property
+    def parts(self) -> list[BagPart]:
+        """Return the bag's files, this one last."""
+        known = self.count > 0
+        start, end = (self._first, self._last) if known else (0, 0)
+        return [*self._earlier, BagPart(
+            self._name, start, end, tuple(copy.copy(each) for each in self._topics.values()))]
+
     def _write_metadata(self) -> None:
         """Write metadata.yaml as rosbag2 does, version 9."""
-        known = self.count > 0
-        start, duration = (self._first, self._last - self._first) if known else (0, 0)
-        name = f'{self.path.name}_0.mcap'
+        parts = self.parts
+        total: dict[str, _Topic] = {}
+        for topic in (topic for part in parts for topic in part.topics):
+            first = total.setdefault(topic.name, _Topic(topic.name, topic.type, topic.qos))
+            first.count += topic.count
+        times = [(part.start_ns, part.end_ns) for part in parts if part.count]
+        start = min((begin for begin, _ in times), default=0)
+        end = max((end for _, end in times), default=0)
         info = {'rosbag2_bagfile_information': {
             'version': 9, 'storage_identifier': 'mcap',
-            'duration': {'nanoseconds': duration},
+            'duration': {'nanoseconds': end - start},
             'starting_time': {'nanoseconds_since_epoch': start},
-            'message_count': self.count,
+            'message_count': sum(part.count for part in parts),
             'topics_with_message_count': [{
                 'topic_metadata': {
                     'name': topic.name, 'type': topic.type, 'serialization_format': 'cdr',
                     'offered_qos_profiles': topic.qos, 'type_description_hash': ''},
-                'message_count': topic.count} for topic in self._topics.values()],
+                'message_count': topic.count} for topic in total.values()],
             'compression_format': '', 'compression_mode': '',
-            'relative_file_paths': [name],
+            'relative_file_paths': [part.file for part in parts],
             'files': [{
-                'path': name, 'starting_time': {'nanoseconds_since_epoch': start},
-                'duration': {'nanoseconds': duration}, 'message_count': self.count}],
+                'path': part.file, 'starting_time': {'nanoseconds_since_epoch': part.start_ns},
+                'duration': {'nanoseconds': part.end_ns - part.start_ns},
+                'message_count': part.count} for part in parts],
             'custom_data': None, 'ros_distro': self._distribution}}
         (self.path / 'metadata.yaml').write_text(yaml.safe_dump(info, sort_keys=False))
 

@@ -8,7 +8,7 @@ resumed, can fill them in.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch import LaunchContext
@@ -19,7 +19,10 @@ from launch_ros.actions import Node
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
 
-__all__ = ['RECORD', 'declare', 'end_all', 'end_with', 'given', 'recorder', 'refuse_typing_errors']
+__all__ = [
+    'RECORD', 'declare', 'end_all', 'end_with', 'given', 'node', 'recorder',
+    'refuse_typing_errors',
+]
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
@@ -55,6 +58,30 @@ def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
         if name in on_command_line or text != _text(setting.default):
             found[name] = setting.parse(text)
     return found
+
+
+def node(
+    name: str, given: Mapping[str, Scalar], settings: Sequence[type], launch_id: str, *,
+    node_name: str = '', remappings: Sequence[tuple[str, str]] = (), **more: Any,
+) -> Node:
+    """
+    Return a node of this package.
+
+    Args:
+        name: of the executable, and of the node unless it has a ``node_name``.
+        given: what the user gave; its own settings are taken.
+        settings: the classes that declare them.
+        launch_id: see ProcessConfig.
+        node_name: of the node.
+        remappings: of its topics.
+        more: further parameters.
+    """
+    own = settings_of(*settings)
+    return Node(
+        package='vdl_ros', executable=name, name=node_name or name, output='screen',
+        remappings=list(remappings),
+        parameters=[{key: value for key, value in given.items() if key in own}
+                    | {'launch_id': launch_id} | more])
 
 
 def refuse_typing_errors(context: LaunchContext, file: str, known: Sequence[str]) -> None:

@@ -66,6 +66,8 @@ TOPICS = {
     'arm/joint_states': SENSOR,
     'arm/pose': SENSOR,
     'arm/target': LATCHED,
+    'capture/scene': STREAM,
+    'capture/pose': STREAM,
     'camera/image_raw': SENSOR,
     'camera/camera_info': SENSOR,
     'robot_description': LATCHED,

@@ -1,0 +1,67 @@
+"""Frames for the pose estimator: with their truth of the simulated arm, else without."""
+
+from launch import LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument,
+    OpaqueFunction,
+    RegisterEventHandler,
+    SetEnvironmentVariable,
+)
+from launch.event_handlers import OnProcessExit
+from launch.substitutions import EnvironmentVariable
+
+from vdl_ros.arm.camera_config import CameraConfig
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.pose.capture_config import CaptureConfig
+from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.settings import Setting
+
+RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
+ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or on the USB.', choices=('sim', 'real'))
+DEVICE = Setting('device', str, '/dev/video0', 'Camera that looks at the real arm.')
+WIDTH = Setting('image_width', int, 128, 'Width of the pictures.', minimum=8, maximum=4096)
+HEIGHT = Setting('image_height', int, 128, 'Height of the pictures.', minimum=8, maximum=4096)
+OWN = (ARM, DEVICE, WIDTH, HEIGHT)
+SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
+ARGUMENTS = [
+    *(DeclareLaunchArgument(each.name, default_value=str(each.default),
+                            description=f'{each.doc} ({each.allowed})') for each in OWN),
+    *launch_arguments.declare(*SETTINGS),
+]
+
+
+def start(context):
+    """Start what the arguments ask for."""
+    launch_arguments.refuse_typing_errors(
+        context, 'capture.launch.py', [each.name for each in ARGUMENTS])
+    given = launch_arguments.given(context, *SETTINGS)
+    arm, device, width, height = (
+        each.parse(context.launch_configurations[each.name]) for each in OWN)
+    size = {'image_width': width, 'image_height': height}
+
+    def node(name, *settings, **more):
+        return launch_arguments.node(
+            name, given, (*settings, ProcessConfig), 'capture', **more)
+
+    if arm == 'sim':
+        nodes = [
+            node('sim_arm', SimArmConfig, GeometryConfig, posed=True),
+            node('camera', CameraConfig, GeometryConfig, captured=True, **size),
+            node('capture', *SETTINGS[:-1])]
+    else:
+        nodes = [node('camera', CameraConfig, source=device, **size),
+                 node('capture', *SETTINGS[:-1], labels=False)]
+    return [*(RegisterEventHandler(OnProcessExit(
+        target_action=each, on_exit=launch_arguments.end_all)) for each in nodes), *nodes]
+
+
+def generate_launch_description():
+    """Return the launch description."""
+    return LaunchDescription([
+        *ARGUMENTS,
+        SetEnvironmentVariable(RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
+        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
+        OpaqueFunction(function=start),
+    ])

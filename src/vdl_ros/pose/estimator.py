@@ -1,0 +1,103 @@
+"""Pictures in, six values and how far to trust them out: what the node and the evaluation use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vdl_ros.pose.augment import to_float
+from vdl_ros.pose.labels import JOINT_OUTPUTS, decode
+from vdl_ros.pose.models import SIZE, Raw
+from vdl_ros.pose.weights import load_model
+
+__all__ = ['Estimate', 'PoseEstimator', 'read_raw']
+
+# A picture whose brightness hardly varies, or most of which is quite black or quite white, shows
+# no arm, whatever a network makes of it.
+_LEAST_SPREAD, _MOST_CLIPPED = 0.03, 0.8
+
+
+class Estimate(NamedTuple):
+    """
+    What was read off some pictures.
+
+    ``values`` and ``std`` are float32 [pictures, 6] in the order of ``labels.OUTPUTS``, m and rad;
+    ``std`` is calibrated: two thirds of the errors on validation frames were smaller.
+    ``confident`` is bool [pictures]: whether the joints may be acted upon.
+    """
+
+    values: NDArray[np.float32]
+    std: NDArray[np.float32]
+    confident: NDArray[np.bool_]
+
+
+class PoseEstimator:
+    """
+    A network with its calibration.
+
+    Attributes:
+        name: of the architecture.
+        origin: how the weights were made: plain values by name.
+        threshold: rad; above it the least certain joint makes an estimate not confident.
+    """
+
+    def __init__(
+        self, model: nn.Module, name: str, calibration: Mapping[str, Any],
+        origin: Mapping[str, Any],
+    ):
+        """Serve this network; ``calibration`` is that of ``weights.save_model``."""
+        self.name, self.origin = name, dict(origin)
+        self.threshold = float(calibration['threshold'])
+        self._scale = torch.tensor(calibration['scale'], dtype=torch.float32)
+        self._model = model.eval()
+
+    @classmethod
+    def load(cls, path: Path, expected: str = '') -> PoseEstimator:
+        """
+        Return the estimator of a model file or a run's folder.
+
+        Raises:
+            ModelError: it cannot be used, or is of another architecture than ``expected``.
+        """
+        model, found = load_model(path, expected)
+        return cls(model, found['model'], found['calibration'], found.get('origin', {}))
+
+    def estimate(self, pictures: NDArray[np.uint8] | Tensor) -> Estimate:
+        """
+        Return what some pictures show.
+
+        Args:
+            pictures: RGB, uint8 [pictures, 128, 128, 3].
+
+        Raises:
+            ValueError: another shape or type.
+        """
+        given = torch.as_tensor(pictures)
+        if given.shape[1:] != (SIZE, SIZE, 3) or given.dtype != torch.uint8:
+            raise ValueError(f'pictures: {str(given.dtype).removeprefix("torch.")} '
+                             f'{tuple(given.shape)} is not allowed: uint8 (n, {SIZE}, {SIZE}, 3)')
+        with torch.inference_mode():
+            values, std = read_raw(self._model(to_float(given)))
+            std = std * self._scale
+            readable = _readable(given)
+        confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self.threshold)
+        return Estimate(values.numpy(), std.numpy(), confident.numpy())
+
+
+def read_raw(raw: Raw) -> tuple[Tensor, Tensor]:
+    """Return values and standard deviations before calibration, each float [batch, 6]; m, rad."""
+    std = raw.log_std.exp()
+    return decode(raw.encoded), std * torch.tensor([0.225, 1.0, 1.0, 1.0, 1.0, 1.0])
+
+
+def _readable(pictures: Tensor) -> Tensor:
+    """Return which pictures can show anything, bool [pictures]."""
+    flat = pictures.flatten(1)
+    clipped = ((flat <= 2) | (flat >= 253)).float().mean(1)
+    return (flat.float().std(1) / 255.0 >= _LEAST_SPREAD) & (clipped <= _MOST_CLIPPED)

@@ -1,0 +1,44 @@
+"""From any picture of a camera to the square that the networks know."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from vdl_ros.pose.models import SIZE
+
+__all__ = ['SMALLEST', 'square']
+
+#: Smaller pictures show too little, pixels.
+SMALLEST = SIZE // 2
+
+
+def square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """
+    Return the middle of a picture, uint8 [1, 128, 128, 3].
+
+    The networks were trained on pictures as high as wide with a field of view of about 0.75 rad
+    from the upper to the lower edge: what lies beyond at the sides is left out.
+
+    Args:
+        picture: RGB, uint8 [height, width, 3].
+
+    Raises:
+        ValueError: it is smaller than 64 x 64, or higher than wide.
+    """
+    height, width = picture.shape[:2]
+    if min(height, width) < SMALLEST:
+        raise ValueError(f'picture: {width} x {height} is not allowed: '
+                         f'at least {SMALLEST} x {SMALLEST}')
+    if height > width:
+        raise ValueError(f'picture: {width} x {height} is not allowed: higher than wide')
+    left = (width - height) // 2
+    middle = np.ascontiguousarray(picture[:, left:left + height])
+    if height == SIZE:
+        return middle[None]
+    pixels = torch.from_numpy(middle).permute(2, 0, 1)[None].float()
+    scaled = functional.interpolate(pixels, (SIZE, SIZE), mode='bilinear', antialias=True)
+    found: NDArray[np.uint8] = scaled.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+    return found

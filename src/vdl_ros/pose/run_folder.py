@@ -1,0 +1,121 @@
+"""The folder of a training: settings, TensorBoard, progress, checkpoint, model, curve."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ['PoseRun', 'RunError']
+
+COLUMNS = ('step', 'epoch', 'samples', 'minutes', 'samples_per_s', 'lr', 'loss', 'joint_accuracy',
+           'joint_error_deg', 'azimuth_accuracy', 'azimuth_error_deg', 'confident')
+
+
+class RunError(ValueError):
+    """A folder that cannot hold this training; the message names it and what to do."""
+
+
+class PoseRun:
+    """
+    The files of one training.
+
+    ``config.json`` its settings; ``events.out.*`` TensorBoard; ``progress.csv`` a line each time
+    it was validated; ``checkpoint.pt`` to go on from; ``model.pt`` the best model so far;
+    ``curve.png``.
+    """
+
+    def __init__(self, path: Path, *, resume: bool) -> None:
+        """
+        Make the folder, or take it over.
+
+        Raises:
+            RunError: it holds another training, cannot be made, or there is nothing to resume.
+        """
+        self.path = path
+        self.checkpoint, self.model = path / 'checkpoint.pt', path / 'model.pt'
+        if resume and not self.checkpoint.is_file():
+            raise RunError(f'--resume: {path} holds no checkpoint.pt')
+        if not resume and path.is_dir() and any(path.iterdir()):
+            raise RunError(f'--output: {path} is not empty; name another folder, or --resume')
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f'--output: {path} cannot be made: {error.strerror}') from None
+        self._events: SummaryWriter | None = None
+
+    def open(self, config: Mapping[str, Any], step: int) -> None:
+        """Write the settings and go on with events and progress from ``step``."""
+        self._write('config.json', json.dumps(dict(config), indent=2) + '\n')
+        kept = [row for row in self.progress() if row['step'] <= step]
+        with (self.path / 'progress.csv').open('w', newline='') as stream:
+            csv.writer(stream).writerows(
+                [COLUMNS, *([f'{row[name]:.6g}' for name in COLUMNS] for row in kept)])
+        self._events = SummaryWriter(str(self.path), purge_step=step + 1 if kept else None)
+
+    def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
+        """Add a line to progress.csv, and it and more to the events; draw the curve."""
+        assert self._events is not None
+        with (self.path / 'progress.csv').open('a', newline='') as stream:
+            csv.writer(stream).writerow([f'{row[name]:.6g}' for name in COLUMNS])
+        for name, value in {**row, **scalars}.items():
+            if name != 'step':
+                self._events.add_scalar(name, value, int(row['step']))
+        self._events.flush()
+        self._draw()
+
+    def progress(self) -> list[dict[str, float]]:
+        """Return the lines of progress.csv so far; one cut short by a crash is left out."""
+        try:
+            with (self.path / 'progress.csv').open(newline='') as stream:
+                lines = list(csv.DictReader(stream))
+        except FileNotFoundError:
+            return []
+        rows = []
+        for line in lines:
+            try:
+                rows.append({name: float(line[name]) for name in COLUMNS})
+            except (KeyError, TypeError, ValueError):
+                continue
+        return rows
+
+    def close(self) -> None:
+        """Close the events."""
+        if self._events is not None:
+            self._events.close()
+
+    def _draw(self) -> None:
+        """Draw accuracy and error against samples seen."""
+        # Imported late: it takes a second, which no start should wait for.
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
+        rows = self.progress()
+        samples = [row['samples'] for row in rows]
+        figure = Figure(figsize=(7.2, 3.6), dpi=120, layout='constrained')
+        left, right = figure.subplots(1, 2)
+        for axes, kind, label in ((left, 'accuracy', 'share within 10°'),
+                                  (right, 'error_deg', 'mean absolute error, degrees')):
+            for name, color in (('joint', '#1f6feb'), ('azimuth', '#d29922')):
+                values = [row[f'{name}_{kind}'] for row in rows]
+                axes.plot(samples, values, color=color, linewidth=2,
+                          label=f'{"joints" if name == "joint" else name} {values[-1]:.3g}')
+            axes.set_xlabel('frames seen')
+            axes.set_title(label, loc='left', fontsize=10)
+            axes.xaxis.set_major_formatter(EngFormatter())
+            axes.grid(alpha=0.25)
+            axes.spines[['top', 'right']].set_visible(False)
+            axes.legend(frameon=False)
+        right.set_yscale('log')
+        partial = self.path / 'curve.partial.png'
+        figure.savefig(partial)
+        os.replace(partial, self.path / 'curve.png')
+
+    def _write(self, name: str, text: str) -> None:
+        partial = self.path / (name + '.partial')
+        partial.write_text(text)
+        os.replace(partial, self.path / name)

@@ -1,0 +1,325 @@
+"""
+Training of a pose network: batches, optimiser, schedule, averaged weights, checkpoints.
+
+A training that is resumed goes on with the batch after the checkpoint's: order of the frames and
+augmentation follow from the seed and the number of the step alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.pose.augment import augment, mirror, to_float
+from vdl_ros.pose.dataset import PoseDataset, as_it_is
+from vdl_ros.pose.estimator import PoseEstimator
+from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, estimate_all, join, score
+from vdl_ros.pose.losses import Loss, pose_loss
+from vdl_ros.pose.models import make_model
+from vdl_ros.pose.points import seen_points
+from vdl_ros.pose.run_folder import PoseRun, RunError
+from vdl_ros.pose.weights import load_file, save_file, save_model
+
+__all__ = ['TrainingConfig', 'Trainer', 'bfloat16_is_faster']
+
+_WARMUP = 300
+_LONGEST_AVERAGE = 0.999
+# Every 50th frame is held out: by its number, so that a bag may grow between two sessions.
+_HELD_OUT, _MOST_HELD_OUT = 50, 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of a training; the first limit that is reached ends it."""
+
+    model: str = 'resnet'
+    epochs: int = 30
+    minutes: float = 0.0
+    batch: int = 32
+    lr: float = 1e-3
+    weight_decay: float = 0.02
+    seed: int = 0
+    threads: int = 0
+    workers: int = -1
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is not allowed."""
+        for name, least in (('epochs', 1), ('minutes', 0), ('batch', 2), ('seed', 0),
+                            ('threads', 0), ('workers', -1), ('weight_decay', 0)):
+            value = getattr(self, name)
+            if not value >= least or not math.isfinite(value):
+                raise ValueError(f'--{name}: {value:g} is not allowed: at least {least}')
+        if not 0.0 < self.lr < 1.0:
+            raise ValueError(f'--lr: {self.lr:g} is not allowed: more than 0, less than 1')
+
+
+class Trainer:
+    """
+    One training.
+
+    Attributes:
+        step: batches so far.
+        epoch: times all frames were seen.
+        elapsed: seconds so far, those before a resume included.
+    """
+
+    def __init__(
+        self, data: PoseDataset, config: TrainingConfig, folder: Path, *, resume: bool = False,
+        say: Callable[[str], None] = print,
+    ):
+        """
+        Prepare, or go on from the checkpoint in ``folder``.
+
+        Args:
+            data: the frames; every 50th is held out for validation.
+            config: settings.
+            folder: of the run.
+            resume: go on with the training in it.
+            say: told one line at a time how it goes.
+
+        Raises:
+            ValueError: too few frames, an unknown model, a folder or checkpoint that does not fit.
+        """
+        self._data, self.config, self._say = data, config, say
+        self._held_out = list(range(0, len(data), _HELD_OUT))[:_MOST_HELD_OUT]
+        held = set(self._held_out)
+        self._frames = torch.tensor([each for each in range(len(data)) if each not in held])
+        if len(self._frames) < config.batch:
+            raise ValueError(f'{len(data)} frames are too few for batches of {config.batch}')
+        # Parts of a batch side by side, each on one thread: they wait for each other once a step,
+        # not once an operation, which costs half the speed and more where others use the machine.
+        self._threads = config.threads or torch.get_num_threads()
+        torch.set_num_threads(1)
+        self._pool = ThreadPoolExecutor(
+            self._threads, initializer=torch.set_num_threads, initargs=(1,))
+        torch.manual_seed(config.seed)
+        self._model = make_model(config.model)
+        self._average = make_model(config.model)
+        self._average.load_state_dict(self._model.state_dict())
+        decayed = [each for each in self._model.parameters() if each.ndim > 1]
+        plain = [each for each in self._model.parameters() if each.ndim <= 1]
+        self._optimizer = torch.optim.AdamW(
+            [{'params': decayed, 'weight_decay': config.weight_decay},
+             {'params': plain, 'weight_decay': 0.0}], lr=config.lr, foreach=True)
+        self.step, self.epoch, self.elapsed = 0, 0, 0.0
+        self._done_in_epoch, self._best = 0, math.inf
+        self._run = PoseRun(folder, resume=resume)
+        if resume:
+            self._load()
+        self._points = torch.from_numpy(seen_points(data, load()))
+        self._bfloat16 = bfloat16_is_faster()
+        self._run.open({**dataclasses.asdict(config), 'frames': len(data),
+                        'bfloat16': self._bfloat16}, self.step)
+
+    @property
+    def _batches(self) -> int:
+        """Whole batches in an epoch."""
+        return len(self._frames) // self.config.batch
+
+    def train(self, stop: threading.Event) -> Scores | None:
+        """
+        Train until a limit is reached or ``stop`` is set; return the last validation's scores.
+
+        Raises:
+            FloatingPointError: the loss is not a number any more.
+        """
+        config = self.config
+        parameters = sum(each.numel() for each in self._model.parameters())
+        self._say(f'{config.model}, {parameters / 1e6:.2f} million parameters, '
+                  f'{len(self._frames):,} frames and {len(self._held_out):,} held out, '
+                  f'{"bfloat16" if self._bfloat16 else "float32"}')
+        scores = None
+        try:
+            while self.epoch < config.epochs and not stop.is_set() and self._share() < 1.0:
+                losses = self._train_epoch(stop)
+                if self._done_in_epoch < self._batches and self._share() < 1.0:
+                    break  # stopped in the middle
+                self.epoch, self._done_in_epoch = self.epoch + 1, 0
+                scores = self._validate(losses)
+                self._save()
+        finally:
+            if self.step:
+                self._save()
+            self._run.close()
+        return scores
+
+    def _share(self) -> float:
+        """Return how much of the training is done, from 0 to 1."""
+        share = (self.epoch + self._done_in_epoch / self._batches) / self.config.epochs
+        if self.config.minutes:
+            share = max(share, self.elapsed / (60.0 * self.config.minutes))
+        return min(share, 1.0)
+
+    def _train_epoch(self, stop: threading.Event) -> dict[str, float]:
+        """Train on what is left of this epoch; return its mean losses and its speed."""
+        sums, count, began, first = torch.zeros(4), 0, time.monotonic(), self.elapsed
+        told = began
+        self._model.train()
+        for pictures, targets, indices in self._loader():
+            if stop.is_set() or self._share() >= 1.0:
+                break
+            loss = self._train_batch(pictures, targets, self._points[indices])
+            sums, count = sums + torch.stack([each.detach() for each in loss]), count + 1
+            self.step, self._done_in_epoch = self.step + 1, self._done_in_epoch + 1
+            now = time.monotonic()
+            self.elapsed = first + now - began
+            if now - told > 10.0:
+                told = now
+                self._tell(float(sums[0]) / count, count * self.config.batch / (now - began))
+        means = (sums / max(count, 1)).tolist()
+        speed = count * self.config.batch / max(time.monotonic() - began, 1e-9)
+        return {**dict(zip(Loss._fields, means, strict=True)), 'samples_per_s': speed}
+
+    def _train_batch(self, pictures: Tensor, targets: Tensor, points: Tensor) -> Loss:
+        """Take one step."""
+        lr = self.config.lr * min(1.0, (self.step + 1) / _WARMUP) * (
+            0.5 + 0.5 * math.cos(math.pi * self._share()) + 0.005)
+        for group in self._optimizer.param_groups:
+            group['lr'] = lr
+        parts = list(zip(*(each.chunk(self._threads) for each in (pictures, targets, points)),
+                         strict=True))
+        results = list(self._pool.map(self._gradients, range(len(parts)), parts))
+        weights = torch.tensor([len(part[0]) / len(pictures) for part in parts])
+        loss = Loss(*(torch.stack(each) @ weights
+                      for each in zip(*(losses for losses, _ in results), strict=True)))
+        if not torch.isfinite(loss.total):
+            raise FloatingPointError(f'step {self.step}: the loss is {float(loss.total)}')
+        gradients = zip(*(each for _, each in results), strict=True)
+        for parameter, pieces in zip(self._model.parameters(), gradients, strict=True):
+            parameter.grad = torch.stack([
+                piece * weight for piece, weight in zip(pieces, weights, strict=True)]).sum(0)
+        nn.utils.clip_grad_norm_(self._model.parameters(), 1.0, foreach=True)
+        self._optimizer.step()
+        # Short at first: the average must not remember the random start.
+        kept = min(_LONGEST_AVERAGE, (self.step + 1) / (self.step + 20))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self._average.parameters()),
+                                 list(self._model.parameters()), 1.0 - kept)
+        return loss
+
+    def _gradients(
+        self, number: int, part: tuple[Tensor, Tensor, Tensor],
+    ) -> tuple[Loss, tuple[Tensor, ...]]:
+        """Return loss and gradients of one part of a batch."""
+        generator = torch.Generator().manual_seed(
+            (self.config.seed * 1_000_003 + self.step) * 64 + number)
+        chosen = torch.rand(len(part[0]), generator=generator) < 0.5
+        pictures, targets, points = mirror(*part, chosen)
+        seen = augment(to_float(pictures), generator)
+        with torch.autocast('cpu', torch.bfloat16, enabled=self._bfloat16):
+            raw = self._model(seen.contiguous(memory_format=torch.channels_last))
+        loss = pose_loss(raw, targets, points)
+        gradients = torch.autograd.grad(loss.total, list(self._model.parameters()))
+        return Loss(*(each.detach() for each in loss)), gradients
+
+    def _loader(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Return the batches of this epoch that are left."""
+        size, workers = self.config.batch, self.config.workers
+        if workers < 0:
+            # Copying is done in no time; unpacking is worth a process of its own.
+            workers = int(self._data.compressed)
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.epoch)
+        order = self._frames[torch.randperm(len(self._frames), generator=generator)].tolist()
+        batches = [order[start:start + size]
+                   for start in range(self._done_in_epoch * size, self._batches * size, size)]
+        return iter(DataLoader(self._data, batch_sampler=batches, num_workers=workers,
+                               collate_fn=as_it_is))
+
+    def _validate(self, losses: dict[str, float]) -> Scores:
+        """Score the averaged weights on the frames held out; keep the best."""
+        truth = self._data.targets[self._held_out].numpy()
+        plain = PoseEstimator(self._average, self.config.model,
+                              {'scale': [1.0] * 6, 'threshold': math.inf}, {})
+        size = -(-len(self._held_out) // self._threads)
+        parts = [self._held_out[start:start + size]
+                 for start in range(0, len(self._held_out), size)]
+        estimate = join(list(self._pool.map(
+            lambda part: estimate_all(plain, self._data, part), parts)))
+        calibration = calibrate(estimate, truth)
+        scores = score(calibrated(estimate, calibration), truth)
+        mean = sum(error for name, error in scores.error.items() if name != 'camera_distance')
+        row = {
+            'step': self.step, 'epoch': self.epoch, 'samples': self.step * self.config.batch,
+            'minutes': self.elapsed / 60.0, 'samples_per_s': losses['samples_per_s'],
+            'lr': self._optimizer.param_groups[0]['lr'], 'loss': losses['total'],
+            'joint_accuracy': scores.joint_accuracy,
+            'joint_error_deg': math.degrees(scores.joint_error),
+            'azimuth_accuracy': scores.accuracy['camera_azimuth'],
+            'azimuth_error_deg': math.degrees(scores.error['camera_azimuth']),
+            'confident': scores.confident}
+        self._run.report(row, {f'loss/{name}': losses[name] for name in Loss._fields} | {
+            f'error/{name}': value for name, value in scores.error.items()})
+        self._say(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
+                  f'{row["joint_error_deg"]:.2f} degrees off; azimuth '
+                  f'{row["azimuth_accuracy"]:.3f}, {row["azimuth_error_deg"]:.2f} degrees; '
+                  f'{losses["samples_per_s"]:.0f} frames/s')
+        if mean < self._best:
+            self._best = mean
+            save_model(
+                self._run.model, self.config.model, self._average.state_dict(), calibration,
+                {**dataclasses.asdict(self.config), 'frames': len(self._data), 'step': self.step,
+                 'epoch': self.epoch, 'minutes': self.elapsed / 60.0,
+                 'validation': scores.as_dict()})
+        return scores
+
+    def _tell(self, loss: float, speed: float) -> None:
+        done = self._share()
+        self._say(f'{100 * done:5.1f} %  epoch {self.epoch + 1}  step {self.step}  '
+                  f'loss {loss:.4f}  {speed:.0f} frames/s  {self.elapsed / 60.0:.1f} min')
+
+    def _save(self) -> None:
+        """Write what a resume needs."""
+        save_file(self._run.checkpoint, {
+            'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
+            'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
+            'step': self.step, 'epoch': self.epoch, 'done_in_epoch': self._done_in_epoch,
+            'elapsed': self.elapsed, 'best': self._best})
+
+    def _load(self) -> None:
+        """
+        Go on from the checkpoint.
+
+        Raises:
+            RunError: it is of another architecture.
+        """
+        path = self._run.checkpoint
+        found = load_file(path)
+        try:
+            name = found['config']['model']
+            if name != self.config.model:
+                raise RunError(f'{path}: the architecture is {name}, not {self.config.model}')
+            self._model.load_state_dict(found['model'])
+            self._average.load_state_dict(found['average'])
+            self._optimizer.load_state_dict(found['optimizer'])
+            self.step, self.epoch = int(found['step']), int(found['epoch'])
+            self._done_in_epoch = min(int(found['done_in_epoch']), self._batches)
+            self.elapsed, self._best = float(found['elapsed']), float(found['best'])
+        except (KeyError, TypeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0][:120]
+            raise RunError(f'{path}: not a checkpoint of this program: {reason}') from None
+
+
+def bfloat16_is_faster() -> bool:
+    """Return whether this CPU multiplies bfloat16 faster than float32, by trying a convolution."""
+    x = torch.rand(16, 64, 32, 32).to(memory_format=torch.channels_last)
+    layer = nn.Conv2d(64, 64, 3, padding=1)
+    # The fastest of several, in turn: others may be using the machine as well.
+    fastest = {False: math.inf, True: math.inf}
+    with torch.no_grad():
+        for _ in range(10):
+            for half in fastest:
+                with torch.autocast('cpu', torch.bfloat16, enabled=half):
+                    began = time.perf_counter()
+                    layer(x)
+                    fastest[half] = min(fastest[half], time.perf_counter() - began)
+    return fastest[True] < fastest[False]

@@ -1,0 +1,118 @@
+"""
+The bag of a capture: frames one after the other, in parts if the capture was interrupted.
+
+``capture.yaml`` beside the bag says what it was begun with; a capture that differs does not go on
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.bag import BagError, BagPart, BagWriter
+from vdl_ros.ros.bag_reader import BagReader
+
+__all__ = ['CaptureBag']
+
+Types = Mapping[str, str]
+_FILE = 'capture.yaml'
+
+
+class CaptureBag:
+    """
+    Writes frames; each is one message on each of the topics.
+
+    Attributes:
+        frames: that are in the bag, those of earlier parts included.
+    """
+
+    def __init__(
+        self, path: Path, topics: Types, settings: Mapping[str, object], compression: str,
+    ) -> None:
+        """
+        Begin a bag, or go on with one.
+
+        Args:
+            path: its folder.
+            topics: type as ``pkg/msg/Name`` by name, in the order in which a frame is written.
+            settings: what has to be the same to go on.
+            compression: none, lz4 or zstd.
+
+        Raises:
+            BagError: the folder holds something else, or a capture with other settings.
+            OSError: it cannot be written.
+        """
+        self._path, self._topics, self._compression = path, dict(topics), compression
+        parts: list[BagPart] = []
+        if (path / _FILE).is_file():
+            self._compare(settings)
+            parts = [self._mend(file) for file in sorted(
+                path.glob('*.mcap'), key=lambda file: int(file.stem.rsplit('_', 1)[-1]))]
+        elif path.exists():
+            raise BagError(f'{path} exists and is no capture; name another folder')
+        self.frames = sum(part.count for part in parts) // len(self._topics)
+        self._bag = BagWriter(path, compression=compression, distribution='', earlier=parts)
+        (path / _FILE).write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+        self._handles = self._announce(self._bag)
+
+    def write(self, stamp_ns: int, parts: Mapping[str, bytes]) -> None:
+        """
+        Write a frame, serialised messages by topic.
+
+        Raises:
+            OSError: the disk is full; the frames before stay.
+        """
+        for topic, handle in self._handles.items():
+            self._bag.write(handle, stamp_ns, parts[topic])
+        self.frames += 1
+
+    def close(self) -> None:
+        """Write index and metadata."""
+        self._bag.close()
+
+    def _announce(self, bag: BagWriter) -> dict[str, int]:
+        return {name: bag.add_topic(f'/{name}', kind, [qos.TOPICS[name]])
+                for name, kind in self._topics.items()}
+
+    def _compare(self, settings: Mapping[str, object]) -> None:
+        begun = yaml.safe_load((self._path / _FILE).read_text())
+        for name, value in settings.items():
+            if begun.get(name) != value:
+                raise BagError(
+                    f'{name}: {value!r} is not allowed: the capture in {self._path} was begun '
+                    f'with {begun.get(name)!r}; name another folder')
+
+    def _mend(self, file: Path) -> BagPart:
+        """
+        Write a part anew, with an index and without what is not whole.
+
+        What was closed properly could stay; to read all of it is what shows that it was.
+        """
+        number = int(file.stem.rsplit('_', 1)[-1])
+        folder = self._path / 'mending'
+        for left in folder.glob('*'):
+            left.unlink()
+        if folder.exists():
+            folder.rmdir()
+        mended = BagWriter(folder, compression=self._compression)
+        handles = self._announce(mended)
+        frame: list[tuple[int, int, bytes]] = []
+        try:
+            for message in BagReader(file):
+                frame.append((handles[message.topic.lstrip('/')], message.stamp_ns, message.data))
+                if len(frame) == len(self._topics):
+                    for handle, stamp_ns, data in frame:
+                        mended.write(handle, stamp_ns, data)
+                    frame.clear()
+        except BagError:
+            pass  # nothing whole is in it
+        mended.close()
+        part = mended.parts[-1]
+        (folder / part.file).replace(file)
+        (folder / 'metadata.yaml').unlink()
+        folder.rmdir()
+        return BagPart(f'{self._path.name}_{number}.mcap', part.start_ns, part.end_ns, part.topics)

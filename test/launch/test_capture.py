@@ -1,0 +1,151 @@
+"""`ros2 launch vdl_ros capture.launch.py`: frames with their truth, whole, once, and resumable."""
+
+import signal
+
+import av
+import numpy as np
+import pytest
+import yaml
+from rosbags.highlevel import AnyReader
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.pose.domains import sample
+from vdl_ros.pose.studio import Studio
+
+TOPICS = {'/capture/scene', '/arm/joint_states', '/camera/camera_info', '/camera/image_raw'}
+
+
+@pytest.fixture
+def capture(launch):
+    def start(output, *arguments):
+        return launch('ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={output}',
+                      'image_width:=64', 'image_height:=64', *arguments)
+    return start
+
+
+def read(bag):
+    """Return the messages by topic, as another library reads them by the bag's index."""
+    found = {topic: [] for topic in TOPICS}
+    with AnyReader([bag]) as reader:
+        assert {each.topic for each in reader.connections} == TOPICS
+        for connection, stamp, data in reader.messages():
+            message = reader.deserialize(data, connection.msgtype)
+            header = message.header.stamp
+            assert header.sec * 10**9 + header.nanosec == stamp
+            found[connection.topic].append(message)
+    return found
+
+
+def check(bag, count, seed):
+    """Assert that the bag holds ``count`` frames of the training split, each once."""
+    found = read(bag)
+    stamps = [[(each.header.stamp.sec, each.header.stamp.nanosec) for each in messages]
+              for messages in found.values()]
+    assert all(each == stamps[0] for each in stamps)
+    assert [each.index for each in found['/capture/scene']] == list(range(count))
+    metadata = yaml.safe_load((bag / 'metadata.yaml').read_text())[
+        'rosbag2_bagfile_information']
+    assert metadata['message_count'] == 4 * count
+    assert sorted(metadata['relative_file_paths']) == sorted(
+        each.name for each in bag.glob('*.mcap'))
+    return found
+
+
+def test_frames_are_what_their_numbers_say(capture, tmp_path):
+    process = capture(tmp_path / 'bag', 'frames:=40', 'seed:=7')
+    assert process.wait() == 0
+    assert '40 of 40 frames captured' in process.output
+    found = check(tmp_path / 'bag', 40, 7)
+    studio = Studio(load(), 64, 64)
+    try:
+        for index in (0, 17, 39):
+            scene = found['/capture/scene'][index]
+            state = found['/arm/joint_states'][index]
+            # The arm was put there by the twin, which may have drawn again; the rest is its own.
+            frame = sample('train', 7, index, 'random', load(), lambda positions, state=state:
+                           np.allclose(positions, state.position, atol=1e-9))
+            assert list(state.name) == list(JOINTS)
+            assert (scene.domain, scene.split, scene.seed) == ('random', 'train', 7)
+            assert dict(zip(scene.name, scene.value, strict=True)) == frame.look
+            picture = studio.draw(np.array(state.position), frame.distance, frame.elevation,
+                                  frame.azimuth, frame.look)
+            image = found['/camera/image_raw'][index]
+            np.testing.assert_array_equal(image.data.reshape(64, 64, 3), picture)
+            np.testing.assert_allclose(
+                found['/camera/camera_info'][index].k.reshape(3, 3), studio.matrix)
+    finally:
+        studio.close()
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL], ids=['ctrl-c', 'killed'])
+def test_an_interrupted_capture_goes_on(capture, tmp_path, number):
+    bag = tmp_path / 'bag'
+    first = capture(bag, 'frames:=100000', 'domain:=texture')
+    first.wait_for(lambda: first.nodes('capture') and sum(
+        each.stat().st_size for each in bag.glob('*.mcap')) > 2_000_000, 'some frames')
+    if number == signal.SIGINT:
+        first.interrupt()
+        assert first.wait() == 0
+        assert 'the same command goes on' in first.output
+    else:
+        first.nodes('capture')[0].kill()
+        assert first.wait() == 1
+    files = list(bag.glob('*.mcap'))
+    second = capture(bag, 'frames:=400', 'domain:=texture')
+    assert second.wait() == 0
+    assert 'frames are there already' in second.output
+    assert len(list(bag.glob('*.mcap'))) == len(files) + 1
+    found = check(bag, 400, 0)
+    assert {each.domain for each in found['/capture/scene']} == {'texture'}
+    # Nothing to do is no mistake.
+    third = capture(bag, 'frames:=400', 'domain:=texture')
+    assert third.wait() == 0
+    check(bag, 400, 0)
+
+
+def test_another_capture_does_not_go_on_with_it(capture, tmp_path):
+    assert capture(tmp_path / 'bag', 'frames:=4').wait() == 0
+    process = capture(tmp_path / 'bag', 'frames:=8', 'seed:=1')
+    assert process.wait() == 1
+    assert 'seed: 1 is not allowed: the capture in' in process.output
+    assert 'was begun with 0' in process.output
+    (tmp_path / 'other').mkdir()
+    process = capture(tmp_path / 'other', 'frames:=8')
+    assert process.wait() == 1
+    assert 'exists and is no capture' in process.output
+
+
+def save(pixels, path):
+    with av.open(str(path), 'w', format='image2') as container:
+        stream = container.add_stream('png', rate=1)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, 'rgb24'
+        frame = av.VideoFrame.from_ndarray(pixels, format='rgb24')
+        for packet in [*stream.encode(frame), *stream.encode()]:
+            container.mux(packet)
+
+
+def test_pictures_of_a_real_camera_have_no_labels(capture, tmp_path):
+    movie = tmp_path / 'pictures'
+    movie.mkdir()
+    for number in range(5):
+        save(np.full((64, 64, 3), 40 * number, np.uint8), movie / f'{number}.png')
+    process = capture(tmp_path / 'bag', 'arm:=real', f'device:={movie}', 'frames:=12')
+    assert process.wait() == 0
+    assert 'pictures without labels' in process.output
+    with AnyReader([tmp_path / 'bag']) as reader:
+        topics = [each[0].topic for each in reader.messages()]
+    assert topics.count('/camera/image_raw') == topics.count('/camera/camera_info') == 12
+
+
+@pytest.mark.parametrize(('argument', 'reason'), [
+    ('domain:=night', "domain: 'night' is not allowed"),
+    ('frames:=0', 'frames: 0 is not allowed'),
+    ('arm:=robot', "arm: 'robot' is not allowed"),
+    ('spilt:=test', "spilt: no such argument of capture.launch.py; did you mean 'split'?"),
+])
+def test_what_cannot_be_is_said(capture, tmp_path, argument, reason):
+    process = capture(tmp_path / 'bag', argument)
+    assert process.wait() == 1
+    assert reason in process.output.replace("'0'", '0')
+    assert not (tmp_path / 'bag').exists()

@@ -1,0 +1,130 @@
+"""The pose estimator as a process: the newest picture in, a pose with its stamp out."""
+
+import numpy as np
+import pytest
+import torch
+from diagnostic_msgs.msg import DiagnosticArray
+from sensor_msgs.msg import Image, JointState
+from statistics_msgs.msg import MetricsMessage
+
+from vdl_ros.msg import ArmPose
+from vdl_ros.pose.models import make_model
+from vdl_ros.pose.weights import save_model
+from vdl_ros.ros import qos
+
+RANDOM = np.random.default_rng(0)
+NOISE = RANDOM.integers(0, 256, (128, 128, 3), np.uint8)
+
+
+@pytest.fixture(scope='module')
+def model(tmp_path_factory):
+    """Return a model file: what an untrained network says is as good as any for its topics."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp('model') / 'model.pt'
+    save_model(path, 'resnet', make_model('resnet').state_dict(),
+               {'scale': [1.0] * 6, 'threshold': 100.0}, {})
+    return path
+
+
+class Estimator:
+    """A running pose_estimator and the camera's side of it."""
+
+    def __init__(self, launch, peer, model, *parameters):
+        self.peer = peer
+        self.process = launch('ros2', 'run', 'vdl_ros', 'pose_estimator', '--ros-args', *(
+            word for each in (f'model:={model}', *parameters) for word in ('-p', each)))
+        self.poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+        self.states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+        self._stamp = 0
+
+    def show(self, pixels, encoding='rgb8', **change):
+        self._stamp += 1
+        message = Image(
+            height=pixels.shape[0], width=pixels.shape[1], encoding=encoding,
+            step=pixels.shape[1] * 3, data=pixels.tobytes())
+        message.header.stamp.sec = self._stamp
+        for name, value in change.items():
+            setattr(message, name, value)
+        self._images.publish(message)
+
+    def until(self, condition, what, pixels=NOISE, **change):
+        return self.peer.until(condition, what, every=0.1,
+                               say=lambda: self.show(pixels, **change))
+
+
+@pytest.fixture
+def estimator(launch, peer, model):
+    return lambda *parameters: Estimator(launch, peer, model, *parameters)
+
+
+def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
+    node = estimator('joint_states:=true')
+    statistics = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+    node.until(lambda: len(node.poses) > 3 and node.states, 'poses')
+    stamps = [pose.header.stamp.sec for pose in node.poses]
+    assert stamps == sorted(set(stamps))
+    assert set(stamps) <= set(range(1, node._stamp + 1))
+    pose = node.poses[-1]
+    assert list(pose.name) == ['base', 'shoulder', 'elbow']
+    assert len(pose.position) == len(pose.variance) == 3
+    assert all(each > 0 for each in (*pose.variance, *pose.camera_variance))
+    assert pose.confident
+    # What it is sure of is a measurement for whoever wants one; of other joints it says nothing.
+    state = node.states[-1]
+    same = next(each for each in node.poses if each.header.stamp == state.header.stamp)
+    assert list(state.name) == list(same.name)
+    assert list(state.position) == list(same.position)
+    node.until(lambda: any('arm/pose' in each.measurement_source_name for each in statistics),
+               'the latency')
+
+
+@pytest.mark.parametrize('level', [0, 255])
+def test_black_and_saturated_pictures_are_not_trusted(estimator, level):
+    node = estimator('joint_states:=true')
+    node.until(lambda: node.poses, 'a pose', np.full((128, 128, 3), level, np.uint8))
+    assert not node.poses[-1].confident
+    assert not node.states
+    node.until(lambda: node.poses[-1].confident, 'a picture that shows something')
+
+
+def test_pictures_of_other_sizes_are_cut_and_scaled(estimator):
+    node = estimator()
+    wide = np.repeat(np.repeat(NOISE, 2, 0), 2, 1)
+    wide = np.concatenate([np.zeros((256, 40, 3), np.uint8), wide,
+                           np.zeros((256, 40, 3), np.uint8)], 1)
+    node.until(lambda: node.poses, 'a pose', wide)
+    assert not node.states
+
+
+def test_what_is_no_picture_is_refused_and_it_lives(estimator, peer):
+    node = estimator()
+    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    for change, reason in (
+            ({'encoding': 'nonsense'}, 'nonsense'),
+            ({'height': 127}, '127'),
+            ({'pixels': np.zeros((32, 32, 3), np.uint8)}, '32 x 32 is not allowed'),
+            ({'pixels': np.zeros((128, 64, 3), np.uint8)}, 'higher than wide')):
+        node.until(lambda reason=reason: any(
+            'refused' in line and reason in line for line in node.process.output.splitlines()),
+            reason, **change)
+    node.until(lambda: node.poses, 'a pose')
+
+    def counted():
+        return max((int(value.value) for each in health for value in each.status[0].values
+                    if value.key == 'pictures refused'), default=0)
+
+    node.until(lambda: counted() >= 4, 'diagnostics')
+
+
+@pytest.mark.parametrize('content', [b'', b'not a model', None])
+def test_what_is_no_model_is_said_in_a_line(launch, tmp_path, content):
+    path = tmp_path / 'model.pt'
+    if content is not None:
+        path.write_bytes(content)
+    process = launch('ros2', 'run', 'vdl_ros', 'pose_estimator', '--ros-args', '-p',
+                     f'model:={path}')
+    assert process.wait() == 2
+    lines = process.output.strip().splitlines()
+    assert len(lines) == 1
+    assert str(path) in lines[0]

@@ -1,0 +1,99 @@
+"""Small bags as a capture writes them, with pictures drawn by numpy: no renderer is needed."""
+
+import numpy as np
+import pytest
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import CameraInfo, Image, JointState
+from std_msgs.msg import Header
+
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import CaptureScene
+from vdl_ros.ros import qos
+from vdl_ros.ros.bag import BagWriter
+
+TYPES = {'camera/image_raw': 'sensor_msgs/msg/Image',
+         'camera/camera_info': 'sensor_msgs/msg/CameraInfo',
+         'arm/joint_states': 'sensor_msgs/msg/JointState',
+         'capture/scene': 'vdl_ros/msg/CaptureScene'}
+
+
+def header(index):
+    head = Header(frame_id='camera')
+    head.stamp.sec, head.stamp.nanosec = divmod((index + 1) * 33_000_000, 10**9)
+    return head
+
+
+def labels(index):
+    """Return camera (3) and joints (5) of a frame."""
+    random = np.random.default_rng([7, index])
+    return (random.uniform([0.55, 0.0, -3.1], [1.0, 1.0, 3.1]),
+            random.uniform([-2.0, -1.3, -2.7, -0.9, 0.0], [2.0, 1.5, 2.7, 0.9, 0.3]))
+
+
+def picture(index, size=(128, 128)):
+    """Return bars whose place and brightness tell the six values, and noise to know frames by."""
+    camera, joints = labels(index)
+    values = np.concatenate([[camera[0] * 4 - 3], camera[1:] / 3.2, joints[:3] / 2.8])
+    pixels = np.random.default_rng([8, index]).integers(0, 60, (*size, 3), np.uint8)
+    for row, value in enumerate(values):
+        middle = int((value + 1.0) / 2.0 * (size[1] - 1))
+        top = row * size[0] // 6
+        pixels[top:top + size[0] // 6, max(0, middle - 4):middle + 4] = 255 - 30 * row
+    return pixels
+
+
+def frame(index, size=(128, 128)):
+    """Return the messages of one frame by topic."""
+    camera, joints = labels(index)
+    pixels = picture(index, size)
+    image = Image(header=header(index), height=size[0], width=size[1], encoding='rgb8',
+                  step=3 * size[1])
+    image.data.frombytes(pixels.tobytes())
+    info = CameraInfo(header=header(index), height=size[0], width=size[1],
+                      k=[160.0, 0.0, 63.5, 0.0, 160.0, 63.5, 0.0, 0.0, 1.0])
+    scene = CaptureScene(
+        header=header(index), index=index, seed=7, split='train', domain='random',
+        camera_distance=camera[0], camera_elevation=camera[1], camera_azimuth=camera[2],
+        name=['camera_roll'], value=[0.01 * index])
+    states = JointState(header=header(index), name=list(JOINTS), position=joints.tolist())
+    return {'camera/image_raw': image, 'camera/camera_info': info, 'arm/joint_states': states,
+            'capture/scene': scene}
+
+
+class Bags:
+    """Writes bags."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self.labels, self.picture = labels, picture
+
+    def write(self, name, frames, *, change=None, topics=tuple(TYPES), types=TYPES, **options):
+        """
+        Write a bag; return its folder.
+
+        ``change`` is called with the index and the messages of each frame, and may change them;
+        bytes in place of a message are written as they are, None is left out.
+        """
+        path = self._folder / name
+        with BagWriter(path, **options) as bag:
+            handles = {topic: bag.add_topic('/' + topic, types[topic], [qos.TOPICS[topic]])
+                       for topic in topics}
+            for index in range(frames):
+                messages = frame(index)
+                if change is not None:
+                    change(index, messages)
+                for topic in topics:
+                    message = messages[topic]
+                    if message is not None:
+                        data = message if isinstance(
+                            message, bytes) else serialize_message(message)
+                        bag.write(handles[topic], (index + 1) * 33_000_000, data)
+        return path
+
+    def file(self, path):
+        return path / f'{path.name}_0.mcap'
+
+
+@pytest.fixture
+def bags(tmp_path):
+    return Bags(tmp_path)
