@@ -354,8 +354,9 @@ def test_emergency_stop_wins_and_two_who_command_are_warned_of(person, bench):
                 base=1, elbow=-1)
     assert set(bench.data[count:]) == {'000000'}
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
-    person.stop(False)
-    person.hold(lambda: 'emergency stop released' in driver.output, 'the release')
+    # A release right after the start is not taken for the last word.
+    person.hold(lambda: person.stop(False) or 'emergency stop released' in driver.output,
+                'the release')
     person.move()
 
 

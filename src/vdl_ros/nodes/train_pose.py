@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     add('--model', choices=list(MODELS), help=f'architecture [{default["model"]}]')
     add('--epochs', type=int, help=f'how often every frame is seen [{default["epochs"]}; '
         'no limit with --minutes]')
-    add('--minutes', type=float, help='end after this time, resumed sessions added up')
+    add('--minutes', type=float, help='end after this time, what came before a resume included')
     for name, kind, text in (
             ('batch', int, 'frames a step'), ('lr', float, 'highest learning rate'),
             ('weight_decay', float, 'of AdamW'), ('seed', int, 'of every random choice'),

@@ -34,7 +34,7 @@ __all__ = ['TrainingConfig', 'Trainer', 'bfloat16_is_faster']
 
 _WARMUP = 300
 _LONGEST_AVERAGE = 0.999
-# Every 50th frame is held out: by its number, so that a bag may grow between two sessions.
+# Every 50th frame is held out: by its number, so that a bag may grow before a resume.
 _HELD_OUT, _MOST_HELD_OUT = 50, 2000
 
 

@@ -32,6 +32,8 @@ _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
 _WARN_AGAIN_S = 5.0
 # Soon after its start a driver hears what was latched before, one word soon after the other, s.
 _STARTING_S, _GATHERING_S = 15.0, 1.0
+# The driver's watchdog is looked after so often, s.
+_WATCH_S = 0.02
 # The graph is asked for publishers so often at the most, s.
 _COUNT_AGAIN_S = 1.0
 
@@ -141,6 +143,7 @@ class ArmTopics:
         self._stamp = stamp or (lambda: node.get_clock().now().to_msg())
         self._name = node.get_fully_qualified_name()
         self._born, self._first_word_at = time.monotonic(), math.inf
+        self._watched_at = -math.inf
         self._sent = node.create_publisher(
             MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
@@ -154,7 +157,15 @@ class ArmTopics:
             Bool, 'arm/emergency_stop', self._on_emergency_stop,
             qos.subscription('arm/emergency_stop'))
 
+    def _watch(self) -> None:
+        """Look after the motors: a flood of messages must not keep the node's timer from it."""
+        now = time.monotonic()
+        if now - self._watched_at >= _WATCH_S:
+            self._watched_at = now
+            self.driver.tick()
+
     def _on_motors(self, message: MotorCommand) -> None:
+        self._watch()
         self._statistics.received(message.header.stamp)
         sender = message.sender if message.sender.isprintable() else short(message.sender)
         try:
@@ -170,6 +181,7 @@ class ArmTopics:
             self._node.get_logger().warning(warning)
 
     def _on_emergency_stop(self, message: Bool) -> None:
+        self._watch()
         # A stop is latched by whoever engaged it, and so is a release: who starts hears the last
         # word of each, in any order.
         now = time.monotonic()
