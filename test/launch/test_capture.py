@@ -99,8 +99,11 @@ def test_an_interrupted_capture_goes_on(capture, tmp_path, number):
     found = check(bag, 400, 0)
     assert {each.domain for each in found['/capture/scene']} == {'texture'}
     # Nothing to do is no mistake.
+    before = {each.name: (each.stat().st_mtime_ns, each.stat().st_size) for each in bag.iterdir()}
     third = capture(bag, 'frames:=400', 'domain:=texture')
     assert third.wait() == 0
+    assert before == {
+        each.name: (each.stat().st_mtime_ns, each.stat().st_size) for each in bag.iterdir()}
     check(bag, 400, 0)
 
 

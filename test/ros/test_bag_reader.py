@@ -8,7 +8,7 @@ from std_msgs.msg import String
 
 from vdl_ros.ros import qos
 from vdl_ros.ros.bag import BagError, BagWriter
-from vdl_ros.ros.bag_reader import BagReader
+from vdl_ros.ros.bag_reader import BagReader, closed_part
 
 
 @pytest.fixture(params=['none', 'zstd', 'lz4'])
@@ -57,6 +57,19 @@ def test_a_bag_that_was_cut_off_is_read_to_its_last_whole_chunk(tmp_path):
     assert stamps == list(range(len(stamps)))
     assert 1000 < len(stamps) < 4000
     assert reader.cut_off
+
+
+def test_a_closed_file_says_what_it_holds_and_one_that_was_cut_off_does_not(bag):
+    file = bag / 'bag_0.mcap'
+    part = closed_part(file)
+    assert (part.file, part.start_ns, part.end_ns, part.count) == ('bag_0.mcap', 1000, 1199, 600)
+    assert {each.name: each.count for each in part.topics} == {
+        '/latched': 200, '/newest': 200, '/report': 200}
+    assert part.topics[0].qos[0]['durability'] == 'transient_local'
+    content = file.read_bytes()
+    for share in (0.0, 0.3, 0.9, 0.999):
+        file.write_bytes(content[:int(len(content) * share)])
+        assert closed_part(file) is None
 
 
 def test_what_is_no_bag_is_said(tmp_path):

@@ -21,7 +21,7 @@ from ament_index_python.packages import get_package_share_directory
 from mcap.writer import CompressionType, Writer
 from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 
-__all__ = ['BagError', 'BagPart', 'BagWriter', 'definition']
+__all__ = ['BagError', 'BagPart', 'BagTopic', 'BagWriter', 'definition']
 
 _FLUSH_S = 1.0
 _PRIMITIVES = {
@@ -37,7 +37,9 @@ class BagError(ValueError):
 
 
 @dataclass
-class _Topic:
+class BagTopic:
+    """A topic of a bag: ``qos`` is what its publishers offered, as rosbag2 writes it."""
+
     name: str
     type: str
     qos: list[dict[str, Any]]
@@ -51,7 +53,7 @@ class BagPart:
     file: str
     start_ns: int
     end_ns: int
-    topics: tuple[_Topic, ...]
+    topics: tuple[BagTopic, ...]
 
     @property
     def count(self) -> int:
@@ -119,7 +121,7 @@ class BagWriter:
             path: a folder that does not exist yet, unless it holds ``earlier``.
             compression: none, lz4 or zstd.
             distribution: of ROS 2, for the metadata.
-            earlier: files of the bag that are whole, as :meth:`parts` gave them.
+            earlier: files of the bag that are whole; see ``bag_reader.closed_part``.
 
         Raises:
             BagError: the folder exists or cannot be made.
@@ -137,7 +139,7 @@ class BagWriter:
         self._stream = (path / self._name).open('wb')
         self._writer = Writer(self._stream, compression=_COMPRESSION[compression])
         self._writer.start(profile='ros2', library='vdl_ros')
-        self._topics: dict[int, _Topic] = {}
+        self._topics: dict[int, BagTopic] = {}
         self._schemas: dict[str, int] = {}
         self._first, self._last = 2**63 - 1, 0
         self._flushed = time.monotonic()
@@ -162,7 +164,7 @@ class BagWriter:
         handle: int = self._writer.register_channel(
             name, 'cdr', self._schemas[type_name],
             {'offered_qos_profiles': yaml.safe_dump(offered, sort_keys=False)})
-        self._topics[handle] = _Topic(name, type_name, offered)
+        self._topics[handle] = BagTopic(name, type_name, offered)
         return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
@@ -213,9 +215,9 @@ class BagWriter:
     def _write_metadata(self) -> None:
         """Write metadata.yaml as rosbag2 does, version 9."""
         parts = self.parts
-        total: dict[str, _Topic] = {}
+        total: dict[str, BagTopic] = {}
         for topic in (topic for part in parts for topic in part.topics):
-            first = total.setdefault(topic.name, _Topic(topic.name, topic.type, topic.qos))
+            first = total.setdefault(topic.name, BagTopic(topic.name, topic.type, topic.qos))
             first.count += topic.count
         times = [(part.start_ns, part.end_ns) for part in parts if part.count]
         start = min((begin for begin, _ in times), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any
 
 import yaml
 from mcap.exceptions import McapError
-from mcap.reader import NonSeekingReader
+from mcap.reader import NonSeekingReader, SeekingReader
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-from vdl_ros.ros.bag import BagError
+from vdl_ros.ros.bag import BagError, BagPart, BagTopic
 
-__all__ = ['BagMessage', 'BagReader']
+__all__ = ['BagMessage', 'BagReader', 'closed_part']
 
 _DEPTH = 100
 
@@ -90,6 +91,25 @@ class BagReader:
                 if not count:
                     raise BagError(f'{file}: not an MCAP file, or nothing is in it') from error
                 self.cut_off = True
+
+
+def closed_part(file: Path) -> BagPart | None:
+    """Return what a file's own index says of it; None if it was cut off and has none."""
+    with file.open('rb') as stream:
+        try:
+            summary = SeekingReader(stream).get_summary()
+        except (McapError, OSError, EOFError, ValueError, struct.error):
+            return None
+    if summary is None or summary.statistics is None:
+        return None
+    counts = summary.statistics.channel_message_counts
+    topics = tuple(
+        BagTopic(channel.topic, summary.schemas[channel.schema_id].name,
+                 yaml.safe_load(channel.metadata.get('offered_qos_profiles', '')) or [],
+                 counts.get(number, 0))
+        for number, channel in summary.channels.items())
+    return BagPart(file.name, summary.statistics.message_start_time,
+                   summary.statistics.message_end_time, topics)
 
 
 def _profile(text: str) -> QoSProfile:

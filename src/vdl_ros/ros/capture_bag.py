@@ -14,7 +14,7 @@ import yaml
 
 from vdl_ros.ros import qos
 from vdl_ros.ros.bag import BagError, BagPart, BagWriter
-from vdl_ros.ros.bag_reader import BagReader
+from vdl_ros.ros.bag_reader import BagReader, closed_part
 
 __all__ = ['CaptureBag']
 
@@ -47,17 +47,17 @@ class CaptureBag:
             OSError: it cannot be written.
         """
         self._path, self._topics, self._compression = path, dict(topics), compression
-        parts: list[BagPart] = []
+        self._settings = dict(settings)
+        self._parts: list[BagPart] = []
         if (path / _FILE).is_file():
             self._compare(settings)
-            parts = [self._mend(file) for file in sorted(
+            self._parts = [self._part(file) for file in sorted(
                 path.glob('*.mcap'), key=lambda file: int(file.stem.rsplit('_', 1)[-1]))]
         elif path.exists():
             raise BagError(f'{path} exists and is no capture; name another folder')
-        self.frames = sum(part.count for part in parts) // len(self._topics)
-        self._bag = BagWriter(path, compression=compression, distribution='', earlier=parts)
-        (path / _FILE).write_text(yaml.safe_dump(dict(settings), sort_keys=False))
-        self._handles = self._announce(self._bag)
+        self.frames = sum(part.count for part in self._parts) // len(self._topics)
+        self._bag: BagWriter | None = None
+        self._handles: dict[str, int] = {}
 
     def write(self, stamp_ns: int, parts: Mapping[str, bytes]) -> None:
         """
@@ -66,13 +66,23 @@ class CaptureBag:
         Raises:
             OSError: the disk is full; the frames before stay.
         """
+        if self._bag is None:
+            self._bag = self._begin()
         for topic, handle in self._handles.items():
             self._bag.write(handle, stamp_ns, parts[topic])
         self.frames += 1
 
     def close(self) -> None:
-        """Write index and metadata."""
-        self._bag.close()
+        """Write index and metadata; a bag to which no frame was added stays as it is."""
+        if self._bag is not None:
+            self._bag.close()
+
+    def _begin(self) -> BagWriter:
+        """Begin a part with the first frame of it."""
+        bag = BagWriter(self._path, compression=self._compression, earlier=self._parts)
+        (self._path / _FILE).write_text(yaml.safe_dump(self._settings, sort_keys=False))
+        self._handles = self._announce(bag)
+        return bag
 
     def _announce(self, bag: BagWriter) -> dict[str, int]:
         return {name: bag.add_topic(f'/{name}', kind, [qos.TOPICS[name]])
@@ -86,12 +96,16 @@ class CaptureBag:
                     f'{name}: {value!r} is not allowed: the capture in {self._path} was begun '
                     f'with {begun.get(name)!r}; name another folder')
 
-    def _mend(self, file: Path) -> BagPart:
-        """
-        Write a part anew, with an index and without what is not whole.
+    def _part(self, file: Path) -> BagPart:
+        """Return a part as it is if it was closed with whole frames, else mended."""
+        part = closed_part(file)
+        if part is not None and len({topic.count for topic in part.topics}) == 1 and {
+                topic.name.lstrip('/') for topic in part.topics} == set(self._topics):
+            return part
+        return self._mend(file)
 
-        What was closed properly could stay; to read all of it is what shows that it was.
-        """
+    def _mend(self, file: Path) -> BagPart:
+        """Write a part anew, with an index and without what is not whole."""
         number = int(file.stem.rsplit('_', 1)[-1])
         folder = self._path / 'mending'
         for left in folder.glob('*'):
