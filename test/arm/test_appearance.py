@@ -86,23 +86,10 @@ def test_every_light_can_be_changed(scene, renderer):
     assert renderer.render(ZERO).mean() > red.mean() + 10
 
 
-def test_a_texture_counts_when_it_is_uploaded(scene, renderer):
-    before = renderer.render(ZERO).copy()
-    texture = scene.model.tex('table')
-    image = np.zeros((int(texture.height[0]), int(texture.width[0]), 3), np.uint8)
-    image[..., 2] = 255
-    index = appearance.set_texture(scene.model, 'table', image)
-    np.testing.assert_array_equal(before, renderer.render(ZERO))
-    renderer.upload_texture(index)
-    bottom = renderer.render(ZERO)[-5:, :40].astype(int)
-    assert (bottom[..., 2] > bottom[..., 0] + 30).all()
-
-
 def test_what_there_is_not(scene):
     model = scene.model
     for call in (lambda: appearance.set_color(model, 'arm/blue', [0, 0, 0]),
-                 lambda: appearance.set_light(model, 'moon'),
-                 lambda: appearance.set_texture(model, 'wall', np.zeros((1, 1, 3), np.uint8))):
+                 lambda: appearance.set_light(model, 'moon')):
         with pytest.raises(KeyError):
             call()
 
@@ -129,8 +116,6 @@ def test_values_that_are_none_are_refused(scene):
             appearance.set_headlight(model, bad, [0, 0, 0])
     with pytest.raises(ValueError, match='direction: 0 0 0 is none'):
         appearance.set_light(model, 'key', direction=[0, 0, 0])
-    with pytest.raises(ValueError, match='table: uint8 .* is not allowed: uint8'):
-        appearance.set_texture(model, 'table', np.zeros((8, 8, 3), np.uint8))
 
 
 def test_one_scene_does_not_change_another(scene):

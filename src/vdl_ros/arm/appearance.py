@@ -1,5 +1,5 @@
 """
-How the simulated scene looks: camera, colours, textures and lights, set on a compiled model.
+How the simulated scene looks: camera, colours and lights, set on a compiled model.
 
 Every function changes the model in place and counts from the next picture. Materials are those of
 the URDF with the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor``);
@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from vdl_ros.arm.scene import CAMERA, PREFIX
 
 __all__ = [
-    'lights', 'materials', 'place_camera', 'set_color', 'set_headlight', 'set_lamp', 'set_light',
-    'set_texture',
+    'lights', 'materials', 'place_camera', 'set_color', 'set_field_of_view', 'set_headlight',
+    'set_lamp', 'set_light',
 ]
 
 Array = NDArray[np.float64]
@@ -157,29 +157,6 @@ def set_lamp(model: Any, on: bool) -> None:
     """Switch the arm's lamp."""
     model.light(PREFIX + 'lamp').active[:] = on
     model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
-
-
-def set_texture(model: Any, texture: str, image: NDArray[np.uint8]) -> int:
-    """
-    Replace a texture's picture; return its index, for ``ArmRenderer.upload_texture``.
-
-    Args:
-        model: a scene's model.
-        texture: its name, such as ``table``.
-        image: uint8 [height, width, 3] of the texture's size.
-
-    Raises:
-        KeyError: no such texture.
-        ValueError: another shape or type.
-    """
-    found = model.tex(texture)
-    shape = (int(found.height[0]), int(found.width[0]), int(found.nchannel[0]))
-    if image.shape != shape or image.dtype != np.uint8:
-        raise ValueError(
-            f'{texture}: {image.dtype.name} {image.shape} is not allowed: uint8 {shape}')
-    start = int(found.adr[0])
-    model.tex_data[start:start + image.size] = image.ravel()
-    return int(found.id)
 
 
 def _three(values: ArrayLike, name: str) -> Array:

@@ -103,12 +103,6 @@ class ArmRenderer:
         picture: NDArray[np.uint8] = self._renderer.render(out=out)
         return picture
 
-    def upload_texture(self, index: int) -> None:
-        """Make a texture count that ``appearance.set_texture`` has replaced."""
-        context = self._renderer._mjr_context
-        self._renderer._gl_context.make_current()
-        mujoco.mjr_uploadTexture(self.scene.model, context, index)
-
     def close(self) -> None:
         """Free what OpenGL holds; may be called twice."""
         if self._renderer is not None:

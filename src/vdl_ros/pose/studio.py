@@ -108,29 +108,31 @@ class Studio:
         self._renderer.close()
 
     def _set_lights(self, look: Mapping[str, float]) -> None:
-        model, head = self.scene.model, self.scene.model.vis.headlight
+        model = self.scene.model
         factor = look.get('brightness', 1.0)
         ambient, diffuse = self._plain_head
         if 'ambient' in look:
             ambient = np.full(3, look['ambient'])
         if 'headlight' in look:
             diffuse = np.full(3, look['headlight'])
-        head.ambient[:], head.diffuse[:] = ambient * factor, diffuse * factor
+        appearance.set_headlight(model, ambient * factor, diffuse * factor)
         for name in ('key', 'fill'):
-            light = model.light(name)
+            rgb, direction = model.light(name).diffuse, None
             if f'{name}_x' in look:
-                light.dir[:] = [-look[f'{name}_{axis}'] for axis in 'xyz']
-                light.diffuse[:] = _rgb(look, name)
-            light.diffuse[:] *= factor
+                rgb = np.array(_rgb(look, name))
+                direction = [-look[f'{name}_{axis}'] for axis in 'xyz']
+            appearance.set_light(model, name, direction=direction, rgb=rgb * factor)
 
     def _set_materials(self, look: Mapping[str, float]) -> None:
         model = self.scene.model
         for name in MATERIALS:
-            if f'{name}_r' in look:
-                model.mat(name).rgba[:3] = _rgb(look, name)
-            if 'specular' in look and name.startswith('arm/'):
-                model.mat(name).specular[:] = look['specular']
-                model.mat(name).shininess[:] = look['shininess']
+            rgb = _rgb(look, name) if f'{name}_r' in look else model.mat(name).rgba[:3]
+            shine = 'specular' in look and name.startswith('arm/')
+            if not shine and f'{name}_r' not in look:
+                continue
+            appearance.set_color(
+                model, name, rgb, specular=look['specular'] if shine else None,
+                shininess=look['shininess'] if shine else None)
         for geom, key in ((self._table, 'table_texture'), (self._floor, 'floor_texture')):
             if key in look:
                 model.geom_matid[geom] = self._pattern(look[key])
