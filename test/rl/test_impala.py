@@ -9,7 +9,7 @@ from torch import nn
 
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.distributions import Categorical
-from vdl_ros.rl.impala import Batch, impala_loss, transform_rewards
+from vdl_ros.rl.impala import Batch, impala_loss, standardized, transform_rewards
 from vdl_ros.rl.learner import make_batch
 from vdl_ros.rl.networks import make_policy
 from vdl_ros.rl.unroll import UnrollSchema
@@ -171,3 +171,32 @@ def test_the_loss_sees_transformed_rewards(batch):
     expected = gradients(policy, units, CONFIG)[0]
     assert torch.equal(gradients(policy, large, clipped)[0], expected)
     assert not torch.equal(gradients(policy, large, CONFIG)[0], expected)
+
+
+def test_the_loss_sees_scaled_rewards(batch):
+    scaled = dataclasses.replace(CONFIG, reward_scale=0.25)
+    small = dataclasses.replace(batch, rewards=batch.rewards * 0.25)
+    expected = gradients(Linear(), small, CONFIG)
+    assert all(map(torch.equal, gradients(Linear(), batch, scaled), expected))
+
+
+def test_standardized_values_ignore_what_does_not_count():
+    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    values = torch.tensor([[3.0, -1.0, 900.0], [7.0, float(2**20), 11.0]])
+    found = standardized(values, mask)
+    counted = np.array([3.0, -1.0, 7.0, 11.0])
+    expected = (counted - counted.mean()) / counted.std()
+    np.testing.assert_allclose(found[mask.bool()].numpy(), expected, rtol=1e-5)
+    assert not found[~mask.bool()].any()
+    assert not standardized(torch.full((2, 3), 4.0), mask).any()
+    assert not standardized(values, torch.zeros(2, 3)).any()
+
+
+def test_standardized_advantages_do_not_depend_on_the_size_of_rewards(batch):
+    normal = dataclasses.replace(CONFIG, normalize_advantages=True, baseline_cost=0.0)
+    nothing = batch.observations * 0  # so that values are those of the bias: small
+    few, many = (dataclasses.replace(batch, observations=nothing, rewards=batch.rewards * size)
+                 for size in (1e3, 1e5))
+    for small, large in zip(gradients(Linear(), few, normal), gradients(Linear(), many, normal),
+                            strict=True):
+        torch.testing.assert_close(small, large, rtol=2e-2, atol=2e-3)

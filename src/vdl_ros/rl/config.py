@@ -57,6 +57,12 @@ class TrainConfig:
         1.0, 'Clip of the importance weights, rho-bar.', minimum=0.0, maximum=1e6)
     c_clip: float = setting(
         1.0, 'Clip of the trace coefficients, c-bar.', minimum=0.0, maximum=1e6)
+    reward_scale: float = setting(
+        1.0, 'What the loss multiplies rewards with: values of about one are learned fastest.',
+        minimum=1e-9, maximum=1e9)
+    normalize_advantages: bool = setting(
+        False, 'Give the advantages of each batch mean 0 and deviation 1, so that the size of '
+        'returns does not set the size of steps.')
     max_grad_norm: float = setting(
         0.5, 'Largest norm of the gradient of the mean loss; longer ones are scaled down.',
         minimum=1e-6, maximum=1e6)

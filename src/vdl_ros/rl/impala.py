@@ -16,7 +16,7 @@ from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.networks import Policy
 from vdl_ros.rl.vtrace import vtrace
 
-__all__ = ['Batch', 'impala_loss', 'transform_rewards']
+__all__ = ['Batch', 'impala_loss', 'standardized', 'transform_rewards']
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,14 @@ def transform_rewards(rewards: Tensor, how: str) -> Tensor:
     return rewards
 
 
+def standardized(values: Tensor, mask: Tensor) -> Tensor:
+    """Return values of mean 0 and deviation 1 where ``mask``, [T, B] float of 0 and 1, is 1."""
+    count = mask.sum().clamp(min=1.0)
+    centered = values - (values * mask).sum() / count
+    deviation = ((centered * mask).square().sum() / count).sqrt()
+    return centered / (deviation + 1e-8) * mask
+
+
 def impala_loss(
     policy: Policy, batch: Batch, config: TrainConfig,
 ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -66,11 +74,14 @@ def impala_loss(
     trace = vtrace(
         (log_probs - batch.behaviour_log_probs).detach(),
         config.discount * (~batch.terminated).float(),
-        transform_rewards(batch.rewards, config.reward_transform),
+        config.reward_scale * transform_rewards(batch.rewards, config.reward_transform),
         values.detach(), batch.valid, rho_clip=config.rho_clip, c_clip=config.c_clip)
     mask = batch.valid.float()
     count = mask.sum().clamp(min=1.0)
-    policy_loss = -(log_probs * trace.advantages * mask).sum() / count
+    advantages = trace.advantages
+    if config.normalize_advantages:
+        advantages = standardized(advantages, mask)
+    policy_loss = -(log_probs * advantages * mask).sum() / count
     value_loss = 0.5 * ((trace.targets - values[:-1]).square() * mask).sum() / count
     entropy = (policy.distribution.entropy(parameters) * mask).sum() / count
     loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
