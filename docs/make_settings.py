@@ -13,6 +13,7 @@ from vdl_ros.arm.teleop import TeleopConfig
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.nodes.player import PlayConfig
 from vdl_ros.nodes.robot_state import RobotStateConfig
+from vdl_ros.nodes.topic_stats import TopicStatsConfig
 from vdl_ros.pose.capture_config import CaptureConfig
 from vdl_ros.pose.pose_config import PoseConfig
 from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
@@ -52,6 +53,7 @@ PAGES = (
     ('The frames', RobotStateConfig, 'Parameters of `robot_state`.'),
     ('The view', ViewConfig, 'Parameters of `viewer`.'),
     ('The keyboard', TeleopConfig, 'Parameters of `teleop`.'),
+    ('The table of topics', TopicStatsConfig, 'Parameters of `topic_stats`.'),
     ('Every node', ProcessConfig, ''),
 )
 

@@ -135,6 +135,14 @@ class Run:
     def checkpoint(self) -> Path:
         return self.path / 'checkpoint.pt'
 
+    def scalars(self, tag: str) -> list[float]:
+        """Return the values in the event files."""
+        # Imported late: it takes a second, which few tests need.
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        events = EventAccumulator(str(self.path))
+        events.Reload()
+        return [event.value for event in events.Scalars(tag)]
+
     @property
     def steps(self) -> int:
         """Agent steps in the last row of progress; 0 before the first."""

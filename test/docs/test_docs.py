@@ -28,7 +28,8 @@ def test_launch_files_and_nodes_that_are_named_exist(path):
     for file in re.findall(r'ros2 launch vdl_ros (\S+\.launch\.py)', text):
         assert (ROOT / 'launch' / file).is_file(), file
     for node in re.findall(r'ros2 run vdl_ros (\w+)', text):
-        assert (ROOT / 'src' / 'vdl_ros' / 'nodes' / f'{node}.py').is_file(), node
+        folder = 'benchmarks' if node.startswith('bench_') else 'src/vdl_ros/nodes'
+        assert (ROOT / folder / f'{node}.py').is_file(), node
 
 
 def test_every_launch_file_and_node_is_in_the_readme():

@@ -31,6 +31,9 @@ def test_cartpole_is_solved(launch, run):
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
     assert found['trajectories_received'] * 320 >= found['agent_steps']
     assert found['message_age_ms']['p50'] > 0
+    for topic in ('observations', 'actions'):
+        assert max(run.scalars(f'topics/{topic}/rate_hz')) > 1
+        assert 0 <= max(run.scalars(f'topics/{topic}/age_max_ms')) < 10_000
     assert train.family() == []
 
 

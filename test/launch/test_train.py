@@ -27,7 +27,14 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
     assert config['env_id'] == 'CartPole-v1'
     assert config['learning_rate'] == 0.002, 'the preset for CartPole is resolved'
     assert len(config) > 30
-    assert list(run.path.glob('events.out.tfevents.*'))
+    for name, low, high in (
+            ('trajectories/age_mean_ms', 0, 10_000), ('trajectories/age_max_ms', 0, 10_000),
+            ('trajectories/rate_hz', 1, 1e5), ('trajectories/lost', 0, 0),
+            ('policy/age_mean_ms', 0, 10_000), ('policy/age_max_ms', 0, 10_000),
+            ('policy/rate_hz', 1, 1e5)):
+        values = run.scalars(f'topics/{name}')
+        assert values, name
+        assert low <= max(values) <= high, name
     with Image.open(run.path / 'curve.png') as picture:
         assert picture.size[0] > 400
         assert len(picture.convert('RGB').getcolors(1 << 20)) > 20

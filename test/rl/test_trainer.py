@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.config import TrainConfig
@@ -25,7 +26,7 @@ class Run:
     """One start of a run in ``path``: of the scripted inbox and a tiny learner."""
 
     def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
-                 inbox=None, periods=(1e6, 1e6), **config):
+                 inbox=None, periods=(1e6, 1e6), topics=dict, **config):
         self.published, self.said = [], []
         self.config = dataclasses.replace(CONFIG, **config)
         self.learner, ledger = Learner(self.config, *spaces), Ledger()
@@ -34,7 +35,8 @@ class Run:
         self.trainer = Trainer(
             self.learner, self.folder, settings, inbox=self.inbox, ledger=ledger,
             publish=lambda: self.published.append(self.learner.version),
-            say=self.said.append, checkpoint_period=periods[0], status_period=periods[1])
+            say=self.said.append, topics=topics, checkpoint_period=periods[0],
+            status_period=periods[1])
         self.stop = threading.Event()
 
     def __call__(self):
@@ -116,6 +118,16 @@ def test_an_interrupted_run_is_saved(start):
     assert run.learner.version == 4
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == 4
     assert run.summary['ended_by'] == 'interrupted'
+
+
+def test_figures_of_topics_go_to_the_events_when_there_are_any(start):
+    figures = [{'topics/policy/rate_hz': 5.0}]
+    run = start(topics=lambda: figures.pop() if figures else {})
+    run()
+    events = EventAccumulator(str(run.folder.path))
+    events.Reload()
+    assert [event.value for event in events.Scalars('topics/policy/rate_hz')] == [5.0]
+    assert events.Scalars('charts/SPS')
 
 
 def test_a_run_without_actors_can_be_interrupted(start):

@@ -120,3 +120,18 @@ def test_two_messages_a_second_name_node_and_topic(graph):
         assert all(math.isnan(value) for value in found.values())
     assert abs(Time.from_msg(second[0].window_start).nanoseconds
                - Time.from_msg(first[0].window_stop).nanoseconds) < 1e8
+
+
+def test_who_knows_of_losses_says_how_many_there_were_since_the_subscription(graph):
+    losses = iter(range(3, 100))
+    statistics = TopicStatistics(graph.node, 'trajectories', lost=lambda: next(losses))
+    graph.spin_until(lambda: len(graph.heard) >= 6)
+    metrics = [each.metrics_source for each in graph.heard[:6]]
+    assert metrics == ['message_age', 'message_period', 'message_loss'] * 2
+    first, second = graph.heard[2], graph.heard[5]
+    assert {each.unit for each in (first, second)} == {'messages'}
+    count = [{point.data_type: point.data for point in each.statistics}
+             for each in (first, second)]
+    assert count[1] == {COUNT: count[0][COUNT] + 1}
+    assert first.window_start == second.window_start
+    statistics.close()

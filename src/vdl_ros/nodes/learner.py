@@ -2,8 +2,9 @@
 The learner: trajectories in, policies out.
 
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
-inference:=learner. Publishes: ``policy`` (vdl_ros/Policy, latched) after every ``publish_every``
-updates, ``actions`` (vdl_ros/Action) with inference:=learner, ``/statistics``, ``/diagnostics``.
+inference:=learner; ``/statistics``, for the run's events. Publishes: ``policy`` (vdl_ros/Policy,
+latched) after every ``publish_every`` updates, ``actions`` (vdl_ros/Action) with
+inference:=learner, ``/statistics``, ``/diagnostics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
@@ -42,6 +43,7 @@ from vdl_ros.ros.process import (
     spin,
 )
 from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.ros.topic_scalars import TopicScalars
 from vdl_ros.ros.trajectories import TrajectoryInbox, to_policy
 from vdl_ros.settings import as_dict, select
 
@@ -86,7 +88,9 @@ class LearnerNode(Node):
         self.trainer = Trainer(
             self._learner, folder, as_dict(env, train, self.run),
             inbox=self._inbox, ledger=self._ledger, publish=self._publish,
-            say=self.get_logger().info, checkpoint_period=self.run.checkpoint_period,
+            say=self.get_logger().info,
+            topics=TopicScalars(self, 'trajectories', 'observations', 'actions', 'policy').take,
+            checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
         self._diagnostics = Diagnostics(self, self._health)
 
@@ -106,7 +110,9 @@ class LearnerNode(Node):
         else:
             topic, kind = 'trajectories', Trajectory
             inbox = TrajectoryInbox(schema, self._ledger, self._id, self._warn)
-        statistics = TopicStatistics(self, topic)
+        # An observation that is lost is sent again: nobody counts them.
+        statistics = TopicStatistics(
+            self, topic, lost=None if self.inference else lambda: self._ledger.lost)
 
         def receive(message: Trajectory | Observation) -> None:
             inbox.put(message, statistics.received(message.header.stamp))

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +60,7 @@ class Trainer:
         ledger: Ledger,
         publish: Callable[[], None],
         say: Callable[[str], None],
+        topics: Callable[[], Mapping[str, float]] = dict,
         checkpoint_period: float = 60.0,
         status_period: float = 2.0,
     ) -> None:
@@ -74,6 +75,8 @@ class Trainer:
             ledger: accounts.
             publish: called after every ``publish_every`` updates, to send the weights out.
             say: called with each status line.
+            topics: returns more scalars for the events, by tag: of how messages travel, since
+                the last call.
             checkpoint_period: seconds from one checkpoint to the next.
             status_period: seconds from one report to the next.
 
@@ -83,7 +86,7 @@ class Trainer:
         """
         self.learner, self.folder, self.settings = learner, folder, settings
         self.inbox, self.ledger = inbox, ledger
-        self._publish, self._say = publish, say
+        self._publish, self._say, self._topics = publish, say, topics
         self._checkpoint_period, self._status_period = checkpoint_period, status_period
         self._returns: deque[float] = deque(maxlen=100)
         self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
@@ -264,7 +267,7 @@ class Trainer:
             'charts/episodic_return': self.mean_return, 'charts/SPS': rate,
             'flow/policy_lag_mean': ledger.lag_mean, 'flow/policy_lag_max': ledger.lag_max,
             'flow/trajectories_lost': totals['lost'],
-            'flow/wire_bytes': self._wire_bytes})
+            'flow/wire_bytes': self._wire_bytes, **self._topics()})
 
     def save(self) -> None:
         """Write the checkpoint."""

@@ -6,18 +6,25 @@ rclpy has none. As in rclcpp: a ``statistics_msgs/MetricsMessage`` each second f
 deviation and count of that second, NaN where nothing was measured. Unlike rclcpp,
 ``measurement_source_name`` is ``<node>:<topic>``, so that several subscriptions of a node can be
 told apart. Age needs synchronised clocks where messages come from another host.
+
+Beyond rclcpp, a subscriber that can tell how many messages it missed says so in a third message,
+``message_loss`` in messages: its window begins with the subscription, its only point is the count
+of that window. So whoever listens later, or misses a report, still knows of all of them.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 from builtin_interfaces.msg import Time
 from rclpy.node import Node
+from rclpy.time import Time as ClockTime
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
 from vdl_ros.ros import qos
+from vdl_ros.ros.metrics import AGE, LOSS, PERIOD, UNITS
 
 __all__ = ['RunningStatistic', 'TopicStatistics']
 
@@ -70,9 +77,19 @@ class TopicStatistics:
     Call :meth:`received` first thing in the subscription's callback.
     """
 
-    def __init__(self, node: Node, topic: str) -> None:
-        """Measure ``topic`` on behalf of ``node``."""
-        self._node = node
+    def __init__(
+        self, node: Node, topic: str, lost: Callable[[], int] | None = None,
+    ) -> None:
+        """
+        Measure ``topic`` on behalf of ``node``.
+
+        Args:
+            node: who subscribes.
+            topic: as the node names it.
+            lost: returns how many messages were lost so far; None if nobody knows.
+        """
+        self._node, self._lost = node, lost
+        self._born = node.get_clock().now()
         self._source = f'{node.get_fully_qualified_name()}:{topic}'
         self._publisher = node.create_publisher(
             MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
@@ -112,9 +129,17 @@ class TopicStatistics:
 
     def _publish(self) -> None:
         stop = self._node.get_clock().now()
-        for metric, statistic in (('message_age', self._ages), ('message_period', self._periods)):
-            self._publisher.publish(MetricsMessage(
-                measurement_source_name=self._source, metrics_source=metric, unit='ms',
-                window_start=self._window_start.to_msg(), window_stop=stop.to_msg(),
-                statistics=statistic.points()))
+        for metric, statistic in ((AGE, self._ages), (PERIOD, self._periods)):
+            self._say(metric, self._window_start, stop, statistic.points())
+        if self._lost is not None:
+            self._say(LOSS, self._born, stop, [StatisticDataPoint(
+                data_type=StatisticDataType.STATISTICS_DATA_TYPE_SAMPLE_COUNT,
+                data=float(self._lost()))])
         self._start_window()
+
+    def _say(
+        self, metric: str, start: ClockTime, stop: ClockTime, points: list[StatisticDataPoint],
+    ) -> None:
+        self._publisher.publish(MetricsMessage(
+            measurement_source_name=self._source, metrics_source=metric, unit=UNITS[metric],
+            window_start=start.to_msg(), window_stop=stop.to_msg(), statistics=points))

@@ -1,0 +1,112 @@
+"""
+How old and how frequent messages are, live, as a table in the terminal.
+
+Subscribes to ``/statistics`` (statistics_msgs/MetricsMessage), where the subscribers of this
+package, and rclcpp's with topic statistics, say what they receive. Publishes nothing.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros topic_stats --help``.
+
+Exit status: 0; with once:=true 1 if there was nothing to show.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rclpy.node import Node
+from statistics_msgs.msg import MetricsMessage
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.metrics import read
+from vdl_ros.ros.process import EXIT_OK, ProcessConfig, make_executor, run_node, take_settings
+from vdl_ros.ros.topic_table import Screen, TopicTable, table_text
+from vdl_ros.settings import select, setting
+
+EXIT_NOTHING = 1
+
+
+@dataclass(frozen=True)
+class TopicStatsConfig:
+    """Settings of the table."""
+
+    topics: str = setting(
+        '*', 'Topics to show: patterns as of a shell, separated by commas; one that does not '
+        'begin with / is meant in every namespace.')
+    period: float = setting(
+        2.0, 'Time from one table to the next, which the figures are taken over.',
+        minimum=0.1, maximum=3600.0, unit='s')
+    once: bool = setting(False, 'Print one table, a period after the first report, and end.')
+    wait: float = setting(
+        10.0, 'With once, time to wait for the first report.', minimum=0.1, maximum=1e6,
+        unit='s')
+
+
+SETTINGS = (TopicStatsConfig, ProcessConfig)
+
+
+class TopicStatsNode(Node):
+    """Hears reports and keeps the table."""
+
+    def __init__(self) -> None:
+        """
+        Listen.
+
+        Raises:
+            SettingError: a parameter that is unknown or not allowed.
+        """
+        super().__init__('topic_stats')
+        given, self.process = take_settings(self, *SETTINGS)
+        self.config = select(TopicStatsConfig, given)
+        self.table = TopicTable(self.config.topics, self.config.period)
+        self.create_subscription(
+            MetricsMessage, '/statistics', self._hear, qos.TOPICS['/statistics'])
+
+    def _hear(self, message: MetricsMessage) -> None:
+        self.table.add(read(message), time.monotonic())
+
+    def text(self) -> str:
+        """Return the table as it is now."""
+        return table_text(self.table.rows(time.monotonic()), self.table.left_out)
+
+
+def show(node: TopicStatsNode, stop: threading.Event) -> int:
+    """Show table after table, or one."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+
+    def listen(seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+        end = time.monotonic() + seconds
+        while not stop.is_set() and time.monotonic() < end and not enough():
+            executor.spin_once(timeout_sec=0.1)
+
+    screen = Screen(sys.stdout)
+    try:
+        if node.config.once:
+            listen(node.config.wait, enough=node.table.has_rows)
+            heard = node.table.has_rows()
+            if heard:
+                listen(node.config.period)
+            screen.show(node.text())
+            return EXIT_OK if heard else EXIT_NOTHING
+        while not stop.is_set():
+            screen.show(node.text())
+            listen(node.config.period)
+    except BrokenPipeError:
+        # Who read the tables has seen enough; the interpreter must not write there again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('topic_stats', TopicStatsNode, show, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())
