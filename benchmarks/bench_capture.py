@@ -1,7 +1,7 @@
 """
 Frames a second of a capture through the graph, beside bare rendering of the same scene.
 
-    python3 benchmarks/bench_capture.py [--frames N] [--rounds N] [--domain NAME] [--json]
+    ros2 run vdl_ros bench_capture [--frames N] [--rounds N] [--domain NAME] [--json]
 
 Both are measured in turn, so that what else the machine does troubles both alike. Bare rendering
 sets joint positions and draws with ``mujoco.Renderer``, one process, nothing randomised.

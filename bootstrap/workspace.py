@@ -18,7 +18,7 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
     """
     python = environment.python
     # These files are installed as links: only their names matter.
-    folders = ('src', 'launch', 'config', 'urdf', 'models')
+    folders = ('src', 'launch', 'config', 'urdf', 'models', 'benchmarks')
     names = [str(path.relative_to(root)) for folder in folders
              for path in sorted((root / folder).rglob('*'))
              if path.is_file() and '__pycache__' not in path.parts]
