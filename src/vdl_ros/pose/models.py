@@ -29,11 +29,14 @@ class Raw(NamedTuple):
     ``encoded`` is float [batch, 11] as of ``labels.encode``, pairs of any length. ``log_std`` is
     float [batch, 6], the logarithm of how far off each output is thought to be, in m / 0.225 and
     rad. ``points`` is float [batch, points, 3], where ``points.POINTS`` are thought to be.
+    ``maps`` is float [batch, points, side, side], how likely each place of the picture is to show
+    each of them, as logits; None where a network has no such maps.
     """
 
     encoded: Tensor
     log_std: Tensor
     points: Tensor
+    maps: Tensor | None = None
 
 
 class _Head(nn.Module):
@@ -83,17 +86,23 @@ class _Look(nn.Module):
         self.maps = nn.Conv2d(channels, maps, 1)
         self.features = maps * (channels + 2)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return features, float [batch, features], and places, float [batch, maps, 2]."""
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """
+        Return features, float [batch, features], places, [batch, maps, 2], and logits.
+
+        Places are in half heights of the picture from its middle; logits are [batch, maps, side,
+        side].
+        """
         with torch.autocast('cpu', enabled=False):
             x = x.float()
-            weights = self.maps(x).flatten(2).softmax(-1)
+            logits = self.maps(x)
+            weights = logits.flatten(2).softmax(-1)
             side = x.shape[-1]
             along = (torch.arange(side, dtype=torch.float32) + 0.5) * (2.0 / side) - 1.0
             grid = torch.stack(torch.meshgrid(along, along, indexing='xy'), -1).flatten(0, 1)
             places = weights @ grid
             found = weights @ x.flatten(2).transpose(1, 2)
-            return torch.cat([found.flatten(1), places.flatten(1)], -1), places
+            return torch.cat([found.flatten(1), places.flatten(1)], -1), places, logits
 
 
 class ResNet(nn.Module):
@@ -101,7 +110,8 @@ class ResNet(nn.Module):
     Residual network with group norm that reads its maps place by place.
 
     Pooling away where things are would lose the angles. So the coarse maps are squeezed to few
-    channels and flattened, and finer ones are looked at where the arm's points are.
+    channels and flattened, and the finest are looked at where the arm's points are; on the way
+    back to them, what the whole says about the parts is joined with what the parts look like.
     """
 
     def __init__(self) -> None:
@@ -110,16 +120,19 @@ class ResNet(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(3, 16, 5, 2, 2, bias=False), nn.GroupNorm(4, 16), nn.ReLU(),
             nn.Conv2d(16, 48, 3, 2, 1, bias=False), nn.GroupNorm(8, 48), nn.ReLU())
-        self.fine = nn.Sequential(_Block(48, 48, 1), _Block(48, 96, 2), _Block(96, 96, 1))
+        self.fine = _Block(48, 48, 1)
+        self.middle = nn.Sequential(_Block(48, 96, 2), _Block(96, 96, 1))
         self.coarse = nn.Sequential(_Block(96, 192, 2), _Block(192, 192, 1))
         self.squeeze = nn.Sequential(
             nn.Conv2d(192, 32, 1, bias=False), nn.GroupNorm(8, 32), nn.ReLU())
-        # What the whole says about the parts comes back to the finer maps.
-        self.back = nn.Conv2d(192, 96, 1, bias=False)
-        self.join = nn.Sequential(
+        self.to_middle = nn.Conv2d(192, 96, 1, bias=False)
+        self.to_fine = nn.Sequential(
             nn.GroupNorm(8, 96), nn.ReLU(), nn.Conv2d(96, 64, 3, 1, 1, bias=False),
-            nn.GroupNorm(8, 64), nn.ReLU())
-        self.look = _Look(64, 24)
+            nn.GroupNorm(8, 64), nn.ReLU(), nn.Conv2d(64, 48, 1, bias=False))
+        self.join = nn.Sequential(
+            nn.GroupNorm(8, 48), nn.ReLU(), nn.Conv2d(48, 48, 3, 1, 1, bias=False),
+            nn.GroupNorm(8, 48), nn.ReLU())
+        self.look = _Look(48, 24)
         self.hidden = nn.Sequential(
             nn.Linear(32 * (SIZE // 16) ** 2 + self.look.features, 384), nn.ReLU(),
             nn.Linear(384, 256), nn.ReLU())
@@ -128,14 +141,21 @@ class ResNet(nn.Module):
     def forward(self, pictures: Tensor) -> Raw:
         """Return what is seen."""
         fine = self.fine(self.stem((pictures - _MEAN) / _SPREAD))
-        coarse = self.coarse(fine)
-        back = functional.interpolate(self.back(coarse), scale_factor=2.0, mode='nearest')
-        looked, places = self.look(self.join(fine + back))
+        middle = self.middle(fine)
+        coarse = self.coarse(middle)
+        middle = self.to_fine(middle + _larger(self.to_middle(coarse)))
+        looked, places, maps = self.look(self.join(fine + _larger(middle)))
         whole = self.squeeze(coarse).flatten(1)
         raw: Raw = self.head(self.hidden(torch.cat([whole.float(), looked], -1)))
         # Points are said as a correction of where the network looked for them.
-        there = functional.pad(places[:, :len(POINTS)], (0, 1))
-        return raw._replace(points=raw.points + there)
+        count = len(POINTS)
+        there = functional.pad(places[:, :count], (0, 1))
+        return raw._replace(points=raw.points + there, maps=maps[:, :count])
+
+
+def _larger(maps: Tensor) -> Tensor:
+    """Return maps of twice the side."""
+    return functional.interpolate(maps, scale_factor=2.0, mode='nearest')
 
 
 class AlexNet(nn.Module):

@@ -26,6 +26,7 @@ from vdl_ros.pose.estimator import PoseEstimator
 from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, estimate_all, join, score
 from vdl_ros.pose.losses import Loss, pose_loss
 from vdl_ros.pose.models import make_model
+from vdl_ros.pose.optimizer import PoseOptimizer
 from vdl_ros.pose.points import seen_points
 from vdl_ros.pose.run_folder import PoseRun, RunError
 from vdl_ros.pose.weights import load_file, save_file, save_model
@@ -33,7 +34,7 @@ from vdl_ros.pose.weights import load_file, save_file, save_model
 __all__ = ['TrainingConfig', 'Trainer', 'bfloat16_is_faster']
 
 _WARMUP = 300
-_LONGEST_AVERAGE = 0.999
+_LONGEST_AVERAGE, _LONGEST_GRADIENT = 0.999, 1.0
 # Every 50th frame is held out: by its number, so that a bag may grow before a resume.
 _HELD_OUT, _MOST_HELD_OUT = 50, 2000
 
@@ -45,8 +46,8 @@ class TrainingConfig:
     model: str = 'resnet'
     epochs: int = 30
     minutes: float = 0.0
-    batch: int = 32
-    lr: float = 1e-3
+    batch: int = 64
+    lr: float = 2e-3
     weight_decay: float = 0.02
     seed: int = 0
     threads: int = 0
@@ -106,11 +107,8 @@ class Trainer:
         self._model = make_model(config.model)
         self._average = make_model(config.model)
         self._average.load_state_dict(self._model.state_dict())
-        decayed = [each for each in self._model.parameters() if each.ndim > 1]
-        plain = [each for each in self._model.parameters() if each.ndim <= 1]
-        self._optimizer = torch.optim.AdamW(
-            [{'params': decayed, 'weight_decay': config.weight_decay},
-             {'params': plain, 'weight_decay': 0.0}], lr=config.lr, foreach=True)
+        self._optimizer = PoseOptimizer(self._model, config.weight_decay)
+        self._lr = 0.0
         self.step, self.epoch, self.elapsed = 0, 0, 0.0
         self._done_in_epoch, self._best = 0, math.inf
         self._run = PoseRun(folder, resume=resume)
@@ -162,7 +160,8 @@ class Trainer:
 
     def _train_epoch(self, stop: threading.Event) -> dict[str, float]:
         """Train on what is left of this epoch; return its mean losses and its speed."""
-        sums, count, began, first = torch.zeros(4), 0, time.monotonic(), self.elapsed
+        sums, count = torch.zeros(len(Loss._fields)), 0
+        began, first = time.monotonic(), self.elapsed
         told = began
         self._model.train()
         for pictures, targets, indices in self._loader():
@@ -182,10 +181,8 @@ class Trainer:
 
     def _train_batch(self, pictures: Tensor, targets: Tensor, points: Tensor) -> Loss:
         """Take one step."""
-        lr = self.config.lr * min(1.0, (self.step + 1) / _WARMUP) * (
+        self._lr = self.config.lr * min(1.0, (self.step + 1) / _WARMUP) * (
             0.5 + 0.5 * math.cos(math.pi * self._share()) + 0.005)
-        for group in self._optimizer.param_groups:
-            group['lr'] = lr
         parts = list(zip(*(each.chunk(self._threads) for each in (pictures, targets, points)),
                          strict=True))
         results = list(self._pool.map(self._gradients, range(len(parts)), parts))
@@ -194,12 +191,11 @@ class Trainer:
                       for each in zip(*(losses for losses, _ in results), strict=True)))
         if not torch.isfinite(loss.total):
             raise FloatingPointError(f'step {self.step}: the loss is {float(loss.total)}')
-        gradients = zip(*(each for _, each in results), strict=True)
-        for parameter, pieces in zip(self._model.parameters(), gradients, strict=True):
-            parameter.grad = torch.stack([
-                piece * weight for piece, weight in zip(pieces, weights, strict=True)]).sum(0)
-        nn.utils.clip_grad_norm_(self._model.parameters(), 1.0, foreach=True)
-        self._optimizer.step()
+        gradients = [
+            torch.stack([piece * weight for piece, weight in zip(pieces, weights, strict=True)]
+                        ).sum(0)
+            for pieces in zip(*(each for _, each in results), strict=True)]
+        self._optimizer.step(gradients, self._lr, _LONGEST_GRADIENT, self._pool)
         # Short at first: the average must not remember the random start.
         kept = min(_LONGEST_AVERAGE, (self.step + 1) / (self.step + 20))
         with torch.no_grad():
@@ -251,7 +247,7 @@ class Trainer:
         row = {
             'step': self.step, 'epoch': self.epoch, 'samples': self.step * self.config.batch,
             'minutes': self.elapsed / 60.0, 'samples_per_s': losses['samples_per_s'],
-            'lr': self._optimizer.param_groups[0]['lr'], 'loss': losses['total'],
+            'lr': self._lr, 'loss': losses['total'],
             'joint_accuracy': scores.joint_accuracy,
             'joint_error_deg': math.degrees(scores.joint_error),
             'azimuth_accuracy': scores.accuracy['camera_azimuth'],
@@ -290,21 +286,21 @@ class Trainer:
         Go on from the checkpoint.
 
         Raises:
-            RunError: it is of another architecture.
+            RunError: it is of another architecture, or none.
         """
         path = self._run.checkpoint
         found = load_file(path)
+        name = found.get('config', {}).get('model', self.config.model)
+        if name != self.config.model:
+            raise RunError(f'{path}: the architecture is {name}, not {self.config.model}')
         try:
-            name = found['config']['model']
-            if name != self.config.model:
-                raise RunError(f'{path}: the architecture is {name}, not {self.config.model}')
             self._model.load_state_dict(found['model'])
             self._average.load_state_dict(found['average'])
             self._optimizer.load_state_dict(found['optimizer'])
             self.step, self.epoch = int(found['step']), int(found['epoch'])
             self._done_in_epoch = min(int(found['done_in_epoch']), self._batches)
             self.elapsed, self._best = float(found['elapsed']), float(found['best'])
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:120]
             raise RunError(f'{path}: not a checkpoint of this program: {reason}') from None
 
