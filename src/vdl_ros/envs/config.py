@@ -21,7 +21,8 @@ class EnvConfig:
     """
 
     env_id: str = setting(
-        'CartPole-v1', 'Gymnasium id of the environment, such as CartPole-v1 or ALE/Pong-v5.')
+        'CartPole-v1', 'Gymnasium id of the environment, such as CartPole-v1 or ALE/Pong-v5; or '
+        'dummy/OBS28224-FPS100-v0, noise of so many bytes at so many steps per second.')
     num_envs: int = setting(
         16, 'How many copies of the environment one actor steps together.',
         minimum=1, unit='environments')

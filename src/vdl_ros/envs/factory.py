@@ -1,9 +1,9 @@
 """
-From a name to a vector environment: Gymnasium's own, Atari's, and the test environments.
+From a name to a vector environment: Gymnasium's own, Atari's, and those of this package.
 
 An actor steps B copies of one environment in one process, so the copies share one call: the
-environment's own vectorised version where it has one (CartPole, Atari), else one after the other
-(SyncVectorEnv); more processes are more actors. What the result promises is in
+environment's own vectorised version where it has one (CartPole, Atari, dummy), else one after the
+other (SyncVectorEnv); more processes are more actors. What the result promises is in
 ``envs/contract.py``.
 """
 
@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from vdl_ros.envs import counter
+from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.envs.contract import Contract, EnvError, VectorEnvironment
@@ -101,6 +101,8 @@ def _spec(env_id: str) -> EnvSpec:
     if ':' in env_id:
         # Gymnasium imports whatever module stands before the colon, and ids come over ROS.
         raise EnvError(f"env_id: {env_id!r} is not allowed: no module to import, no ':'")
+    if env_id.startswith(dummy.NAMESPACE):
+        dummy.register(env_id)
     spec = gymnasium.registry.get(env_id)
     if spec is None:
         raise EnvError(

@@ -1,0 +1,165 @@
+"""
+Frames a second, size of observations and memory of environments, one alone and many together.
+
+    ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
+
+VDL's ``gym-fps.py`` and ``obs-stat.py``: random actions, here drawn beforehand. Many copies are
+stepped by every back end that exists for the environment (``env_backends.py``). A frame is one
+``step`` of one copy, so four of an Atari emulator. Each measurement has a process of its own;
+environments and back ends take turns, round after round; figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+GROUPS = ('gym', 'dummy')
+# Slow machines, and sixteen processes that import a simulator each.
+PATIENCE_S = 120.0
+
+
+def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
+    """Return what one measurement printed, or ``error``; none of its processes is left."""
+    program = Path(__file__).absolute().with_name('env_measure.py')
+    # ViZDoom writes files where it is started.
+    with TemporaryDirectory() as folder, subprocess.Popen(
+            [sys.executable, program, name, backend, str(num_envs), str(seconds)], cwd=folder,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True) as process:
+        try:
+            output, errors = process.communicate(timeout=PATIENCE_S + 2.0 * seconds)
+        except subprocess.TimeoutExpired:
+            return {'error': f'not ended after {PATIENCE_S + 2.0 * seconds:g} s'}
+        finally:
+            # The group, also of one that ended: it may have left children.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    try:
+        found: dict[str, Any] = json.loads(output)
+    except ValueError:
+        lines = errors.strip().splitlines() or [f'status {process.returncode}']
+        return {'error': lines[-1]}
+    return found
+
+
+def collect(
+    names: Sequence[str], num_envs: int, seconds: float, rounds: int,
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return by environment and back end what each round measured; what fails is left then."""
+    measured: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
+    for number in range(rounds):
+        for name in names:
+            ways = ['single']
+            while ways:
+                backend = ways.pop(0)
+                before = measured[name].setdefault(backend, [])
+                if before and 'frames_per_s' not in before[-1]:
+                    continue
+                found = run(name, backend, num_envs, seconds)
+                before.append(found)
+                text = (f'{found["frames_per_s"]:.0f} frames/s' if 'frames_per_s' in found
+                        else found.get('error') or f'not installed: {found["missing"]}')
+                print(f'round {number + 1}: {name} {backend}: {text}', file=sys.stderr, flush=True)
+                if backend == 'single':
+                    ways += found.get('backends', [])
+    return measured
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    import gymnasium
+    import numpy
+    models = [line.split(':', 1)[1].strip() for line in Path('/proc/cpuinfo').read_text().split(
+        '\n') if line.startswith('model name')]
+    return {
+        'processor': models[0] if models else platform.processor(),
+        'cores': len(os.sched_getaffinity(0)), 'python': platform.python_version(),
+        'gymnasium': gymnasium.__version__, 'numpy': numpy.__version__}
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """
+    Return the options, with the names of the environments resolved.
+
+    Raises:
+        ValueError: one that is not allowed; the message is one line.
+    """
+    from env_backends import DUMMY, GYM, NotInstalledError, prepare
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument(
+        '--env', nargs='+', default=list(GROUPS), metavar='NAME',
+        help='Gymnasium ids, dummy/OBS<n>-FPS<f>-v0, or the groups gym and dummy (default)')
+    parser.add_argument('--num-envs', type=int, help='copies together (default: 16; quick: 8)')
+    parser.add_argument('--seconds', type=float, help='of each measurement (3; quick: 0.2)')
+    parser.add_argument('--rounds', type=int, help='measurements of each (5; quick: 1)')
+    parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
+    parser.add_argument('--json', action='store_true', help='print one JSON object')
+    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+    options = parser.parse_args(words)
+    for name, usual, quick in (('num_envs', 16, 8), ('seconds', 3.0, 0.2), ('rounds', 5, 1)):
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else usual)
+    for name, low, high in (('num_envs', 1, 1024), ('seconds', 0.01, 600), ('rounds', 1, 1000)):
+        if not low <= getattr(options, name) <= high:
+            raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
+                             f'allowed: {low} to {high}')
+    if options.output is not None and not options.output.absolute().parent.is_dir():
+        raise ValueError(f'--output: {options.output} is not allowed: there is no such folder')
+    groups = {'gym': GYM, 'dummy': (DUMMY[0], DUMMY[-1]) if options.quick else DUMMY}
+    options.env = list(dict.fromkeys(
+        name for word in options.env for name in groups.get(word, (word,))))
+    for name in options.env:
+        try:
+            prepare(name)
+        except NotInstalledError:
+            continue
+    return options
+
+
+def main() -> int:
+    """Measure, and print the table or one JSON object."""
+    from env_table import row, summary, table
+
+    try:
+        options = arguments()
+    except ValueError as error:
+        print(f'bench_env: {error}', file=sys.stderr)
+        return BAD_INPUT
+    # As Ctrl-C, so that the measurement under way is ended as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        measured = collect(options.env, options.num_envs, options.seconds, options.rounds)
+    except KeyboardInterrupt:
+        print('bench_env: interrupted', file=sys.stderr)
+        return INTERRUPTED
+    rows = [row(name, measured[name]) for name in options.env]
+    result = {
+        'benchmark': 'env', 'machine': machine(), 'num_envs': options.num_envs,
+        'seconds': options.seconds, 'rounds': options.rounds, 'rows': rows}
+    if options.output is not None:
+        options.output.write_text(json.dumps(result, indent=1) + '\n')
+    if options.json:
+        print(json.dumps(result))
+    else:
+        print(table(rows))
+        print(f'\nframes/s, medians of {options.rounds}; {options.num_envs} copies together\n')
+        print('\n'.join(map(summary, rows)))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The environments that bench_env measures, and every way to step many copies of one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import gymnasium
+
+from vdl_ros.envs import dummy, factory
+from vdl_ros.envs.atari import RAW_SIZE, make_atari
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.contract import Contract, EnvError
+
+__all__ = ['DUMMY', 'GYM', 'PREPROCESSED', 'NotInstalledError', 'backends', 'make', 'prepare']
+
+BREAKOUT = 'ALE/Breakout-v5'
+# As actors see it: grey, shrunk, four pictures; without this ending it is raw, as the seed's.
+PREPROCESSED = ':84x84x4'
+DOOM = 'VizdoomDeathmatch'
+GYM = ('CartPole-v1', BREAKOUT, BREAKOUT + PREPROCESSED, 'Hopper-v5', 'Humanoid-v5', DOOM)
+# The seed's groups of 1000 float64 at four rates, and a stack of Atari pictures at full speed.
+DUMMY = tuple(f'dummy/OBS8000-FPS{rate}-v0' for rate in (500, 600, 6000, 60000)) + (
+    'dummy/OBS28224-v0',)
+
+
+class NotInstalledError(EnvError):
+    """The library of an environment is not there; the message says how to install it."""
+
+
+def prepare(name: str) -> str:
+    """
+    Import what registers an environment, and return its Gymnasium id.
+
+    Args:
+        name: a Gymnasium id; that of a game may end in ``PREPROCESSED``; or ``DOOM``, whose
+            version is the one that is installed.
+
+    Raises:
+        NotInstalledError: its library is missing.
+        EnvError: there is no such environment.
+    """
+    env_id = name.removesuffix(PREPROCESSED)
+    if env_id.startswith(dummy.NAMESPACE):
+        dummy.register(env_id)
+    elif env_id.startswith(factory.ATARI):
+        try:
+            import ale_py  # noqa: F401
+        except ImportError:
+            raise NotInstalledError('pip install ale-py') from None
+    elif env_id.startswith('Vizdoom'):
+        try:
+            import vizdoom.gymnasium_wrapper  # noqa: F401
+        except ImportError:
+            # It names pygame-ce, which would overwrite pygame: either will do for it.
+            raise NotInstalledError('pip install --no-deps vizdoom') from None
+        versions = [known for known in gymnasium.registry if known.startswith(f'{env_id}-v')]
+        env_id = max(versions, default=env_id)
+    if name.endswith(PREPROCESSED) and not env_id.startswith(factory.ATARI):
+        raise EnvError(f'--env: {name} is not allowed: {PREPROCESSED} is for games of {BREAKOUT}')
+    if env_id not in gymnasium.registry:
+        raise EnvError(f'--env: no environment {name!r}')
+    if str(gymnasium.registry[env_id].entry_point).startswith('gymnasium.envs.mujoco'):
+        try:
+            import mujoco  # noqa: F401
+        except ImportError:
+            raise NotInstalledError('pip install mujoco, or make setup') from None
+    return env_id
+
+
+def backends(name: str) -> tuple[str, ...]:
+    """
+    Return the ways there are to step many copies of a prepared environment.
+
+    ``sync``: Gymnasium's SyncVectorEnv; ``async``: its AsyncVectorEnv, a process each; ``own``:
+    the environment's own vectorised version, one thread; ``own-threads``: a thread for each core;
+    ``actors``: see ``env_actors.py``.
+    """
+    env_id = prepare(name)
+    if name.endswith(PREPROCESSED):
+        return 'own', 'own-threads', 'actors'
+    own: tuple[str, ...] = ()
+    if gymnasium.registry[env_id].vector_entry_point is not None:
+        own = ('own', 'own-threads') if env_id.startswith(factory.ATARI) else ('own',)
+    return ('sync', 'async', *own, 'actors')
+
+
+def make(name: str, backend: str, num_envs: int) -> Any:
+    """
+    Return a vector of a prepared environment, or for ``single`` one environment.
+
+    ``actors`` is no vector in one process, so not among these. A preprocessed game has no single
+    version: it is a vector of one.
+
+    Raises:
+        EnvError: it cannot be made; one line.
+    """
+    env_id = prepare(name)
+    threads = len(os.sched_getaffinity(0)) if backend == 'own-threads' else 1
+    if name.endswith(PREPROCESSED):
+        count = 1 if backend == 'single' else num_envs
+        return Contract(make_atari(EnvConfig(env_id=env_id), count, num_threads=threads), seed=0)
+    try:
+        if backend == 'single':
+            return gymnasium.make(env_id, disable_env_checker=True)
+        if backend in ('sync', 'async'):
+            return gymnasium.make_vec(
+                env_id, num_envs, vectorization_mode=backend, disable_env_checker=True)
+        if env_id.startswith(factory.ATARI):
+            return _raw_atari(env_id, num_envs, threads)
+        return gymnasium.make_vec(env_id, num_envs, vectorization_mode='vector_entry_point')
+    except (gymnasium.error.Error, ImportError, RuntimeError, TypeError, ValueError) as error:
+        raise EnvError(f'{name} by {backend}: {" ".join(str(error).split())}') from error
+
+
+def _raw_atari(env_id: str, num_envs: int, threads: int) -> Any:
+    """Return ale-py's vector with the colour pictures and settings of the single environment."""
+    from ale_py.vector_env import AtariVectorEnv
+
+    height, width = RAW_SIZE
+    game = gymnasium.registry[env_id].kwargs
+    return AtariVectorEnv(
+        game['game'], num_envs, num_threads=threads, img_height=height, img_width=width,
+        grayscale=False, stack_num=1, maxpool=False, noop_max=0, use_fire_reset=False,
+        reward_clipping=False, frameskip=game['frameskip'],
+        repeat_action_probability=game['repeat_action_probability'])

@@ -1,0 +1,261 @@
+"""
+Environments of any size and slowness, by their name: ``dummy/OBS28224-FPS100-v0``.
+
+They stand in for environments that a machine lacks or has too few cores for, in benchmarks of
+everything around an environment; so did VDL's ``dummy_env.py``. The name is
+``dummy/OBS<n>[-FPS<f>[-SERIAL|-BUSY]]-v0``:
+
+* ``OBS<n>``: an observation is n bytes of noise, uint8 [n], which hardly compress.
+* ``FPS<f>``: a step takes 1/f s, asleep; a vector of B copies sleeps 1/f s too, as B machines
+  would that simulate at the same time. Without it a step takes as long as it takes.
+* ``-SERIAL``: the copies of a vector sleep one after the other, B/f s, as one machine would that
+  had to simulate them all.
+* ``-BUSY``: one after the other as well, and computing instead of sleeping: 1/f s of processor
+  time each, so environments that share a core slow each other down.
+
+Only time inside ``step`` counts, not what the caller does between steps, and ``reset`` is free.
+Gymnasium's SyncVectorEnv steps one after the other whatever the name says. Actions, Discrete(2),
+change nothing; the reward is 1; an episode is truncated after 1000 steps or ``time_limit``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from vdl_ros.envs.contract import EnvError
+
+__all__ = [
+    'LARGEST', 'NAMESPACE', 'SLOWEST', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'StepTime', 'parse',
+    'register',
+]
+
+NAMESPACE = 'dummy/'
+LARGEST = 1 << 26
+SLOWEST = 0.01
+_FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
+_NAME = re.compile(
+    r'dummy/OBS([0-9]{1,12})(?:-FPS([0-9]{1,9}(?:\.[0-9]{1,9})?)(-SERIAL|-BUSY)?)?-v0')
+_EPISODE = 1000
+# A prime, so that whatever an observation's size, its noise comes back late.
+_WINDOWS = 1_048_573
+
+
+@dataclasses.dataclass(frozen=True)
+class Dummy:
+    """What a name says: bytes of an observation, seconds of a step, and how they are spent."""
+
+    size: int
+    step_s: float = 0.0
+    together: bool = True
+    busy: bool = False
+
+
+def parse(env_id: str) -> Dummy:
+    """
+    Return what the name of a dummy environment says.
+
+    Raises:
+        EnvError: it is no such name, or a number in it is out of range.
+    """
+    found = _NAME.fullmatch(env_id)
+    if found is None:
+        raise EnvError(f'env_id: {env_id!r} is not allowed: {_FORM}')
+    size = int(found[1])
+    if not 1 <= size <= LARGEST:
+        raise EnvError(f'env_id: OBS{found[1]} is not allowed: 1 to {LARGEST} bytes')
+    if found[2] is None:
+        return Dummy(size)
+    if float(found[2]) < SLOWEST:
+        raise EnvError(
+            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {SLOWEST}; none '
+            'for as fast as it can')
+    return Dummy(size, 1.0 / float(found[2]), together=found[3] is None, busy=found[3] == '-BUSY')
+
+
+def register(env_id: str) -> None:
+    """
+    Add the environment of that name to Gymnasium's registry; again is harmless.
+
+    Raises:
+        EnvError: as :func:`parse`.
+    """
+    if env_id not in gymnasium.registry:
+        parse(env_id)
+        gymnasium.register(
+            env_id, entry_point=f'{__name__}:DummyEnv',
+            vector_entry_point=f'{__name__}:DummyVectorEnv', max_episode_steps=_EPISODE,
+            kwargs={'name': env_id})
+
+
+class StepTime:
+    """
+    Makes steps take a given time on average, to the precision of the clock.
+
+    A sleep ends late, by more than a short step takes; so each step is due earlier by what the
+    one before was late, at most by one whole step.
+    """
+
+    def __init__(
+        self, seconds: float, clock: Callable[[], float], pause: Callable[[float], object],
+    ) -> None:
+        """
+        Make steps of ``seconds`` by ``clock``.
+
+        ``pause`` is called with the seconds that are left, again until none are.
+        """
+        self.seconds = seconds
+        self._clock = clock
+        self._pause = pause
+        self._late = 0.0
+        self._due = 0.0
+
+    @classmethod
+    def of(cls, dummy: Dummy, copies: int = 1) -> StepTime:
+        """Return the step time of so many copies in one vector."""
+        seconds = dummy.step_s * (1 if dummy.together else copies)
+        if dummy.busy:
+            # Time of the processor, not of the wall: to wait for a core is not to compute.
+            return cls(seconds, time.thread_time, lambda left: None)
+        return cls(seconds, time.perf_counter, time.sleep)
+
+    def begin(self) -> None:
+        """Enter a step."""
+        if self.seconds:
+            self._due = self._clock() + self.seconds - self._late
+
+    def finish(self) -> None:
+        """Spend what is left of the step."""
+        if self.seconds:
+            while (left := self._due - self._clock()) > 0.0:
+                self._pause(left)
+            self._late = min(-left, self.seconds)
+
+
+@functools.lru_cache(maxsize=2)
+def _noise(size: int) -> NDArray[np.uint8]:
+    """
+    Return uint8 [_WINDOWS, size], every stretch of one read-only strip of noise.
+
+    All environments of one size share it, so a copy of an environment takes next to no memory.
+    """
+    strip = np.frombuffer(np.random.default_rng(0).bytes(_WINDOWS + size - 1), np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(strip, size)
+
+
+class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
+    """One environment: each observation is the stretch of noise after the one before."""
+
+    def __init__(self, name: str, step_time: StepTime | None = None) -> None:
+        """
+        Make the environment that ``name`` says.
+
+        Raises:
+            EnvError: as :func:`parse`.
+        """
+        dummy = parse(name)
+        self.observation_space: spaces.Space[Any] = spaces.Box(0, 255, (dummy.size,), np.uint8)
+        self.action_space: spaces.Space[Any] = spaces.Discrete(2)
+        self._step_time = step_time or StepTime.of(dummy)
+        self._noise = _noise(dummy.size)
+        self._stride = dummy.size % _WINDOWS or 1
+        self._at: int | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Begin an episode; a seed says where in the noise, without one it goes on."""
+        super().reset(seed=seed, options=options)
+        if seed is not None or self._at is None:
+            self._at = int(self.np_random.integers(_WINDOWS))
+        return self._observation(), {}
+
+    def step(
+        self, action: np.int64,
+    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Take the step's time; the action changes nothing."""
+        self._step_time.begin()
+        observation = self._observation()
+        self._step_time.finish()
+        return observation, 1.0, False, False, {}
+
+    def _observation(self) -> NDArray[np.uint8]:
+        assert self._at is not None
+        self._at = (self._at + self._stride) % _WINDOWS
+        observation: NDArray[np.uint8] = self._noise[self._at].copy()
+        return observation
+
+
+class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
+    """
+    B copies; whether their steps take the time of one or of B is in the name.
+
+    All episodes begin and end together.
+    """
+
+    metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}
+
+    def __init__(
+        self, num_envs: int, name: str, max_episode_steps: int = _EPISODE,
+        step_time: StepTime | None = None,
+    ) -> None:
+        """
+        Make ``num_envs`` copies of the environment that ``name`` says.
+
+        Raises:
+            EnvError: as :func:`parse`.
+        """
+        dummy = parse(name)
+        self.num_envs = num_envs
+        self.single_observation_space = spaces.Box(0, 255, (dummy.size,), np.uint8)
+        self.single_action_space = spaces.Discrete(2)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._limit = max_episode_steps
+        self._step_time = step_time or StepTime.of(dummy, num_envs)
+        self._noise = _noise(dummy.size)
+        self._stride = dummy.size % _WINDOWS or 1
+        self._at: NDArray[np.int64] | None = None
+        self._time = 0
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Begin an episode in every copy; ``seed``, one number, says where in the noise."""
+        assert not isinstance(seed, list)
+        super().reset(seed=seed, options=options)
+        if seed is not None or self._at is None:
+            self._at = self.np_random.integers(_WINDOWS, size=self.num_envs)
+        self._time = 0
+        return self._observations(), {}
+
+    def step(
+        self, actions: NDArray[np.int64],
+    ) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """Take the step's time; the actions change nothing."""
+        self._step_time.begin()
+        is_reset = self._time >= self._limit
+        self._time = 0 if is_reset else self._time + 1
+        observations = self._observations()
+        rewards = np.full(self.num_envs, 0.0 if is_reset else 1.0, np.float32)
+        truncated = np.full(self.num_envs, self._time >= self._limit)
+        self._step_time.finish()
+        return observations, rewards, np.zeros(self.num_envs, np.bool_), truncated, {}
+
+    def _observations(self) -> NDArray[np.uint8]:
+        assert self._at is not None
+        self._at = (self._at + self._stride) % _WINDOWS
+        observations: NDArray[np.uint8] = self._noise[self._at]
+        return observations

@@ -1,0 +1,202 @@
+"""bench_env: its figures, its table, its refusals; and one very short measurement."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+BENCH = FOLDER / 'bench_env.py'
+IMAGE = [{'name': '', 'shape': [2, 3], 'dtype': 'uint8', 'elements': 6, 'bytes': 6}]
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = ('env_backends', 'env_stepping', 'env_actors', 'env_measure', 'env_table',
+             'bench_env')
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def one(speed, memory=1e6):
+    return {'frames_per_s': speed, 'memory_bytes': memory, 'memory_first_bytes': 5e6,
+            'observation': IMAGE, 'backends': ['sync', 'own']}
+
+
+def test_medians_and_the_winner(modules):
+    found = modules.env_table.row('CartPole-v1', {
+        'single': [one(100.0), one(400.0), one(200.0)],
+        'sync': [one(900.0), one(100.0), one(110.0)],
+        'own': [one(300.0), one(500.0), one(400.0)],
+        'async': [one(9999.0), {'error': 'it broke'}]})
+    assert found['best'] == 'own'
+    assert found['single'] == {
+        'frames_per_s': 200.0, 'frames_per_s_min': 100.0, 'frames_per_s_max': 400.0,
+        'memory_bytes': 1e6}
+    assert found['vectorised']['async'] == {'problem': 'it broke'}
+    assert found['best_over_single'] == 2.0
+    assert found['single_over_seed'] == pytest.approx(200 / 134426)
+    assert found['best_over_seed'] == pytest.approx(400 / 134426)
+    assert found['observation_bytes'] == 6
+    line = modules.env_table.summary(found)
+    assert 'best own 400 frames/s, 2.00 times single' in line
+    assert line.endswith('async failed: it broke')
+
+
+def test_table_shows_every_row_and_what_is_missing(modules):
+    row = modules.env_table.row
+    rows = [row('CartPole-v1', {'single': [one(1234.5, 8700.0)], 'own': [one(50_000.0)]}),
+            row('VizdoomDeathmatch', {'single': [{'missing': 'pip install it'}]}),
+            row('dummy/OBS6-v0', {'single': [{'error': 'it broke'}]})]
+    lines = modules.env_table.table(rows).splitlines()
+    widths = {line.count('|') for line in lines}
+    assert len(lines) == 5
+    assert len(widths) == 1
+    assert ('| CartPole-v1 | uint8 2x3 | 6 | 5.00 | 0.00870 | 1,234 |  |  | **50,000** |  |  '
+            '| 40.5 | 134,426 | 0.560 | 0.00918 | 0.372 |') in lines
+    assert lines[3].startswith('| VizdoomDeathmatch | not installed: pip install it |')
+    assert lines[4].startswith('| dummy/OBS6-v0 | it broke |')
+    assert modules.env_table.summary(rows[1]) == (
+        'VizdoomDeathmatch: not installed: pip install it')
+
+
+def test_size_of_observations_with_parts(modules):
+    space = spaces.Dict({
+        'screen': spaces.Box(0, 255, (4, 5, 3), np.uint8),
+        'state': spaces.Tuple((spaces.Box(-1, 1, (7,), np.float64), spaces.Discrete(3)))})
+    found = modules.env_measure.leaves(space)
+    assert [(leaf['shape'], leaf['dtype'], leaf['elements'], leaf['bytes']) for leaf in found] == [
+        ([4, 5, 3], 'uint8', 60, 60), ([7], 'float64', 7, 56), ([], 'int64', 1, 8)]
+
+
+def test_speed_is_frames_over_time_after_the_warm_up(modules):
+    now = [0.0]
+
+    def once():
+        # The first steps are slow, as those of many libraries are.
+        now[0] += 1.0 if now[0] < 1.0 else 0.25
+        return 3
+
+    assert modules.env_stepping.frames_per_s(once, 5.0, lambda: now[0]) == 3 / 0.25
+
+
+def test_resets_are_no_frames(modules):
+    env = gymnasium.make_vec('CartPole-v1', 3, max_episode_steps=2)
+    once = modules.env_stepping.stepper(env)
+    assert [once() for _ in range(7)] == [3, 3, 0, 3, 3, 0, 3]
+    env.close()
+
+
+@pytest.mark.parametrize(('name', 'expected'), [
+    ('CartPole-v1', ('sync', 'async', 'own', 'actors')),
+    ('Acrobot-v1', ('sync', 'async', 'actors')),
+    ('ALE/Breakout-v5', ('sync', 'async', 'own', 'own-threads', 'actors')),
+    ('ALE/Breakout-v5:84x84x4', ('own', 'own-threads', 'actors')),
+    ('dummy/OBS8-FPS9-v0', ('sync', 'async', 'own', 'actors')),
+])
+def test_back_ends_are_those_that_exist(modules, name, expected):
+    assert modules.env_backends.backends(name) == expected
+
+
+@pytest.mark.parametrize(('backend', 'shape'), [
+    ('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
+    ('own-threads', (2, 1, 210, 160, 3))])
+def test_back_ends_of_raw_atari_give_the_same_pictures(modules, backend, shape):
+    env = modules.env_backends.make('ALE/Breakout-v5', backend, 2)
+    observations, _ = env.reset(seed=0)
+    assert observations.shape == shape
+    assert observations.dtype == np.uint8
+    env.close()
+
+
+@pytest.mark.parametrize(('module', 'name', 'advice'), [
+    ('ale_py', 'ALE/Breakout-v5', 'pip install ale-py'),
+    ('vizdoom', 'VizdoomDeathmatch', 'pip install --no-deps vizdoom'),
+    ('mujoco', 'Hopper-v5', 'pip install mujoco, or make setup'),
+])
+def test_a_missing_library_is_named(modules, monkeypatch, module, name, advice):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(modules.env_backends.NotInstalledError, match=f'^{advice}'):
+        modules.env_backends.prepare(name)
+    # A row says so later; it is no reason not to begin.
+    assert modules.bench_env.arguments(['--env', name]).env == [name]
+
+
+@pytest.mark.parametrize(('words', 'message'), [
+    (['--env', 'CartPol-v1'], "--env: no environment 'CartPol-v1'"),
+    (['--env', 'os:CartPole-v1'], "--env: no environment 'os:CartPole-v1'"),
+    (['--env', 'CartPole-v1:84x84x4'], '--env: CartPole-v1:84x84x4 is not allowed: '),
+    (['--env', 'dummy/OBS0-v0'], 'env_id: OBS0 is not allowed: 1 to '),
+    (['--num-envs', '0'], '--num-envs: 0 is not allowed: 1 to 1024'),
+    (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.01 to 600'),
+    (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
+    (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
+])
+def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(sys, 'argv', ['bench_env', *words])
+    assert modules.bench_env.main() == 2
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.startswith(f'bench_env: {message}')
+    assert captured.err.count('\n') == 1
+
+
+def test_groups_and_quick(modules):
+    arguments = modules.bench_env.arguments
+    full, quick = arguments([]), arguments(['--quick', '--rounds', '2', '--env', 'dummy'])
+    assert full.env == [*modules.env_backends.GYM, *modules.env_backends.DUMMY]
+    assert (full.num_envs, full.seconds, full.rounds) == (16, 3.0, 5)
+    assert len(quick.env) == 2
+    assert (quick.num_envs, quick.seconds, quick.rounds) == (8, 0.2, 2)
+
+
+@pytest.mark.parametrize(('num_envs', 'cores', 'expected'), [
+    (16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])])
+def test_shares_of_the_copies(modules, num_envs, cores, expected):
+    assert modules.env_actors.shares(num_envs, cores) == expected
+
+
+def test_what_hangs_or_breaks_is_ended_and_told(modules, monkeypatch):
+    bench = modules.bench_env
+    assert bench.run('Nothing-v1', 'sync', 1, 0.01) == {
+        'error': "--env: no environment 'Nothing-v1'"}
+    monkeypatch.setattr(bench, 'PATIENCE_S', 0.0)
+    assert bench.run('CartPole-v1', 'sync', 1, 0.01) == {'error': 'not ended after 0.02 s'}
+
+
+def test_a_very_short_run_prints_one_object_only(tmp_path):
+    done = subprocess.run(
+        [sys.executable, BENCH, '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
+         '--seconds', '0.02', '--rounds', '1', '--json', '--output', 'out.json'], cwd=tmp_path,
+        capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert json.loads((tmp_path / 'out.json').read_text()) == found
+    assert [path.name for path in tmp_path.iterdir()] == ['out.json']
+    assert [each['name'] for each in found['rows']] == ['CartPole-v1', 'dummy/OBS1000-v0']
+    for each, size in zip(found['rows'], (16, 1000), strict=True):
+        assert each['observation_bytes'] == size
+        assert set(each['vectorised']) == {'sync', 'async', 'own', 'actors'}
+        assert each['best'] in each['vectorised']
+        for figures in (each['single'], *each['vectorised'].values()):
+            assert figures['frames_per_s'] > 0
+            assert figures['memory_bytes'] >= 0
+
+
+def test_ctrl_c_leaves_no_process(launch):
+    bench = launch(sys.executable, str(BENCH), '--env', 'CartPole-v1', '--seconds', '300')
+    bench.wait_for(lambda: [each for each in bench.family() if 'env_measure' in ' '.join(
+        each.cmdline())], 'a measurement')
+    bench.interrupt()
+    assert bench.wait(timeout=20.0) == 130, bench.output
+    assert bench.output == 'bench_env: interrupted\n'
+    assert bench.family() == []
