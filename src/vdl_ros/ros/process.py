@@ -23,7 +23,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from vdl_ros.ros import parameters, transport
+from vdl_ros.ros import memory, parameters, transport
 from vdl_ros.settings import Scalar, SettingError, describe, select, setting
 
 __all__ = [
@@ -153,6 +153,7 @@ def run_node(
             raise SettingError(f'{own[0]!r} is not understood; a parameter is given as '
                                '--ros-args -p name:=value')
         transport.configure()
+        memory.keep_large_blocks()
         # Own handlers: rclpy's would end the context before the last message is sent.
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
         stop = stop_on_signals()

@@ -2,7 +2,8 @@
 Named arrays on topics: numpy to ``vdl_ros/Tensor`` and back, one copy each way, no pickle.
 
 A ``uint8[]`` field is filled by one ``array.array``: element by element it would take a thousand
-times as long. Reading is a view of the message's bytes.
+times as long, and given to the constructor it would be copied twice more. Reading is a view of the
+message's bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,17 @@ _DTYPES = {name: np.dtype(name) for name in (
     'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
     'float16', 'float32', 'float64')}
 _MAX_TENSORS = 4096
+
+def _takes_check_fields() -> bool:
+    try:
+        Tensor(check_fields=True)
+    except AssertionError:  # Humble checks always, and has no such argument
+        return False
+    return True
+
+
+# Only a message that checks its fields takes an array as it is.
+_CHECKED = {'check_fields': True} if _takes_check_fields() else {}
 
 if sys.byteorder != 'little':
     raise ImportError('tensors on topics are little-endian and this machine is not')
@@ -49,8 +61,10 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
         # The named dtype, not the array's own: that may be big-endian.
         ordered = np.ascontiguousarray(value, _DTYPES[value.dtype.name])
         data.frombytes(ordered.reshape(-1).view(np.uint8).data)
-        tensors.append(Tensor(
-            name=name, dtype=value.dtype.name, shape=list(value.shape), data=data))
+        tensor = Tensor(
+            name=name, dtype=value.dtype.name, shape=list(value.shape), **_CHECKED)
+        tensor.data = data
+        tensors.append(tensor)
     return tensors
 
 
