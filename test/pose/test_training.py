@@ -37,10 +37,10 @@ class StopAfter(threading.Event):
         return self._left < 0
 
 
-def train(data, folder, stop=None, resume=False, **settings):
+def train(data, folder, stop=None, resume=False, init=None, **settings):
     lines = []
     trainer = Trainer(data, TrainingConfig(**{'batch': 10, 'threads': 1} | settings), folder,
-                      resume=resume, say=lines.append)
+                      resume=resume, init=init, say=lines.append)
     return trainer, trainer.train(stop or threading.Event()), lines
 
 
@@ -103,6 +103,20 @@ def test_frames_held_out_are_not_learned_from(data, tmp_path, monkeypatch):
     trainer.train(threading.Event())
     assert len(seen) == 50
     assert not seen & {0, 50}
+
+
+def test_a_training_can_begin_with_the_weights_of_a_model(data, tmp_path):
+    first, _, _ = train(data, tmp_path / 'first', epochs=1)
+    model, _ = load_model(tmp_path / 'first')
+    # A rate at which nothing is learned shows what it began with.
+    train(data, tmp_path / 'second', epochs=1, init=tmp_path / 'first', lr=1e-12)
+    found = load_file(tmp_path / 'second' / 'checkpoint.pt')
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(found['model'][name], value, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match='is resnet, not alexnet'):
+        train(data, tmp_path / 'third', init=tmp_path / 'first', model='alexnet')
+    with pytest.raises(ValueError, match='--init: .* is not allowed with --resume'):
+        train(data, tmp_path / 'first', init=tmp_path / 'first', resume=True)
 
 
 def test_what_cannot_be_trained_is_refused(data, bags, tmp_path):

@@ -24,7 +24,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Train, and return the exit status."""
     options = vars(_parser().parse_args(args))
     bags, folder = options.pop('data'), options.pop('output')
-    resume = options.pop('resume')
+    resume, model = options.pop('resume'), options.pop('init')
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -35,7 +35,7 @@ def main(args: Sequence[str] | None = None) -> int:
             name: value for name, value in options.items() if value is not None})
         data = PoseDataset(bags)
         _say(data.report())
-        trainer = Trainer(data, config, folder, resume=resume, say=_say)
+        trainer = Trainer(data, config, folder, resume=resume, init=model, say=_say)
         scores = trainer.train(stop)
     except (ValueError, OSError) as error:
         print(f'train_pose: {error}', file=sys.stderr)
@@ -67,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
             ('threads', int, 'that compute; 0: as many as torch likes'),
             ('workers', int, 'processes that read; -1: 1 for compressed bags, else 0')):
         add('--' + name.replace('_', '-'), type=kind, help=f'{text} [{default[name]}]')
+    add('--init', type=Path, metavar='FILE',
+        help='begin with the weights of this model file or run, not with random ones')
     add('--resume', action='store_true', help='go on with the training in --output')
     return parser
 

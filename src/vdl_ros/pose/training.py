@@ -29,7 +29,7 @@ from vdl_ros.pose.models import make_model
 from vdl_ros.pose.optimizer import PoseOptimizer
 from vdl_ros.pose.points import seen_points
 from vdl_ros.pose.run_folder import PoseRun, RunError
-from vdl_ros.pose.weights import load_file, save_file, save_model
+from vdl_ros.pose.weights import load_file, load_model, save_file, save_model
 
 __all__ = ['TrainingConfig', 'Trainer', 'bfloat16_is_faster']
 
@@ -76,7 +76,7 @@ class Trainer:
 
     def __init__(
         self, data: PoseDataset, config: TrainingConfig, folder: Path, *, resume: bool = False,
-        say: Callable[[str], None] = print,
+        init: Path | None = None, say: Callable[[str], None] = print,
     ):
         """
         Prepare, or go on from the checkpoint in ``folder``.
@@ -86,6 +86,7 @@ class Trainer:
             config: settings.
             folder: of the run.
             resume: go on with the training in it.
+            init: model file or folder of a run whose weights to begin with.
             say: told one line at a time how it goes.
 
         Raises:
@@ -104,7 +105,10 @@ class Trainer:
         self._pool = ThreadPoolExecutor(
             self._threads, initializer=torch.set_num_threads, initargs=(1,))
         torch.manual_seed(config.seed)
-        self._model = make_model(config.model)
+        if init is not None and resume:
+            raise ValueError(f'--init: {init} is not allowed with --resume, which has its weights')
+        self._model = (make_model(config.model) if init is None else
+                       load_model(init, config.model)[0])
         self._average = make_model(config.model)
         self._average.load_state_dict(self._model.state_dict())
         self._optimizer = PoseOptimizer(self._model, config.weight_decay)
