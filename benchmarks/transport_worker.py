@@ -1,0 +1,73 @@
+"""
+One process of bench_transport, server or client: a line of JSON in, a line of JSON out.
+
+    python transport_worker.py FAMILY ROLE INDEX TOTAL WHERE PORT
+
+It says hello, then takes orders: a cell, answered by ``{"ready": true}``; then ``{"go": true}``,
+answered by what was measured. It ends with its standard input, or by SIGINT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from transport_cell import Cell, cpu_seconds
+
+from vdl_ros.ros.process import die_with_parent
+
+
+def _make(words: list[str]) -> Any:
+    family, role, index, total, where, port = words
+    if family == 'tcp':
+        from transport_tcp import TcpClient, TcpServer
+        return (TcpServer(int(total), where) if role == 'server'
+                else TcpClient(int(index), where, int(port)))
+    from transport_dds import DdsClient, DdsServer
+    return (DdsServer(int(total), where, family) if role == 'server'
+            else DdsClient(int(index), where, family))
+
+
+def _serve(link: Any, orders: TextIO, reply: Callable[[dict[str, Any]], None]) -> None:
+    reply(link.hello())
+    for line in orders:
+        run = link.prepare(Cell.from_order(json.loads(line)))
+        reply({'ready': True})
+        if not orders.readline():
+            return
+        before = cpu_seconds()
+        found = run()
+        reply(found | {'cpu_s': cpu_seconds() - before})
+
+
+def main(words: list[str]) -> int:
+    """Do what the lines on standard input say."""
+    die_with_parent()
+    # Libraries may write to standard output: what they write goes where errors go.
+    answers = os.fdopen(os.dup(1), 'w')
+    os.dup2(2, 1)
+
+    def reply(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + '\n')
+        answers.flush()
+
+    link = None
+    try:
+        link = _make(words)
+        _serve(link, sys.stdin, reply)
+    except (OSError, ValueError) as error:
+        reply({'error': f'{words[0]} {words[1]} {words[2]}: {error}'})
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        if link is not None:
+            link.close()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
