@@ -23,7 +23,7 @@ from rclpy.signals import SignalHandlerOptions
 from transport_cell import WAYS, Cell
 
 from vdl_ros.msg import Credit, Trajectory
-from vdl_ros.ros import transport
+from vdl_ros.ros import memory, transport
 from vdl_ros.ros.process import make_executor, stop_on_signals
 from vdl_ros.ros.qos import STREAM
 from vdl_ros.ros.tensors import from_tensors
@@ -69,6 +69,7 @@ class _Peer:
 
     def __init__(self, name: str, namespace: str, executor: str) -> None:
         self._transport = transport.configure().describe()
+        memory.keep_large_blocks()
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._stop = stop_on_signals()
         self._node = Node(name, namespace=namespace, enable_rosout=False,

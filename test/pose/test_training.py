@@ -106,7 +106,7 @@ def test_frames_held_out_are_not_learned_from(data, tmp_path, monkeypatch):
 
 
 def test_a_training_can_begin_with_the_weights_of_a_model(data, tmp_path):
-    first, _, _ = train(data, tmp_path / 'first', epochs=1)
+    train(data, tmp_path / 'first', epochs=1)
     model, _ = load_model(tmp_path / 'first')
     # A rate at which nothing is learned shows what it began with.
     train(data, tmp_path / 'second', epochs=1, init=tmp_path / 'first', lr=1e-12)
