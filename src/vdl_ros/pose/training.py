@@ -30,6 +30,7 @@ from vdl_ros.pose.optimizer import PoseOptimizer
 from vdl_ros.pose.points import seen_points
 from vdl_ros.pose.run_folder import PoseRun, RunError
 from vdl_ros.pose.weights import load_file, load_model, save_file, save_model
+from vdl_ros.precision import faster_in_bfloat16
 
 __all__ = ['TrainingConfig', 'Trainer', 'bfloat16_is_faster']
 
@@ -310,16 +311,8 @@ class Trainer:
 
 
 def bfloat16_is_faster() -> bool:
-    """Return whether this CPU multiplies bfloat16 faster than float32, by trying a convolution."""
+    """Return whether this CPU computes such networks faster in bfloat16 than in float32."""
     x = torch.rand(16, 64, 32, 32).to(memory_format=torch.channels_last)
     layer = nn.Conv2d(64, 64, 3, padding=1)
-    # The fastest of several, in turn: others may be using the machine as well.
-    fastest = {False: math.inf, True: math.inf}
     with torch.no_grad():
-        for _ in range(10):
-            for half in fastest:
-                with torch.autocast('cpu', torch.bfloat16, enabled=half):
-                    began = time.perf_counter()
-                    layer(x)
-                    fastest[half] = min(fastest[half], time.perf_counter() - began)
-    return fastest[True] < fastest[False]
+        return faster_in_bfloat16(lambda: layer(x))
