@@ -5,6 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from vdl_ros.rl import networks
 from vdl_ros.rl.networks import make_policy
 
 IMAGES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -55,6 +56,45 @@ def test_pixels_are_scaled_to_one():
     policy(pixels.float())
     assert seen[1].max() == 255  # numbers that are no pixels stay as they are
     assert pixels.tolist() == [0, 51, 102, 255]
+
+
+@pytest.mark.parametrize('network', ['impala', 'nature'])
+def test_bfloat16_says_nearly_the_same_and_learns_in_float32(network):
+    torch.manual_seed(0)
+    exact = make_policy(network, IMAGES, ACTIONS)
+    coarse = make_policy(network, IMAGES, ACTIONS, precision='bfloat16')
+    coarse.load_state_dict(exact.state_dict())
+    images = observations(IMAGES, 6)
+    dtypes = []
+    coarse.policy_torso[0].register_forward_hook(lambda *call: dtypes.append(call[2].dtype))
+    for found, expected in zip(coarse(images), exact(images), strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.02)
+    assert dtypes == [torch.bfloat16]
+    sum(each.sum() for each in coarse(images)).backward()
+    assert all(each.grad.dtype == torch.float32 for each in coarse.parameters())
+
+
+@pytest.mark.parametrize('faster', [True, False])
+def test_auto_takes_the_precision_that_is_faster_for_images_alone(monkeypatch, faster):
+    tried = []
+
+    def is_faster(work):
+        tried.append(work())
+        return faster
+
+    monkeypatch.setattr(networks, 'faster_in_bfloat16', is_faster)
+    state = torch.get_rng_state()
+    make_policy('mlp', NUMBERS, ACTIONS)
+    before = torch.get_rng_state()
+    torch.set_rng_state(state)
+    assert make_policy('mlp', NUMBERS, ACTIONS, precision='auto').precision == torch.float32
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not tried
+    for space in (IMAGES, spaces.Box(0, 255, (84, 84, 3), np.uint8)):
+        found = make_policy('nature', space, ACTIONS, precision='auto').precision
+        assert found == (torch.bfloat16 if faster else torch.float32)
+    assert len(tried) == 2
 
 
 def test_auto_takes_the_net_that_fits():

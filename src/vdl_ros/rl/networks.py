@@ -14,12 +14,15 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
+from vdl_ros.precision import faster_in_bfloat16
 from vdl_ros.rl import distributions
 
 __all__ = ['Policy', 'make_policy']
 
 # The smallest that every net's kernels and strides leave a pixel of.
 _SMALLEST_IMAGE = 36
+# Images in a batch that decides on the precision.
+_TRIED = 16
 
 
 class Policy(nn.Module):
@@ -29,6 +32,7 @@ class Policy(nn.Module):
     Attributes:
         distribution: what the policy head's numbers mean.
         observation_shape: shape of one observation.
+        precision: of the torso, torch.float32 or torch.bfloat16; parameters and heads are float32.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Policy(nn.Module):
         self.policy_head = _orthogonal(nn.Linear(features, outputs), 0.01)
         self.value_head = _orthogonal(nn.Linear(features, 1), 1.0)
         self.log_std = nn.Parameter(torch.zeros(outputs)) if gaussian else None
+        self.precision = torch.float32
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """
@@ -76,10 +81,15 @@ class Policy(nn.Module):
                 inputs = inputs.movedim(-1, 1)
         else:
             inputs = observations.reshape(-1, math.prod(self.observation_shape))
-        if inputs.dtype == torch.uint8:
-            inputs = inputs.float().mul_(1 / 255)
-        features = self.policy_torso(inputs.float())
-        value_features = features if self.value_torso is None else self.value_torso(inputs.float())
+        # Bytes are exact in either precision.
+        scaled = inputs.dtype == torch.uint8
+        inputs = inputs.to(self.precision)
+        if scaled:
+            inputs = inputs.mul_(1 / 255)
+        with torch.autocast('cpu', torch.bfloat16, enabled=self.precision == torch.bfloat16):
+            features = self.policy_torso(inputs).float()
+            value_features = (
+                features if self.value_torso is None else self.value_torso(inputs).float())
         parameters = self.policy_head(features)
         if self.log_std is not None:
             parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
@@ -92,6 +102,7 @@ def make_policy(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     hidden_size: int = 64,
+    precision: str = 'float32',
 ) -> Policy:
     """
     Return a policy for the spaces of one environment.
@@ -102,6 +113,7 @@ def make_policy(
         observation_space: a Box.
         action_space: see :func:`distributions.for_space`.
         hidden_size: width of the mlp.
+        precision: float32, bfloat16, or auto: whichever this processor computes images faster in.
 
     Raises:
         ValueError: a space or a combination of network and space that cannot be served.
@@ -119,7 +131,22 @@ def make_policy(
             f'{_SMALLEST_IMAGE} x {_SMALLEST_IMAGE}; this environment has {observation_space}')
     distribution = distributions.for_space(action_space)
     gaussian = isinstance(distribution, distributions.DiagonalGaussian)
-    return Policy(network, shape, distribution, hidden_size, gaussian=gaussian)
+    policy = Policy(network, shape, distribution, hidden_size, gaussian=gaussian)
+    if precision == 'auto' and image and network != 'mlp':
+        precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
+    if precision == 'bfloat16':
+        policy.precision = torch.bfloat16
+    return policy
+
+
+def _faster_in_bfloat16(policy: Policy) -> bool:
+    shape = policy.observation_shape
+    channels, height, width = shape if min(shape[1:]) >= _SMALLEST_IMAGE else (
+        shape[2], *shape[:2])
+    # No random numbers: they would be missing from the run's.
+    images = torch.full((_TRIED, channels, height, width), 0.5)
+    with torch.no_grad():
+        return faster_in_bfloat16(lambda: policy.policy_torso(images))
 
 
 def _orthogonal(layer: nn.Linear | nn.Conv2d, gain: float) -> nn.Linear | nn.Conv2d:
