@@ -23,6 +23,7 @@ from vdl_ros.rl.config import TrainConfig, verify
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.phases import TRAINING, Phases
 from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.rl.unroll import Unroll
@@ -32,15 +33,19 @@ from vdl_ros.settings import as_dict, select, settings_of
 class SerialInbox:
     """Acts one unroll each time the trainer asks for one."""
 
-    def __init__(self, actor: Actor, learner: Learner, ledger: Ledger) -> None:
+    def __init__(
+        self, actor: Actor, learner: Learner, ledger: Ledger, phases: Phases,
+    ) -> None:
         """Take unrolls from ``actor`` with the weights of ``learner``."""
+        self._phases = phases
         self._actor, self._learner, self._ledger = actor, learner, ledger
         self._sequence = 0
 
     def get(self, timeout: float) -> Unroll:
         """Return an unroll of the newest policy; never waits."""
         if self._actor.policy_version != self._learner.version:
-            self._actor.load(self._learner.weights(), self._learner.version)
+            with self._phases('receive'):
+                self._actor.load(self._learner.weights(), self._learner.version)
         arrays, _ = self._actor.unroll()
         unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
         self._ledger.arrive('serial', 0, self._sequence)
@@ -63,14 +68,15 @@ def train(
     envs = factory.make(env, config.seed)
     try:
         spaces = envs.single_observation_space, envs.single_action_space
-        learner = Learner(config, *spaces, factory.frames_per_observation(env))
-        policy = make_policy(config.network, *spaces, config.hidden_size)
+        phases = Phases()
+        learner = Learner(config, *spaces, factory.frames_per_observation(env), phases)
+        policy = make_policy(config.network, *spaces, config.hidden_size, config.precision)
         ledger = Ledger()
-        actor = Actor(envs, policy, learner.schema, config.seed)
+        actor = Actor(envs, policy, learner.schema, config.seed, phases)
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume), as_dict(env, config),
-            inbox=SerialInbox(actor, learner, ledger), ledger=ledger,
-            publish=lambda: None, say=print)
+            inbox=SerialInbox(actor, learner, ledger, phases), ledger=ledger,
+            publish=lambda: None, say=print, clocks={TRAINING: phases})
         return trainer.run(stop)
     finally:
         envs.close()

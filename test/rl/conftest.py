@@ -120,7 +120,7 @@ class Scripted:
         }
         self.ledger.arrive('a', 1, self.sequence)
         self.sequence += 1
-        return Unroll(arrays, 'a', 1, self.sequence - 1, 0, age_s=0.001 * self.sequence)
+        return Unroll(arrays, 'a', 1, self.sequence - 1, 0, 0.001 * self.sequence, num_bytes=100)
 
 
 @pytest.fixture

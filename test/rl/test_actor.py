@@ -8,12 +8,13 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl.actor import Actor, load_weights, weights
 from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.unroll import UnrollSchema
 
 BATCH = 3
 
 
-def make_actor(env_id, steps, seed=4):
+def make_actor(env_id, steps, seed=4, phases=None):
     config = EnvConfig(env_id=env_id)
     envs = factory.make(config, seed, num_envs=BATCH)
     spaces = envs.single_observation_space, envs.single_action_space
@@ -21,7 +22,7 @@ def make_actor(env_id, steps, seed=4):
     torch.manual_seed(0)
     policy = make_policy('mlp', *spaces, 4)
     torch.seed()  # whatever was drawn before must not matter
-    return Actor(envs, policy, schema, seed), schema
+    return Actor(envs, policy, schema, seed, phases), schema
 
 
 def decoded(schema, arrays, space):
@@ -94,6 +95,24 @@ def test_the_same_seed_acts_the_same(same):
     first = make_actor('vdl/Reach1D-v0', 30)[0].unroll()
     assert same(first[0], make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
     assert not same(first[0], make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
+
+
+def test_where_an_unroll_spends_its_time():
+    now = [0.0]
+    phases = Phases(lambda: now[0])
+    actor, _ = make_actor('vdl/Counter-v0', 5, phases=phases)
+    step, choose = actor.envs.step, actor.choose
+
+    def slow(what, seconds):
+        def work(*args):
+            now[0] += seconds
+            return what(*args)
+        return work
+
+    actor.envs.step, actor.choose = slow(step, 3.0), slow(choose, 4.0)
+    actor.unroll()
+    assert {name: value for name, value in phases.seconds().items() if value} == {
+        'step': 15.0, 'infer': 20.0}
 
 
 def test_a_loaded_policy_acts():

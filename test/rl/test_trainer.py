@@ -15,6 +15,7 @@ from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint, save_checkpo
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.phases import CALLBACKS, TRAINING, Phases
 from vdl_ros.rl.run_folder import RunFolder
 from vdl_ros.rl.trainer import Trainer, status_line
 
@@ -26,16 +27,17 @@ class Run:
     """One start of a run in ``path``: of the scripted inbox and a tiny learner."""
 
     def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
-                 inbox=None, periods=(1e6, 1e6), topics=dict, **config):
+                 inbox=None, periods=(1e6, 1e6), topics=dict, clocks=None, **config):
         self.published, self.said = [], []
         self.config = dataclasses.replace(CONFIG, **config)
-        self.learner, ledger = Learner(self.config, *spaces), Ledger()
+        self.learner, ledger = Learner(
+            self.config, *spaces, phases=clocks and clocks['training']), Ledger()
         self.inbox = scripted(ledger, **(inbox or {}))
         self.folder = RunFolder(path, resume=resume, launch_id=launch_id)
         self.trainer = Trainer(
             self.learner, self.folder, settings, inbox=self.inbox, ledger=ledger,
             publish=lambda: self.published.append(self.learner.version),
-            say=self.said.append, topics=topics, checkpoint_period=periods[0],
+            say=self.said.append, topics=topics, clocks=clocks, checkpoint_period=periods[0],
             status_period=periods[1])
         self.stop = threading.Event()
 
@@ -96,6 +98,7 @@ def test_the_summary_is_complete_and_true(start):
     assert summary['message_age_ms']['p50'] == pytest.approx(np.percentile(ages, 50), abs=1e-2)
     assert summary['message_age_ms']['p99'] == pytest.approx(np.percentile(ages, 99), abs=1e-2)
     assert summary['actor_restarts'] == summary['learner_restarts'] == 0
+    assert summary['wire_bytes'] == {'in': 100 * run.inbox.sequence, 'out': 0}
 
 
 def test_a_return_that_is_reached_ends_a_run(start):
@@ -118,6 +121,23 @@ def test_an_interrupted_run_is_saved(start):
     assert run.learner.version == 4
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == 4
     assert run.summary['ended_by'] == 'interrupted'
+
+
+def test_where_the_time_went_is_in_the_summary_and_the_events(start):
+    clocks = {TRAINING: Phases(), CALLBACKS: Phases()}
+    run = start(clocks=clocks)
+    run()
+    shares = run.summary['time_shares']
+    assert set(shares) == {TRAINING, CALLBACKS}
+    assert sum(shares[TRAINING].values()) == pytest.approx(1.0, abs=1e-3)
+    assert shares[TRAINING]['learn'] > 0
+    assert shares[TRAINING]['publish'] > 0
+    assert shares[CALLBACKS] == {'other': 1.0}
+    events = EventAccumulator(str(run.folder.path))
+    events.Reload()
+    learning = [event.value for event in events.Scalars('time/training/learn')]
+    assert 0 < max(learning) <= 1
+    assert events.Scalars('time/callbacks/other')[-1].value == 1.0
 
 
 def test_figures_of_topics_go_to_the_events_when_there_are_any(start):

@@ -3,8 +3,9 @@ An actor: hears a policy, acts in its environments, sends what happened.
 
 Subscribes: ``policy`` (vdl_ros/Policy, latched), and ``actions`` (vdl_ros/Action) if the learner
 infers. Publishes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation)
-if the learner infers; ``episodes`` (vdl_ros/Episode), ``/statistics``. What to act in it hears
-from the learner. Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
+if the learner infers; ``episodes`` (vdl_ros/Episode), ``/statistics``, also of where its time
+goes. What to act in it hears from the learner.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from vdl_ros.envs.config import EnvConfig
 from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.config import ActorConfig, TrainConfig
 from vdl_ros.rl.episodes import FinishedEpisode
+from vdl_ros.rl.phases import ACTING, Phases
 from vdl_ros.ros import qos
 from vdl_ros.ros.acting import Acting, LocalActing, RemoteActing
 from vdl_ros.ros.process import (
@@ -36,6 +38,7 @@ from vdl_ros.ros.process import (
     take_settings,
 )
 from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.ros.time_statistics import TimeStatistics
 from vdl_ros.ros.trajectories import policy_config
 from vdl_ros.settings import SettingError, select
 
@@ -58,6 +61,7 @@ class ActorNode(Node):
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
         self._incarnation = secrets.randbits(63)
+        self.phases = Phases()
         torch.set_num_threads(self._settings.actor_threads)
         self._acting: Acting | None = None
         self._config: dict[str, Any] = {}
@@ -66,6 +70,7 @@ class ActorNode(Node):
         self._refusal = ''
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
         self._statistics = TopicStatistics(self, 'policy')
+        self._time_statistics = TimeStatistics(self, {ACTING: self.phases})
         self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
     def _on_policy(self, message: Policy) -> None:
@@ -77,7 +82,8 @@ class ActorNode(Node):
         if self._policy is not None:
             message, self._policy = self._policy, None
             try:
-                self._take_over(message)
+                with self.phases('receive'):
+                    self._take_over(message)
             except ValueError as error:
                 if str(error) != self._refusal:  # once, however often it is published
                     self._refusal = str(error)
@@ -114,11 +120,11 @@ class ActorNode(Node):
         if train.inference == 'learner':
             return RemoteActing(
                 self, envs, frames, actor_id=self._id, incarnation=self._incarnation, seed=seed,
-                finished=self._publish_episodes)
+                finished=self._publish_episodes, phases=self.phases)
         return LocalActing(
             self, envs, train, frames, actor_id=self._id, incarnation=self._incarnation,
             sequence=self._sequence, seed=seed, credit_timeout=self._settings.credit_timeout,
-            finished=self._publish_episodes)
+            finished=self._publish_episodes, phases=self.phases)
 
     def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:
@@ -144,7 +150,8 @@ def act(node: ActorNode, stop: threading.Event) -> int:
     node.get_logger().info('waiting for a policy')
     acted = False
     while not stop.is_set():
-        executor.spin_once(timeout_sec=0.0 if acted else 0.1)
+        with node.phases.listening():
+            executor.spin_once(timeout_sec=0.0 if acted else 0.1)
         acted = node.act()
     executor.remove_node(node)
     node.close()

@@ -4,7 +4,7 @@ The learner: trajectories in, policies out.
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
 inference:=learner; ``/statistics``, for the run's events. Publishes: ``policy`` (vdl_ros/Policy,
 latched) after every ``publish_every`` updates, ``actions`` (vdl_ros/Action) with
-inference:=learner, ``/statistics``, ``/diagnostics``.
+inference:=learner, ``/statistics``, also of where its time goes, ``/diagnostics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
@@ -28,6 +28,7 @@ from vdl_ros.rl.central import CentralInference
 from vdl_ros.rl.config import RunConfig, TrainConfig, verify
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.phases import CALLBACKS, INFERENCE, TRAINING, Phases
 from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
@@ -40,9 +41,10 @@ from vdl_ros.ros.process import (
     die_with_parent,
     make_executor,
     run_node,
-    spin,
 )
 from vdl_ros.ros.statistics import TopicStatistics
+from vdl_ros.ros.tensors import num_bytes
+from vdl_ros.ros.time_statistics import TimeStatistics
 from vdl_ros.ros.topic_scalars import TopicScalars
 from vdl_ros.ros.trajectories import TrajectoryInbox, to_policy
 from vdl_ros.settings import as_dict, select
@@ -74,8 +76,12 @@ class LearnerNode(Node):
 
         self._id = uuid.uuid4().hex
         self._config = json.dumps(as_dict(env, train))
+        self.clocks = {TRAINING: Phases(), CALLBACKS: Phases()}
+        if train.inference == 'learner':
+            self.clocks[INFERENCE] = Phases()
         self._learner = Learner(
-            train, *factory.spaces(env), factory.frames_per_observation(env))
+            train, *factory.spaces(env), factory.frames_per_observation(env),
+            self.clocks[TRAINING])
         self._ledger = Ledger()
         self._told = False
         folder = RunFolder(
@@ -90,8 +96,9 @@ class LearnerNode(Node):
             inbox=self._inbox, ledger=self._ledger, publish=self._publish,
             say=self.get_logger().info,
             topics=TopicScalars(self, 'trajectories', 'observations', 'actions', 'policy').take,
-            checkpoint_period=self.run.checkpoint_period,
+            clocks=self.clocks, checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
+        self._time_statistics = TimeStatistics(self, self.clocks)
         self._diagnostics = Diagnostics(self, self._health)
 
     def _open_inbox(self, train: TrainConfig) -> TrajectoryInbox | InferenceService:
@@ -104,12 +111,15 @@ class LearnerNode(Node):
             actions = self.create_publisher(Action, 'actions', qos.TOPICS['actions'])
             steps = StepSchema(schema.observation_space, schema.frames_per_observation)
             central = CentralInference(
-                self._learner.copy_policy(), schema, steps, self._ledger, train.max_policy_lag)
+                self._learner.copy_policy(), schema, steps, self._ledger, train.max_policy_lag,
+                self.clocks[INFERENCE])
             inbox = self.inference = InferenceService(
-                central, steps, self._ledger, self._id, publish=actions.publish, warn=self._warn)
+                central, steps, self._ledger, self._id, publish=actions.publish, warn=self._warn,
+                serving=self.clocks[INFERENCE], getting=self.clocks[TRAINING])
         else:
             topic, kind = 'trajectories', Trajectory
-            inbox = TrajectoryInbox(schema, self._ledger, self._id, self._warn)
+            inbox = TrajectoryInbox(
+                schema, self._ledger, self._id, self._warn, self.clocks[TRAINING])
         # An observation that is lost is sent again: nobody counts them.
         statistics = TopicStatistics(
             self, topic, lost=None if self.inference else lambda: self._ledger.lost)
@@ -128,10 +138,13 @@ class LearnerNode(Node):
             if self._told:
                 return
             weights, self._told = {}, True
-        self._policy.publish(to_policy(
-            weights, stamp=self.get_clock().now(), learner_id=self._id,
-            version=self._learner.version, agent_steps=self._learner.agent_steps,
-            config=self._config, ledger=self._ledger))
+        with self.clocks[TRAINING]('encode'):
+            message = to_policy(
+                weights, stamp=self.get_clock().now(), learner_id=self._id,
+                version=self._learner.version, agent_steps=self._learner.agent_steps,
+                config=self._config, ledger=self._ledger)
+        self._ledger.bytes_out += num_bytes(message.tensors)
+        self._policy.publish(message)
 
     def _health(self) -> Health:
         ledger, waiting = self._ledger, self._inbox.waiting
@@ -180,7 +193,9 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
     if node.inference is not None:
         node.inference.start()
     try:
-        spin(executor, over)
+        while not over.is_set():
+            with node.clocks[CALLBACKS].listening():
+                executor.spin_once(timeout_sec=0.1)
     finally:
         stop.set()
         thread.join()

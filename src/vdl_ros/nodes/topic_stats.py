@@ -23,6 +23,7 @@ from statistics_msgs.msg import MetricsMessage
 from vdl_ros.ros import qos
 from vdl_ros.ros.metrics import read
 from vdl_ros.ros.process import EXIT_OK, ProcessConfig, make_executor, run_node, take_settings
+from vdl_ros.ros.time_statistics import is_time
 from vdl_ros.ros.topic_table import Screen, TopicTable, table_text
 from vdl_ros.settings import select, setting
 
@@ -66,7 +67,8 @@ class TopicStatsNode(Node):
             MetricsMessage, '/statistics', self._hear, qos.TOPICS['/statistics'])
 
     def _hear(self, message: MetricsMessage) -> None:
-        self.table.add(read(message), time.monotonic())
+        if not is_time(message):
+            self.table.add(read(message), time.monotonic())
 
     def text(self) -> str:
         """Return the table as it is now."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.rl.episodes import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.networks import Policy
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.stepper import Stepper
 from vdl_ros.rl.unroll import Arrays, UnrollSchema
 
@@ -57,12 +58,23 @@ class Actor:
         policy: Policy,
         schema: UnrollSchema,
         seed: int,
+        phases: Phases | None = None,
     ) -> None:
-        """Reset the environments; ``seed`` is of their first episodes and of the sampling."""
+        """
+        Reset the environments.
+
+        Args:
+            envs: the environments.
+            policy: acts.
+            schema: what the unrolls must look like.
+            seed: of the first episodes and of the sampling.
+            phases: the clock of the thread that acts.
+        """
         self.envs = envs
         self.policy = policy.eval()
         self.policy_version = -1
         self._schema = schema
+        self._phases = phases or Phases()
         torch.manual_seed(seed)
         self._stepper = Stepper(envs, seed)
         self._episodes = EpisodeCounter(envs.num_envs)
@@ -80,21 +92,34 @@ class Actor:
     @torch.inference_mode()
     def unroll(self) -> tuple[Arrays, list[FinishedEpisode]]:
         """Act for T steps; return the arrays of ``unroll.py`` and the episodes that ended."""
-        stepper, policy = self._stepper, self.policy
-        arrays = self._schema.empty(self.envs.num_envs)
-        observations, is_reset = arrays.pop('observations'), arrays['is_reset']
-        observations[0], is_reset[0] = stepper.observation, stepper.is_reset
-        for t in range(self._schema.unroll_length):
-            parameters, _ = policy(torch.from_numpy(observations[t]))
-            action = policy.distribution.sample(parameters)
-            log_prob = policy.distribution.log_prob(parameters, action)
-            arrays['actions'][t] = action.numpy()
-            arrays['behaviour_log_probs'][t] = log_prob.numpy()
-            (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
-             arrays['truncated'][t], is_reset[t + 1]) = stepper.step(arrays['actions'][t])
-        finished = self._episodes.add(
-            arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset)
-        return arrays | self._schema.encode(observations, is_reset), finished
+        stepper, phases = self._stepper, self._phases
+        with phases('encode'):
+            arrays = self._schema.empty(self.envs.num_envs)
+            observations, is_reset = arrays.pop('observations'), arrays['is_reset']
+            observations[0], is_reset[0] = stepper.observation, stepper.is_reset
+            for t in range(self._schema.unroll_length):
+                with phases('infer'):
+                    actions, log_probs = self.choose(observations[t])
+                arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
+                with phases('step'):
+                    step = stepper.step(arrays['actions'][t])
+                (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
+                 arrays['truncated'][t], is_reset[t + 1]) = step
+            finished = self._episodes.add(
+                arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset)
+            return arrays | self._schema.encode(observations, is_reset), finished
+
+    def choose(self, observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """
+        Draw actions for observations [B, ...]; call it in ``torch.inference_mode()``.
+
+        Returns:
+            Actions, [B] int64 or [B, A] float32, and their log-probabilities, [B] float32.
+        """
+        distribution = self.policy.distribution
+        parameters, _ = self.policy(torch.from_numpy(observations))
+        actions = distribution.sample(parameters)
+        return actions.numpy(), distribution.log_prob(parameters, actions).numpy()
 
     def close(self) -> None:
         """Close the environments."""

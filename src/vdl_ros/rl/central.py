@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from vdl_ros.rl.actor import load_weights
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.networks import Policy
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.unroll import Arrays, Unroll, UnrollError, UnrollSchema
 
@@ -95,7 +96,7 @@ class CentralInference:
 
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
-        ledger: Ledger, max_policy_lag: int,
+        ledger: Ledger, max_policy_lag: int, phases: Phases | None = None,
     ) -> None:
         """
         Answer with ``policy``, which must not be the one that learns.
@@ -106,7 +107,9 @@ class CentralInference:
             step_schema: what the steps look like that they are made of.
             ledger: where the learner counts what it has used.
             max_policy_lag: unrolls of one actor that may wait to be learned from.
+            phases: the clock of the thread that serves.
         """
+        self._phases = phases or Phases()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
         self._ledger, self._max_policy_lag = ledger, max_policy_lag
@@ -138,21 +141,28 @@ class CentralInference:
         """
         answers: list[Answer] = []
         unrolls: list[Unroll] = []
-        for request in requests:
-            session = self._sessions.get(request.incarnation)
-            try:
-                if session is None or request.step > session.step:
-                    self._begin(request)
-                elif request.step == session.step - 1 and session.answer is not None:
-                    answers.append(session.answer)  # it got lost on its way
-                elif request.step == session.step and request.incarnation not in self._waiting:
-                    self._go_on(session, request, unrolls)
-            except UnrollError as error:
-                refuse(request, error)
+        with self._phases('decode'):
+            for request in requests:
+                try:
+                    self._take_in(request, answers, unrolls)
+                except UnrollError as error:
+                    refuse(request, error)
         ready = [session for session in self._waiting.values() if self._may_act(session)]
         if ready:
-            answers += self._act(ready)
+            with self._phases('infer'):
+                answers += self._act(ready)
         return answers, unrolls
+
+    def _take_in(
+        self, request: Request, answers: list[Answer], unrolls: list[Unroll],
+    ) -> None:
+        session = self._sessions.get(request.incarnation)
+        if session is None or request.step > session.step:
+            self._begin(request)
+        elif request.step == session.step - 1 and session.answer is not None:
+            answers.append(session.answer)  # it got lost on its way
+        elif request.step == session.step and request.incarnation not in self._waiting:
+            self._go_on(session, request, unrolls)
 
     def _may_act(self, session: _Session) -> bool:
         peer = self._ledger.peers.get(session.request.incarnation)

@@ -102,6 +102,8 @@ class Ledger:
         lag_sum: policy versions between acting and learning, summed over trajectories.
         lag_max: the largest of them.
         lag_count: trajectories learned from.
+        bytes_in: size of the unrolls that arrived, on the wire.
+        bytes_out: size of the policies or actions that were published, each counted once.
         peers: by incarnation.
     """
 
@@ -113,6 +115,8 @@ class Ledger:
     lag_sum: int = 0
     lag_max: int = 0
     lag_count: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
     peers: dict[int, Peer] = field(default_factory=dict)
 
     def arrive(self, actor_id: str, incarnation: int, sequence: int) -> tuple[bool, int]:

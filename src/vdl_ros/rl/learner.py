@@ -15,6 +15,7 @@ from vdl_ros.rl.actor import weights
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.impala import Batch, impala_loss
 from vdl_ros.rl.networks import Policy, make_policy
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.unroll import Arrays, Unroll, UnrollSchema
 
 __all__ = ['Learner', 'make_batch']
@@ -57,9 +58,17 @@ class Learner:
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         frames_per_observation: int = 1,
+        phases: Phases | None = None,
     ) -> None:
         """
         Make the network with weights drawn by ``config.seed``.
+
+        Args:
+            config: settings of the learning.
+            observation_space: of one environment.
+            action_space: of one environment.
+            frames_per_observation: pictures stacked in one observation.
+            phases: the clock of the thread that learns.
 
         Raises:
             ValueError: spaces the network cannot serve.
@@ -67,11 +76,13 @@ class Learner:
         torch.manual_seed(config.seed)
         self.config = config
         self.policy = make_policy(
-            config.network, observation_space, action_space, config.hidden_size)
+            config.network, observation_space, action_space, config.hidden_size,
+            config.precision)
         self.schema = UnrollSchema(
             observation_space, action_space, config.unroll_length, frames_per_observation)
         self.version = 0
         self.agent_steps = 0
+        self._phases = phases or Phases()
         self._optimizer: torch.optim.Optimizer
         self._epsilon = 1e-5 if config.optimizer == 'adam' else config.rmsprop_epsilon
         if config.optimizer == 'adam':
@@ -90,7 +101,12 @@ class Learner:
             UnrollError: an unroll whose frames do not fit together.
             FloatingPointError: the loss or its gradient is not finite; nothing was changed.
         """
-        batch = make_batch(unrolls, self.schema)
+        with self._phases('decode'):
+            batch = make_batch(unrolls, self.schema)
+        with self._phases('learn'):
+            return self._learn(batch)
+
+    def _learn(self, batch: Batch) -> dict[str, float]:
         loss, parts = impala_loss(self.policy, batch, self.config)
         if not torch.isfinite(loss):
             broken = [name for name, value in parts.items() if not torch.isfinite(value)]

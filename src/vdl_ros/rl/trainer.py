@@ -21,6 +21,7 @@ from vdl_ros.rl.checkpoint import CheckpointError
 from vdl_ros.rl.episodes import EpisodeCounter
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.phases import TRAINING, Lap, Phases
 from vdl_ros.rl.run_folder import RunFolder
 from vdl_ros.rl.unroll import Unroll, UnrollError
 
@@ -28,6 +29,8 @@ __all__ = ['Inbox', 'Trainer', 'status_line']
 
 # Processes whose episodes are followed at a time.
 _MOST_ACTORS = 1024
+# Counts of the ledger that go on over all starts of a run.
+_TOTALS = ('received', 'lost', 'rejected', 'actor_restarts', 'bytes_in', 'bytes_out')
 
 
 class Inbox(Protocol):
@@ -61,6 +64,7 @@ class Trainer:
         publish: Callable[[], None],
         say: Callable[[str], None],
         topics: Callable[[], Mapping[str, float]] = dict,
+        clocks: Mapping[str, Phases] | None = None,
         checkpoint_period: float = 60.0,
         status_period: float = 2.0,
     ) -> None:
@@ -77,6 +81,7 @@ class Trainer:
             say: called with each status line.
             topics: returns more scalars for the events, by tag: of how messages travel, since
                 the last call.
+            clocks: of the process's threads by name; the trainer's own is ``training``.
             checkpoint_period: seconds from one checkpoint to the next.
             status_period: seconds from one report to the next.
 
@@ -94,8 +99,11 @@ class Trainer:
         self._episodes = 0
         self._wall_before = 0.0
         self._restarts = 0
-        self._received_before = {'received': 0, 'lost': 0, 'rejected': 0, 'actor_restarts': 0}
-        self._wire_bytes = 0
+        self._totals_before = dict.fromkeys(_TOTALS, 0)
+        self._clocks = clocks or {TRAINING: Phases()}
+        self._phases = self._clocks[TRAINING]
+        self._run_laps, self._row_laps = (
+            {name: Lap(clock) for name, clock in self._clocks.items()} for _ in range(2))
         self._started: float | None = None
         self._metrics: dict[str, float] = {}
         self._owed = False
@@ -118,7 +126,7 @@ class Trainer:
             self._episodes = progress['episodes']
             self._wall_before = progress['wall_s']
             self._restarts = progress['learner_restarts'] + int(self.folder.restarted)
-            self._received_before = dict(progress['received'])
+            self._totals_before |= progress['received']
             self.ledger.lag_sum, self.ledger.lag_max, self.ledger.lag_count = progress['lag']
             self._ages_ms.extend(progress['ages_ms'])
         except (KeyError, TypeError) as error:
@@ -147,7 +155,8 @@ class Trainer:
                     break
                 self._learn(unrolls)
                 if self._owed or self.learner.version % self.learner.config.publish_every == 0:
-                    self._publish()
+                    with self._phases('publish'):
+                        self._publish()
                     self._owed = False
                 now = time.monotonic()
                 reason = self._reason_to_end()
@@ -191,6 +200,8 @@ class Trainer:
                 continue
             if self._started is None:
                 self._started = time.monotonic()
+                for lap in (*self._run_laps.values(), *self._row_laps.values()):
+                    lap.restart()
             unrolls.append(unroll)
             self._account(unroll)
         return unrolls
@@ -198,7 +209,7 @@ class Trainer:
     def _account(self, unroll: Unroll) -> None:
         """Count ages, bytes and episodes of an unroll that arrived."""
         self._ages_ms.append(unroll.age_s * 1e3)
-        self._wire_bytes += unroll.num_bytes
+        self.ledger.bytes_in += unroll.num_bytes
         # Taken out and put back: the newest is last, and the dead ones are the first to go.
         counter, expected = self._counters.pop(unroll.incarnation, (None, 0))
         if counter is None or counter.num_envs != unroll.num_envs:
@@ -240,11 +251,7 @@ class Trainer:
         return self._wall_before + running
 
     def _totals(self) -> dict[str, int]:
-        ledger, before = self.ledger, self._received_before
-        return {'received': before['received'] + ledger.received,
-                'lost': before['lost'] + ledger.lost,
-                'rejected': before['rejected'] + ledger.rejected,
-                'actor_restarts': before['actor_restarts'] + ledger.actor_restarts}
+        return {name: self._totals_before[name] + getattr(self.ledger, name) for name in _TOTALS}
 
     def _status(self, seconds: float) -> str:
         rate = (self.learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
@@ -267,7 +274,10 @@ class Trainer:
             'charts/episodic_return': self.mean_return, 'charts/SPS': rate,
             'flow/policy_lag_mean': ledger.lag_mean, 'flow/policy_lag_max': ledger.lag_max,
             'flow/trajectories_lost': totals['lost'],
-            'flow/wire_bytes': self._wire_bytes, **self._topics()})
+            'flow/wire_bytes': totals['bytes_in'],
+            **{f'time/{name}/{phase}': share for name, lap in self._row_laps.items()
+               for phase, share in lap.take().items()},
+            **self._topics()})
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -300,6 +310,10 @@ class Trainer:
             'message_age_ms': {
                 'p50': round(float(ages[0]), 3) if self._ages_ms else None,
                 'p99': round(float(ages[1]), 3) if self._ages_ms else None},
+            'wire_bytes': {'in': totals['bytes_in'], 'out': totals['bytes_out']},
+            'time_shares': {
+                name: {phase: round(share, 4) for phase, share in lap.shares().items()}
+                for name, lap in self._run_laps.items()},
             'actor_restarts': totals['actor_restarts'],
             'learner_restarts': self._restarts,
         }

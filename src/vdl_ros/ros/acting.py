@@ -19,6 +19,7 @@ from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.episodes import FinishedEpisode
 from vdl_ros.rl.flow import Credit
 from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.unroll import UnrollSchema
 from vdl_ros.ros import qos
@@ -57,15 +58,16 @@ class LocalActing:
     def __init__(
         self, node: Node, envs: VectorEnv, train: TrainConfig, frames_per_observation: int, *,
         actor_id: str, incarnation: int, sequence: int, seed: int, credit_timeout: float,
-        finished: Finished,
+        finished: Finished, phases: Phases,
     ) -> None:
         """Begin with trajectory number ``sequence`` when a policy is heard."""
         self._node, self._actor_id, self._incarnation = node, actor_id, incarnation
         self._credit_timeout, self._finished = credit_timeout, finished
+        self._phases = phases
         spaces = envs.single_observation_space, envs.single_action_space
         self._actor = Actor(
-            envs, make_policy(train.network, *spaces, train.hidden_size),
-            UnrollSchema(*spaces, train.unroll_length, frames_per_observation), seed)
+            envs, make_policy(train.network, *spaces, train.hidden_size, train.precision),
+            UnrollSchema(*spaces, train.unroll_length, frames_per_observation), seed, phases)
         self._credit = Credit(train.max_policy_lag)
         self._credit.sequence = sequence
         self._learner_id = ''
@@ -99,11 +101,14 @@ class LocalActing:
             return False
         arrays, finished = self._actor.unroll()
         version = self._actor.policy_version
-        self._publisher.publish(to_trajectory(
-            arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
-            incarnation=self._incarnation, sequence=self._credit.spend(),
-            learner_id=self._learner_id, policy_version=version))
-        self._finished(finished, version)
+        with self._phases('encode'):
+            message = to_trajectory(
+                arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
+                incarnation=self._incarnation, sequence=self._credit.spend(),
+                learner_id=self._learner_id, policy_version=version)
+        with self._phases('publish'):
+            self._publisher.publish(message)
+            self._finished(finished, version)
         return True
 
     def _give_up_lost(self) -> None:
@@ -132,11 +137,11 @@ class RemoteActing:
 
     def __init__(
         self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
-        actor_id: str, incarnation: int, seed: int, finished: Finished,
+        actor_id: str, incarnation: int, seed: int, finished: Finished, phases: Phases,
     ) -> None:
         """Begin to ask when a learner is heard."""
         self._node, self._actor_id, self._incarnation = node, actor_id, incarnation
-        self._finished = finished
+        self._finished, self._phases = finished, phases
         space: Any = envs.single_observation_space
         self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
@@ -168,24 +173,30 @@ class RemoteActing:
         message, self._action = self._action, None
         if message is not None and message.step == self._actor.step:
             try:
-                actions = from_tensors(message.tensors)['actions']
-                if actions.shape != self._shape:
-                    raise ValueError(f'actions: shape {actions.shape} is not {self._shape}')
-                finished = self._actor.take(actions)
+                with self._phases('decode'):
+                    actions = from_tensors(message.tensors)['actions']
+                    if actions.shape != self._shape:
+                        raise ValueError(f'actions: shape {actions.shape} is not {self._shape}')
+                with self._phases('step'):
+                    finished = self._actor.take(actions)
             except (KeyError, ValueError) as error:
                 self._node.get_logger().warning(
                     f'actions refused: {error}', throttle_duration_sec=1.0)
             else:
-                self._finished(finished, message.policy_version)
+                with self._phases('publish'):
+                    self._finished(finished, message.policy_version)
                 self._asked, self._whole = None, False
                 self._stamp = self._node.get_clock().now().to_msg()
         now = time.monotonic()
         if self._learner_id and (self._asked is None or now - self._asked > self._ASK_AGAIN_S):
             self._asked = now
-            self._publisher.publish(to_observation(
-                self._actor.observe(whole=self._whole), stamp=self._stamp,
-                actor_id=self._actor_id, incarnation=self._incarnation, step=self._actor.step,
-                learner_id=self._learner_id))
+            with self._phases('encode'):
+                observation = to_observation(
+                    self._actor.observe(whole=self._whole), stamp=self._stamp,
+                    actor_id=self._actor_id, incarnation=self._incarnation,
+                    step=self._actor.step, learner_id=self._learner_id)
+            with self._phases('publish'):
+                self._publisher.publish(observation)
         return False
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from std_msgs.msg import Header
 from vdl_ros.msg import Action, Observation
 from vdl_ros.rl.central import Answer, CentralInference, Request
 from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.unroll import Arrays, Unroll, UnrollError
 from vdl_ros.ros.tensors import TensorError, from_tensors, num_bytes, to_tensors
@@ -45,6 +46,7 @@ class InferenceService:
     def __init__(
         self, central: CentralInference, schema: StepSchema, ledger: Ledger, learner_id: str, *,
         publish: Callable[[Action], None], warn: Callable[[str], None],
+        serving: Phases | None = None, getting: Phases | None = None,
     ) -> None:
         """
         Serve with ``central`` from :meth:`start` to :meth:`stop`.
@@ -56,7 +58,10 @@ class InferenceService:
             learner_id: only observations for this learner are taken.
             publish: called with each answer.
             warn: called with one line for each message that is refused.
+            serving: the clock of its own thread, which ``central`` has as well.
+            getting: that of the thread that gets.
         """
+        self._serving, self._getting = serving or Phases(), getting or Phases()
         self._central, self._schema, self._ledger = central, schema, ledger
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
         self._messages: queue.Queue[tuple[Observation, float]] = queue.Queue(_QUEUE)
@@ -98,14 +103,16 @@ class InferenceService:
         Raises:
             queue.Empty: none within ``timeout`` seconds.
         """
-        unroll = self._unrolls.get(timeout=timeout)
+        with self._getting('wait'):
+            unroll = self._unrolls.get(timeout=timeout)
         self._ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
         return unroll
 
     def _serve(self) -> None:
         while not self._over.is_set():
             try:
-                first = self._messages.get(timeout=_LOOK_S)
+                with self._serving('wait'):
+                    first = self._messages.get(timeout=_LOOK_S)
             except queue.Empty:
                 self._answer([])
                 continue
@@ -116,15 +123,17 @@ class InferenceService:
             self._answer(batch)
 
     def _answer(self, messages: list[tuple[Observation, float]]) -> None:
-        requests = []
-        for message, age_s in messages:
-            request = self._open(message, age_s)
-            if request is not None:
-                requests.append(request)
+        with self._serving('decode'):
+            opened = [self._open(message, age_s) for message, age_s in messages]
+            requests = [request for request in opened if request is not None]
         answers, unrolls = self._central.serve(
             requests, lambda request, error: self._refuse(request.actor_id, error))
         for answer in answers:
-            self._publish(self._to_action(answer))
+            with self._serving('encode'):
+                action = self._to_action(answer)
+            with self._serving('publish'):
+                self._ledger.bytes_out += num_bytes(action.tensors)
+                self._publish(action)
         for unroll in unrolls:
             self._unrolls.put(unroll)
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from builtin_interfaces.msg import Time
 from statistics_msgs.msg import MetricsMessage, StatisticDataType
 
-__all__ = ['AGE', 'LOSS', 'PERIOD', 'UNITS', 'Figures', 'Window', 'combine', 'full_name', 'read']
+__all__ = ['AGE', 'LOSS', 'MOST_POINTS', 'PERIOD', 'UNITS', 'Figures', 'Window', 'combine',
+           'full_name', 'printable', 'read', 'seconds_between']
 
 AGE, PERIOD, LOSS = 'message_age', 'message_period', 'message_loss'
 UNITS = {AGE: 'ms', PERIOD: 'ms', LOSS: 'messages'}
@@ -23,7 +24,7 @@ UNITS = {AGE: 'ms', PERIOD: 'ms', LOSS: 'messages'}
 # A name in ROS is no longer.
 _LONGEST_NAME = 255
 # Five types exist; what comes after so many points is not looked at.
-_MOST_POINTS = 64
+MOST_POINTS = 64
 _LARGEST_COUNT = 2**53
 
 
@@ -59,17 +60,17 @@ def read(message: MetricsMessage) -> Window | None:
     if UNITS.get(metric) != message.unit:
         return None
     points = {point.data_type: float(point.data)
-              for point in itertools.islice(message.statistics, _MOST_POINTS)}
+              for point in itertools.islice(message.statistics, MOST_POINTS)}
     count = points.get(StatisticDataType.STATISTICS_DATA_TYPE_SAMPLE_COUNT, math.nan)
     if not 0 <= count <= _LARGEST_COUNT:
         return None
-    node, _, topic = _printable(message.measurement_source_name).partition(':')
+    node, _, topic = printable(message.measurement_source_name).partition(':')
     if not node:
         return None
     deviation = _finite(points.get(StatisticDataType.STATISTICS_DATA_TYPE_STDDEV))
     return Window(
         node, full_name(node, topic), metric,
-        seconds=_seconds(message.window_start, message.window_stop), count=int(count),
+        seconds=seconds_between(message.window_start, message.window_stop), count=int(count),
         mean=_finite(points.get(StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE)),
         maximum=_finite(points.get(StatisticDataType.STATISTICS_DATA_TYPE_MAXIMUM)),
         deviation=deviation if deviation >= 0 else math.nan)
@@ -84,7 +85,7 @@ def full_name(node: str, topic: str) -> str:
     return f'{node.rpartition("/")[0]}/{topic}'
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """Return a name that does no harm to a terminal."""
     return ''.join(letter if letter.isascii() and letter.isprintable() else '?'
                    for letter in name[:_LONGEST_NAME])
@@ -94,7 +95,8 @@ def _finite(value: float | None) -> float:
     return value if value is not None and math.isfinite(value) else math.nan
 
 
-def _seconds(start: Time, stop: Time) -> float:
+def seconds_between(start: Time, stop: Time) -> float:
+    """Return the length of a window; NaN if it does not end after its start."""
     length = float(stop.sec - start.sec + (stop.nanosec - start.nanosec) * 1e-9)
     return length if length > 0 else math.nan
 

@@ -1,4 +1,4 @@
-"""Figures of some topics for a run's events, from what their subscribers say on /statistics."""
+"""Figures of topics and of actors' time for a run's events, from what is said on /statistics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections import deque
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
+from vdl_ros.rl.phases import ACTING
 from vdl_ros.ros import qos
 from vdl_ros.ros.metrics import Figures, Window, combine, full_name, read
+from vdl_ros.ros.time_statistics import Share, is_time, mean_shares, read_share
 
 __all__ = ['TopicScalars', 'scalars']
 
@@ -28,11 +30,19 @@ class TopicScalars:
         """Listen to what is said of ``topics``, relative names in the node's own namespace."""
         own = node.get_fully_qualified_name()
         self._names = {full_name(own, topic): topic for topic in topics}
+        self._namespace = own.rpartition('/')[0]
         self._windows: deque[Window] = deque(maxlen=_MOST_WINDOWS)
+        self._shares: deque[Share] = deque(maxlen=_MOST_WINDOWS)
         node.create_subscription(
             MetricsMessage, '/statistics', self._hear, qos.TOPICS['/statistics'])
 
     def _hear(self, message: MetricsMessage) -> None:
+        if is_time(message):
+            share = read_share(message)
+            if (share is not None and share.thread == ACTING
+                    and share.node.rpartition('/')[0] == self._namespace):
+                self._shares.append(share)
+            return
         window = read(message)
         if window is not None and window.topic in self._names:
             self._windows.append(window)
@@ -47,7 +57,9 @@ class TopicScalars:
         for topic in self._names.values():
             heard = [windows for (name, _), windows in subscribers.items() if name == topic]
             found |= scalars(topic, heard)
-        return found
+        shares = mean_shares(self._shares.popleft() for _ in range(len(self._shares)))
+        return found | {f'time/{ACTING}/{phase}': share
+                        for phase, share in shares.get(ACTING, {}).items()}
 
 
 def scalars(topic: str, subscribers: list[list[Window]]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from std_msgs.msg import Header
 
 from vdl_ros.msg import Credit, Policy, Trajectory
 from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.unroll import Unroll, UnrollError, UnrollSchema
 from vdl_ros.ros.tensors import TensorError, from_tensors, num_bytes, to_tensors
 
@@ -72,7 +73,7 @@ class TrajectoryInbox:
 
     def __init__(
         self, schema: UnrollSchema, ledger: Ledger, learner_id: str,
-        warn: Callable[[str], None],
+        warn: Callable[[str], None], phases: Phases | None = None,
     ) -> None:
         """
         Give out unrolls that fit ``schema``.
@@ -82,7 +83,9 @@ class TrajectoryInbox:
             ledger: where arrivals, losses and rejections are counted.
             learner_id: only trajectories acted for this learner are taken.
             warn: called with one line for each message that is refused.
+            phases: the clock of the thread that gets.
         """
+        self._phases = phases or Phases()
         self._schema, self._ledger, self._learner_id = schema, ledger, learner_id
         self._warn = warn
         self._messages: queue.Queue[tuple[Trajectory, float]] = queue.Queue(_QUEUE)
@@ -108,8 +111,10 @@ class TrajectoryInbox:
         """
         deadline = time.monotonic() + timeout
         while True:
-            message, age_s = self._messages.get(timeout=max(deadline - time.monotonic(), 0.0))
-            unroll = self._open(message, age_s)
+            with self._phases('wait'):
+                message, age_s = self._messages.get(timeout=max(deadline - time.monotonic(), 0.0))
+            with self._phases('decode'):
+                unroll = self._open(message, age_s)
             if unroll is not None:
                 return unroll
 

@@ -1,0 +1,199 @@
+"""
+A training through the graph, beside serial mode and the roofline of this machine.
+
+    ros2 run vdl_ros bench_train [--env ALE/Pong-v5] [--num-actors N] [--quick] [--json] ...
+
+Roofline = cores / (t_step + t_infer + t_learn), the seconds that an agent step costs in the
+environment, in the policy's network and in the update, each measured alone on one core. Serial
+mode, the graph of ``train.launch.py`` (a process for the learner and for each actor, DDS between
+them) and the three parts are measured in turn, round after round. Speeds are of a run that is
+under way: start and warm-up are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+# Options, and the settings that they are.
+OPTIONS = {'env': 'env_id', 'network': 'network', 'num_envs': 'num_envs',
+           'unroll_length': 'unroll_length', 'batch_size': 'batch_size'}
+# What the benchmark decides itself.
+TAKEN = ('num_actors', 'total_steps', 'stop_at_return', 'run_dir', 'resume', 'launch_id')
+WARM_UP = 0.25  # of the measured seconds, before them
+
+
+def arguments(
+    words: Sequence[str] | None = None,
+) -> tuple[argparse.Namespace, Any, dict[str, Any]]:
+    """
+    Return the options, the plan of the runs, and every setting as resolved.
+
+    Raises:
+        ValueError: one that is not allowed; the message is one line.
+    """
+    from train_runs import Plan
+
+    from vdl_ros import presets
+    from vdl_ros.envs import factory
+    from vdl_ros.envs.config import EnvConfig
+    from vdl_ros.rl.config import RunConfig, TrainConfig, verify
+    from vdl_ros.rl.networks import make_policy
+    from vdl_ros.ros.process import ProcessConfig
+    from vdl_ros.settings import SettingError, as_dict, select, settings_of, suggestion
+
+    options = _parser().parse_args(words)
+    for name, usual, quick in (('seconds', 20.0, 3.0), ('rounds', 3, 1)):
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else usual)
+    for name, low, high in (('seconds', 0.5, 3600), ('rounds', 1, 1000), ('num_actors', 1, 256)):
+        if not low <= getattr(options, name) <= high:
+            raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
+                             f'allowed: {low} to {high}')
+    if options.output is not None and not options.output.absolute().parent.is_dir():
+        raise ValueError(f'--output: {options.output} is not allowed: there is no such folder')
+    learning, launching = (settings_of(EnvConfig, TrainConfig),
+                           settings_of(RunConfig, ProcessConfig))
+    given = {setting: getattr(options, name) for name, setting in OPTIONS.items()
+             if getattr(options, name) is not None}
+    for word in options.set:
+        name, found, value = word.partition(':=')
+        if not found:
+            raise ValueError(f'--set: {word!r} is not allowed: name:=value')
+        if name in TAKEN or name in OPTIONS.values():
+            raise ValueError(f'--set: {name} is not allowed: the benchmark has its own')
+        if name not in learning | launching:
+            raise SettingError(
+                f'--set: no such setting {name!r}{suggestion(name, learning | launching)}')
+        given[name] = value
+    parsed = {name: (learning | launching)[name].parse(value) for name, value in given.items()}
+    values = presets.resolve(parsed)
+    env, train = select(EnvConfig, values), select(TrainConfig, values)
+    verify(train)
+    make_policy(train.network, *factory.spaces(env), train.hidden_size)
+    plan = Plan(
+        settings={name: value for name, value in given.items() if name in learning},
+        more={name: value for name, value in given.items() if name in launching},
+        num_actors=options.num_actors, warm_up=WARM_UP * options.seconds, seconds=options.seconds)
+    return options, plan, as_dict(env, train)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='bench_train', description=__doc__.splitlines()[1])
+    parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID', help='(ALE/Pong-v5)')
+    # Texts, checked as the settings that they are; what is left out is as the task's preset says.
+    parser.add_argument('--network', metavar='NAME')
+    parser.add_argument('--num-actors', type=int, default=2, metavar='N', help='processes (2)')
+    parser.add_argument('--num-envs', metavar='B', help='environments of an actor')
+    parser.add_argument('--unroll-length', metavar='T', help='steps of a trajectory')
+    parser.add_argument('--batch-size', metavar='N', help='trajectories of an update')
+    parser.add_argument('--set', action='append', default=[], metavar='NAME:=VALUE',
+                        help='any other setting; may be given more than once')
+    parser.add_argument('--seconds', type=float, help='of each measurement (20; quick: 3)')
+    parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
+    parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
+    parser.add_argument('--json', action='store_true', help='print one JSON object')
+    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+    return parser
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    import numpy
+    import psutil
+    import torch
+    lines = Path('/proc/cpuinfo').read_text().splitlines()
+    facts = {key.strip(): value.strip() for key, _, value in (
+        line.partition(':') for line in lines) if key.strip() in ('model name', 'flags')}
+    flags = facts.get('flags', '').split()
+    return {
+        'processor': facts.get('model name', platform.processor()),
+        'bfloat16': [flag for flag in flags if 'bf16' in flag],
+        'memory_gb': round(psutil.virtual_memory().total / 1e9, 1),
+        'python': platform.python_version(), 'torch': torch.__version__,
+        'numpy': numpy.__version__, 'kernel': platform.release(),
+        'rmw': os.environ.get('RMW_IMPLEMENTATION', 'default')}
+
+
+def measure(
+    options: argparse.Namespace, plan: Any, settings: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """
+    Return by round what each measurement found; the order turns from round to round.
+
+    Raises:
+        RuntimeError: one has failed.
+    """
+    from train_parts import PARTS
+    from train_runs import Listener, run_graph, run_part, run_serial
+
+    listener = Listener()
+    tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+        ('graph', lambda: run_graph(plan, listener)), ('serial', lambda: run_serial(plan)),
+        *((part, lambda part=part: run_part(part, plan, settings)) for part in PARTS)]
+    rounds = []
+    try:
+        for number in range(options.rounds):
+            found: dict[str, Any] = {}
+            turn = number % len(tasks)
+            for name, task in tasks[turn:] + tasks[:turn]:
+                found[name] = task()
+                speed = found[name].get('steps_per_s') or 1 / found[name]['seconds_per_step']
+                print(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s',
+                      file=sys.stderr, flush=True)
+            rounds.append(found)
+    finally:
+        listener.close()
+    return rounds
+
+
+def main() -> int:
+    """Measure, and print the tables or one JSON object."""
+    try:
+        options, plan, settings = arguments()
+    except (ValueError, OSError) as error:
+        print(f'bench_train: {error}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    from graph import own_domain
+    from train_table import markdown, result
+
+    from vdl_ros.ros import transport
+
+    # As Ctrl-C, so that the measurement under way is ended as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with own_domain():
+            transport.configure()
+            rounds = measure(options, plan, settings)
+    except KeyboardInterrupt:
+        print('bench_train: interrupted', file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except RuntimeError as error:
+        print(f'bench_train: {error}', file=sys.stderr)
+        return EXIT_FAILED
+    cores = len(os.sched_getaffinity(0))
+    found = {
+        'benchmark': 'train', 'machine': machine(), 'cores': cores, 'env': settings['env_id'],
+        'num_actors': options.num_actors, 'seconds': options.seconds, 'set': options.set,
+        **{name: settings[name] for name in (
+            'network', 'num_envs', 'unroll_length', 'batch_size', 'inference')},
+        'settings': settings,
+        **result(rounds, cores, options.num_actors)}
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=1) + '\n')
+    print(json.dumps(found) if options.json else markdown(found))
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

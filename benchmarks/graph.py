@@ -1,0 +1,71 @@
+"""What benchmarks of a running graph share: a domain of its own, and launches that end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ['launched', 'own_domain']
+
+# Time for a graph to end by itself, s.
+_PATIENCE = 20.0
+
+
+@contextmanager
+def own_domain() -> Iterator[int]:
+    """Let nobody else hear this process and what it starts; yield the domain's number."""
+    from domain_coordinator import domain_id
+    with domain_id() as number:
+        os.environ |= {'ROS_DOMAIN_ID': str(number), 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
+        yield number
+
+
+@contextmanager
+def launched(*command: str, core: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """
+    Run a command while the block runs, then interrupt it as Ctrl-C does.
+
+    Args:
+        command: its words.
+        core: the one core that it and all its children may use; any by default.
+
+    Raises:
+        RuntimeError: it ended before the block did; with its last lines.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / 'log'
+        with log.open('wb') as stream:
+            process = subprocess.Popen(
+                command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
+        try:
+            yield process
+            if process.poll() is not None:
+                raise RuntimeError(f'{command[0]} ended:\n{_last_lines(log)}')
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt, and kill what has not ended by then."""
+    for how in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, how)
+            process.wait(_PATIENCE)
+            return
+        except ProcessLookupError:
+            process.wait()
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _last_lines(log: Path, count: int = 20) -> str:
+    lines: Sequence[str] = log.read_text(errors='replace').splitlines()
+    return '\n'.join(lines[-count:])

@@ -1,0 +1,129 @@
+"""
+One part of a training, alone on one core with one thread: what an agent step costs.
+
+    python3 train_parts.py PART SECONDS SETTINGS
+
+PART is ``step`` (the environments, random actions), ``infer`` (a policy chooses actions, as an
+actor does) or ``learn`` (an update from the batch of a run, put together for it as a learner
+does); SETTINGS a JSON object with those of environment and training. Prints one JSON object:
+``seconds_per_step``, ``calls``, and ``parameters`` of the network. Steps that only reset an
+environment take time, but do not count: nobody learns from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.stepper import Stepper
+from vdl_ros.rl.unroll import Unroll
+from vdl_ros.settings import select
+
+__all__ = ['PARTS', 'measure', 'seconds_per_step']
+
+PARTS = ('step', 'infer', 'learn')
+# Share of the measurement that is done before it, for caches and memory.
+_WARM_UP = 0.25
+_ACTIONS = 256
+
+
+def seconds_per_step(
+    once: Callable[[], int], seconds: float, clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, int]:
+    """
+    Call ``once``, which returns how many agent steps it did, for ``seconds`` after a warm-up.
+
+    Returns:
+        Seconds per agent step, and the calls that were measured.
+    """
+    began = clock()
+    once()
+    while clock() - began < _WARM_UP * seconds:
+        once()
+    steps = calls = 0
+    began = clock()
+    while (spent := clock() - began) < seconds or not steps:
+        steps += once()
+        calls += 1
+    return spent / steps, calls
+
+
+class _Part:
+    """Environments, an actor and a learner of a run; each measurement uses its own of them."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        env = select(EnvConfig, settings)
+        # The same batch again and again would lead nowhere good: the update is made, by nothing.
+        self.train = dataclasses.replace(select(TrainConfig, settings), learning_rate=0.0)
+        self.envs = factory.make(env, self.train.seed)
+        spaces = self.envs.single_observation_space, self.envs.single_action_space
+        self.learner = Learner(self.train, *spaces, factory.frames_per_observation(env))
+
+    def _actor(self) -> Actor:
+        return Actor(
+            self.envs, self.learner.copy_policy(), self.learner.schema, self.train.seed)
+
+    def step(self) -> Callable[[], int]:
+        stepper = Stepper(self.envs, self.train.seed)
+        space = self.envs.action_space
+        space.seed(self.train.seed)
+        actions = [space.sample() for _ in range(_ACTIONS)]
+        number = 0
+
+        def once() -> int:
+            nonlocal number
+            number += 1
+            return int(np.count_nonzero(~stepper.step(actions[number % _ACTIONS]).is_reset))
+        return once
+
+    def infer(self) -> Callable[[], int]:
+        actor = self._actor()
+        observations = Stepper(self.envs, self.train.seed).observation
+
+        def once() -> int:
+            with torch.inference_mode():
+                actor.choose(observations)
+            return len(observations)
+        return once
+
+    def learn(self) -> Callable[[], int]:
+        actor, learner = self._actor(), self.learner
+        unrolls = [Unroll(actor.unroll()[0], 'actor', 0, sequence, 0)
+                   for sequence in range(self.train.batch_size)]
+
+        def once() -> int:
+            before = learner.agent_steps
+            learner.update(unrolls)
+            return learner.agent_steps - before
+        return once
+
+
+def measure(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what this process prints."""
+    torch.set_num_threads(1)
+    made = _Part(settings)
+    try:
+        cost, calls = seconds_per_step(getattr(made, part)(), seconds)
+        return {'seconds_per_step': cost, 'calls': calls, 'parameters': sum(
+            each.numel() for each in made.learner.policy.parameters())}
+    finally:
+        made.envs.close()
+
+
+if __name__ == '__main__':
+    # Before anything starts a thread; the last core, since the first has more interrupts.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    print(json.dumps(measure(sys.argv[1], float(sys.argv[2]), json.loads(sys.argv[3]))))

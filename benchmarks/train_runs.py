@@ -1,0 +1,273 @@
+"""
+Trainings under observation: started as a user does, measured once they are steady, interrupted.
+
+Both kinds of run, serial mode and the launched graph, are read in the same way: speed from the
+run's progress.csv, losses and bytes from its summary.json, processor time and memory from the
+system. Where the time of the graph's threads goes is heard on ``/statistics``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import rclpy
+from graph import launched
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from statistics_msgs.msg import MetricsMessage
+from train_table import TooFewRowsError, progress_rows, steady_rate
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.time_statistics import Share, mean_shares, read_share
+
+__all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial']
+
+# Time for the first update, and beyond the measurement for what is to come.
+_START_S, _PATIENCE_S = 120.0, 60.0
+_LOOK_S = 0.05
+# So long that it is not reached; the run is interrupted.
+_ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    What is run, and for how long.
+
+    Attributes:
+        settings: as a user types them, by name; of environment and training.
+        more: settings that only the launch has.
+        num_actors: of the graph.
+        warm_up: s from the first update that do not count.
+        seconds: s that do.
+    """
+
+    settings: Mapping[str, str]
+    more: Mapping[str, str]
+    num_actors: int
+    warm_up: float
+    seconds: float
+
+
+class Listener:
+    """Hears where the time of nodes goes; spins in a thread from start to end."""
+
+    def __init__(self) -> None:
+        """Listen from now on."""
+        self._context = rclpy.Context()
+        # Not with the words of this command: some look like remappings.
+        rclpy.init(args=[], context=self._context)
+        self._node = Node('bench_train', context=self._context)
+        self._heard: list[tuple[float, Share]] = []
+        self._over = threading.Event()
+        self._node.create_subscription(
+            MetricsMessage, '/statistics', self._hear, qos.TOPICS['/statistics'])
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        self._thread = threading.Thread(target=self._spin, name='listener')
+        self._thread.start()
+
+    def _spin(self) -> None:
+        while not self._over.is_set():
+            self._executor.spin_once(timeout_sec=0.1)
+
+    def _hear(self, message: MetricsMessage) -> None:
+        share = read_share(message)
+        if share is not None:
+            self._heard.append((time.monotonic(), share))
+
+    def forget(self) -> None:
+        """Begin anew, with another run."""
+        self._heard.clear()
+
+    def time_shares(self, since: float) -> dict[str, dict[str, dict[str, float]]]:
+        """Return shares by node, thread and phase that were heard after ``since`` (monotonic)."""
+        by_node: dict[str, list[Share]] = {}
+        for when, share in list(self._heard):
+            if when >= since:
+                by_node.setdefault(share.node.rpartition('/')[2], []).append(share)
+        return {node: mean_shares(shares) for node, shares in by_node.items()}
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._over.set()
+        self._thread.join()
+        self._executor.shutdown()
+        self._node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+
+class _Use:
+    """Processor time of a command's processes, and of the whole machine, since a moment."""
+
+    def __init__(self, pid: int, name: Callable[[psutil.Process], str]) -> None:
+        root = psutil.Process(pid)
+        self._processes = {name(each): each for each in [root, *root.children(recursive=True)]}
+        self._began, self._busy = time.monotonic(), _busy()
+        self._before = {name: _used(each) for name, each in self._processes.items()}
+
+    def take(self) -> tuple[dict[str, dict[str, float]], float]:
+        """
+        Return cores and memory in use by process, and the cores that all others used.
+
+        Raises:
+            RuntimeError: one of the processes is no more.
+        """
+        seconds = time.monotonic() - self._began
+        try:
+            found = {
+                name: {'cpu_cores': (_used(each) - self._before[name]) / seconds,
+                       'memory_mb': each.memory_info().rss / 1e6}
+                for name, each in self._processes.items()}
+        except psutil.Error as error:
+            raise RuntimeError(f'a process of the run has ended: {error}') from None
+        others = (_busy() - self._busy) / seconds - sum(
+            each['cpu_cores'] for each in found.values())
+        return found, max(others, 0.0)
+
+
+def _used(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _busy() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
+
+
+def run_serial(plan: Plan) -> dict[str, Any]:
+    """
+    Measure serial mode.
+
+    Raises:
+        RuntimeError: it ended before it was measured, or not as it should.
+    """
+    def command(folder: Path) -> list[str]:
+        words = [sys.executable, '-m', 'vdl_ros.serial']
+        for name, value in (plan.settings | _ENDLESS).items():
+            words += [f'--{name}', value]
+        return [*words, '--run_dir', str(folder)]
+
+    found = _run(plan, command, lambda process: 'serial', lambda since: True)
+    return found | {'time_shares': {'serial': found['summary']['time_shares']}}
+
+
+def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
+    """
+    Measure the graph of ``train.launch.py``.
+
+    Raises:
+        RuntimeError: it ended before it was measured, or not as it should.
+    """
+    def command(folder: Path) -> list[str]:
+        settings = plan.settings | plan.more | _ENDLESS | {
+            'num_actors': str(plan.num_actors), 'run_dir': str(folder)}
+        return ['ros2', 'launch', 'vdl_ros', 'train.launch.py',
+                *(f'{name}:={value}' for name, value in settings.items())]
+
+    def heard(since: float) -> bool:
+        # Those that spoke since: the learner has two threads or more, an actor one.
+        return len(listener.time_shares(since)) > plan.num_actors
+
+    listener.forget()
+    found = _run(plan, command, _node_name, heard)
+    return found | {'time_shares': listener.time_shares(found['began'])}
+
+
+def _node_name(process: psutil.Process) -> str:
+    match = re.search(r'__node:=(\w+)', ' '.join(process.cmdline()))
+    return match[1] if match else 'launch'
+
+
+def _run(
+    plan: Plan, command: Callable[[Path], Sequence[str]],
+    name: Callable[[psutil.Process], str], complete: Callable[[float], bool],
+) -> dict[str, Any]:
+    """
+    Start a run, measure it, interrupt it.
+
+    Args:
+        plan: for how long.
+        command: returns its words for a folder to write to.
+        name: returns the name of one of its processes.
+        complete: returns whether enough was heard since a moment; waited for.
+
+    Returns:
+        ``steps_per_s``; ``processes``, cores and memory in use by name; ``foreign_cores`` of all
+        other processes; ``summary`` as the run wrote it; ``began``, when it was steady
+        (monotonic).
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / 'run'
+
+        def rows() -> list[tuple[float, float]]:
+            try:
+                return progress_rows((folder / 'progress.csv').read_text())
+            except FileNotFoundError:
+                return []
+
+        def wait(condition: Callable[[], bool], seconds: float, what: str) -> bool:
+            """Return whether the run goes on."""
+            deadline = time.monotonic() + seconds
+            while not condition():
+                if process.poll() is not None:
+                    return False
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f'{what}: not within {seconds:g} s')
+                time.sleep(_LOOK_S)
+            return process.poll() is None
+
+        def wall() -> float:
+            return rows()[-1][0] if rows() else -1.0
+
+        with launched(*command(folder)) as process:
+            if wait(lambda: wall() >= 0, _START_S, 'the first update') and wait(
+                    lambda: wall() >= plan.warm_up, plan.warm_up + _PATIENCE_S, 'warm-up'):
+                start, began = wall(), time.monotonic()
+                use = _Use(process.pid, name)
+                if wait(lambda: wall() >= start + plan.seconds and complete(began),
+                        plan.seconds + _PATIENCE_S, 'measurement'):
+                    processes, foreign = use.take()
+                    measured = rows()
+        # A command that ended early has raised, with its last lines.
+        if process.returncode != 0:
+            raise RuntimeError(f'a run ended with status {process.returncode}')
+        try:
+            summary = json.loads((folder / 'summary.json').read_text())
+            speed, *_ = steady_rate(measured, start)
+        except (OSError, ValueError, TooFewRowsError) as error:
+            raise RuntimeError(f'a run cannot be read: {error}') from None
+    if summary['ended_by'] != 'interrupted':
+        raise RuntimeError(f'a run ended by {summary["ended_by"]}')
+    return {'steps_per_s': speed, 'processes': processes, 'foreign_cores': foreign,
+            'summary': summary, 'began': began}
+
+
+def run_part(part: str, plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Measure a part of a training alone; see train_parts.py.
+
+    Raises:
+        RuntimeError: it has failed.
+    """
+    program = Path(__file__).absolute().with_name('train_parts.py')
+    done = subprocess.run(
+        [sys.executable, program, part, str(plan.seconds), json.dumps(settings)],
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f'status {done.returncode}']
+        raise RuntimeError(f'{part}: {lines[-1]}')
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

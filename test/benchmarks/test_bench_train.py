@@ -1,0 +1,240 @@
+"""bench_train: its rates, figures, tables and refusals; and one very short measurement."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from vdl_ros.rl.phases import PHASES
+
+FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_train', '--env', 'CartPole-v1', '--num-actors', '1')
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = ('graph', 'train_table', 'train_parts', 'train_runs', 'bench_train')
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_rows_of_progress_are_read_as_far_as_they_are_written(modules):
+    text = ('agent_steps,wall_s,mean_return_100\n100,0.5,nan\n300,1.25,9.0\nbad,2,3\n'
+            '600,2.0,9.0\n900,2.')
+    assert modules.train_table.progress_rows(text) == [(0.5, 100), (1.25, 300), (2.0, 600)]
+    assert modules.train_table.progress_rows('') == []
+
+
+def test_the_steady_rate_leaves_the_warm_up_out(modules):
+    rate = modules.train_table.steady_rate
+    # Slow at first, then 100 a second.
+    rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610), (40.0, 9999)]
+    assert rate(rows, 10.0, 20.0) == (100.0, 10.0, 15.0)
+    assert rate(rows[:-1], 6.0) == (100.0, 10.0, 15.0)
+    assert rate(rows[:-1], 0.0) == (60.0, 5.0, 15.0)
+
+
+@pytest.mark.parametrize('rows', [[], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]])
+def test_too_few_rows_are_no_rate(modules, rows):
+    with pytest.raises(modules.train_table.TooFewRowsError, match='are too few'):
+        modules.train_table.steady_rate(rows, 2.0)
+
+
+def test_a_part_is_timed_after_its_warm_up(modules):
+    now = [0.0]
+
+    def once():
+        # Slow at first; every second call only resets.
+        now[0] += 1.0 if now[0] < 1.0 else 0.125
+        return 4 if int(now[0] * 8) % 2 else 0
+
+    cost, calls = modules.train_parts.seconds_per_step(once, 2.0, lambda: now[0])
+    assert (cost, calls) == (2.0 / (8 * 4), 16)
+
+
+def test_a_part_that_is_slow_counts_once(modules):
+    now = [0.0]
+
+    def once():
+        now[0] += 10.0
+        return 5
+
+    assert modules.train_parts.seconds_per_step(once, 2.0, lambda: now[0]) == (2.0, 1)
+
+
+def run(speed, lost=0, shares=None):
+    """Return what one measurement of a run found."""
+    summary = {
+        'agent_steps': 1000, 'wire_bytes': {'in': 5000, 'out': 700},
+        'policy_lag': {'mean': 1.5, 'max': 3}, 'message_age_ms': {'p50': 2.0, 'p99': None},
+        'trajectories_lost': lost, 'trajectories_rejected': 0}
+    return {'steps_per_s': speed, 'summary': summary, 'foreign_cores': 0.25, 'time_shares': shares,
+            'processes': {'learner': {'cpu_cores': 0.5, 'memory_mb': 200.0}}}
+
+
+def one_round(speed, serial, *parts, lost=0, wait=0.25):
+    shares = {'learner': {'training': {'learn': 1 - wait, 'wait': wait}}}
+    found = {name: {'seconds_per_step': time, 'parameters': 77}
+             for name, time in zip(('step', 'infer', 'learn'), parts, strict=True)}
+    return found | {'graph': run(speed, lost, shares), 'serial': run(serial, shares={})}
+
+
+@pytest.fixture
+def found(modules):
+    rounds = [one_round(1000.0, 500.0, 1e-4, 2e-4, 2e-4, lost=1),
+              one_round(3000.0, 600.0, 1e-4, 9e-4, 1e-4, wait=0.75),
+              one_round(1500.0, 400.0, 3e-4, 1e-4, 9e-4, lost=2)]
+    return modules.train_table.result(rounds, 2, 3)
+
+
+def test_figures_are_of_the_medians(found):
+    assert (found['t_step_us'], found['t_infer_us'], found['t_learn_us']) == (100, 200, 200)
+    assert found['roofline_steps_per_s'] == pytest.approx(2 / 5e-4)
+    assert (found['steps_per_s'], found['serial_steps_per_s']) == (1500, 500)
+    assert found['efficiency'] == pytest.approx(1500 / 4000)
+    assert found['serial_ratio'] == 3.0
+    assert [each['efficiency'] for each in found['rounds']] == pytest.approx(
+        [1000 / 4000, 3000 * 1.1e-3 / 2, 1500 * 1.3e-3 / 2])
+
+
+def test_losses_add_up_and_policies_are_sent_to_every_actor(found):
+    assert found['trajectories_lost'] == 3
+    assert found['wire_bytes_per_step_in'] == 5.0
+    assert found['wire_bytes_per_step_out'] == pytest.approx(3 * 0.7)
+    assert found['wire_bytes_per_step'] == pytest.approx(7.1)
+    assert found['policy_lag'] == {'mean': 1.5, 'max': 3}
+    assert found['message_age_ms'] == {'p50': 2.0, 'p99': None}
+
+
+def test_shares_are_means_over_the_rounds(found):
+    shares = found['time_shares']['learner']['training']
+    assert shares['wait'] == pytest.approx((0.25 + 0.75 + 0.25) / 3)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert found['processes']['learner'] == {'cpu_cores': 0.5, 'memory_mb': 200.0}
+
+
+def test_tables_are_whole(modules, found):
+    text = modules.train_table.markdown(found | {
+        'env': 'ALE/Pong-v5', 'network': 'nature', 'num_actors': 3, 'num_envs': 16,
+        'unroll_length': 20, 'batch_size': 2, 'cores': 2})
+    lines = text.splitlines()
+    assert '| distributed | 1,500 | 0.38 |' in lines
+    assert '| serial | 500 | 0.12 |' in lines
+    assert 'network nature (77 parameters)' in text
+    assert 'lost 3, rejected 0' in text
+    rows = [line for line in lines if line.startswith('| learner')]
+    assert rows == ['| learner | training |  |  |  |  |  |  | 58.3 | 41.7 |  | 0.50 | 200 |']
+    for head in (lines[0], lines[-3]):
+        start = lines.index(head)
+        widths = {line.count('|') for line in lines[start:start + 3]}
+        assert widths == {head.count('|')}
+
+
+@pytest.mark.parametrize(('words', 'message'), [
+    (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.5 to 3600'),
+    (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
+    (['--num-actors', '257'], '--num-actors: 257 is not allowed: 1 to 256'),
+    (['--num-envs', '0'], 'num_envs: 0 is not allowed: '),
+    (['--batch-size', '9'], 'max_policy_lag: 4 is not allowed: '),
+    (['--env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v"),
+    (['--env', 'CartPole-v1', '--network', 'nature'], "network 'nature' needs images"),
+    (['--set', 'discount'], "--set: 'discount' is not allowed: name:=value"),
+    (['--set', 'discont:=0.9'], "--set: no such setting 'discont'; did you mean 'discount'?"),
+    (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
+    (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own'),
+    (['--set', 'num_envs:=1'], '--set: num_envs is not allowed: the benchmark has its own'),
+    (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
+])
+def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(sys, 'argv', ['bench_train', *words])
+    assert modules.bench_train.main() == 2
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.startswith(f'bench_train: {message}')
+    assert captured.err.count('\n') == 1
+
+
+def test_settings_go_where_they_are_known(modules):
+    options, plan, settings = modules.bench_train.arguments([
+        '--env', 'CartPole-v1', '--num-envs', '3', '--quick', '--seconds', '8',
+        '--set', 'discount:=0.5', '--set', 'learner_threads:=2'])
+    assert plan.settings == {'env_id': 'CartPole-v1', 'num_envs': '3', 'discount': '0.5'}
+    assert plan.more == {'learner_threads': '2'}
+    assert (plan.warm_up, plan.seconds, plan.num_actors, options.rounds) == (2.0, 8.0, 2, 1)
+    # With what the task's preset says of the rest.
+    assert (settings['num_envs'], settings['discount']) == (3, 0.5)
+    assert settings['learning_rate'] == 0.002
+
+
+def test_a_run_that_fails_is_the_status(modules, monkeypatch, capsys):
+    plan = modules.train_runs.Plan({'env_id': 'Nowhere-v0'}, {}, 1, 0.1, 0.5)
+    with pytest.raises(RuntimeError, match="no environment 'Nowhere-v0'"):
+        modules.train_runs.run_serial(plan)
+    with pytest.raises(RuntimeError, match=r"^step: .*no environment 'Nowhere-v0'"):
+        modules.train_runs.run_part('step', plan, {'env_id': 'Nowhere-v0'})
+
+    def fail(*_):
+        raise RuntimeError('it broke')
+
+    monkeypatch.setattr(modules.bench_train, 'measure', fail)
+    monkeypatch.setattr(sys, 'argv', ['bench_train', '--env', 'CartPole-v1'])
+    monkeypatch.setattr('signal.signal', lambda *_: None)
+    monkeypatch.setattr('vdl_ros.ros.transport.configure', lambda: None)
+    assert modules.bench_train.main() == 1
+    assert capsys.readouterr().err == 'bench_train: it broke\n'
+
+
+def test_a_very_short_run_prints_one_object_only(tmp_path):
+    done = subprocess.run(
+        [*COMMAND, '--num-envs', '4', '--seconds', '0.5', '--rounds', '1', '--json',
+         '--output', 'out.json'],
+        cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert json.loads((tmp_path / 'out.json').read_text()) == found
+    assert [path.name for path in tmp_path.iterdir()] == ['out.json']
+    assert (found['env'], found['num_actors'], found['num_envs']) == ('CartPole-v1', 1, 4)
+    times = [found[f't_{part}_us'] for part in ('step', 'infer', 'learn')]
+    assert all(time > 0 for time in times)
+    assert found['roofline_steps_per_s'] == pytest.approx(found['cores'] * 1e6 / sum(times))
+    assert found['efficiency'] == pytest.approx(
+        found['steps_per_s'] / found['roofline_steps_per_s'])
+    assert found['serial_ratio'] == pytest.approx(
+        found['steps_per_s'] / found['serial_steps_per_s'])
+    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
+    assert 0 <= found['policy_lag']['mean'] <= found['policy_lag']['max'] <= 4
+    # 4 float32, int64 action, float32 reward and log-probability, 3 bools; at random one step in
+    # ten or so resets, and the observation after the last is there as well.
+    assert 35 < found['wire_bytes_per_step_in'] < 60
+    assert found['wire_bytes_per_step_out'] > found['parameters'] * 4 / 1000
+
+    assert set(found['processes']) == {'launch', 'learner', 'actor_0', 'serial'}
+    assert all(each['memory_mb'] > 10 for each in found['processes'].values())
+    threads = {(process, thread): shares for process, each in found['time_shares'].items()
+               for thread, shares in each.items()}
+    assert set(threads) == {('learner', 'training'), ('learner', 'callbacks'),
+                            ('actor_0', 'acting'), ('serial', 'training')}
+    for name, shares in threads.items():
+        assert sum(shares.values()) == pytest.approx(1.0, abs=0.02), name
+        assert set(shares) <= set(PHASES)
+    busy = {name: {phase for phase, share in shares.items() if share > 0}
+            for name, shares in threads.items()}
+    assert busy['actor_0', 'acting'] >= {'step', 'infer', 'encode', 'publish', 'receive', 'wait'}
+    assert busy['learner', 'training'] >= {'decode', 'learn', 'encode', 'publish', 'wait'}
+    assert busy['learner', 'callbacks'] >= {'receive', 'wait'}
+    assert busy['serial', 'training'] >= {'step', 'infer', 'encode', 'decode', 'learn'}
+
+
+def test_ctrl_c_leaves_no_process(launch):
+    bench = launch(*COMMAND, '--seconds', '300')
+    bench.wait_for(lambda: bench.nodes('actor') and bench.nodes('learner'), 'a measurement')
+    bench.interrupt()
+    assert bench.wait(timeout=30.0) == 130, bench.output
+    assert bench.output == 'bench_train: interrupted\n'
+    assert bench.family() == []
