@@ -35,6 +35,12 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
         values = run.scalars(f'topics/{name}')
         assert values, name
         assert low <= max(values) <= high, name
+    for thread in ('training', 'callbacks'):
+        assert sum(found['time_shares'][thread].values()) == pytest.approx(1.0, abs=1e-3)
+    assert found['wire_bytes']['in'] > 0 < found['wire_bytes']['out']
+    for name in ('training/learn', 'training/decode', 'callbacks/receive', 'acting/step',
+                 'acting/infer', 'acting/wait'):
+        assert 0 < max(run.scalars(f'time/{name}')) < 1, name
     with Image.open(run.path / 'curve.png') as picture:
         assert picture.size[0] > 400
         assert len(picture.convert('RGB').getcolors(1 << 20)) > 20
