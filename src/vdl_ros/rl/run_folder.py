@@ -81,8 +81,9 @@ class RunFolder:
         writer.writerow(_COLUMNS)
         writer.writerows([line[name] for name in _COLUMNS] for line in kept)
         self._progress.flush()
+        # Room for many rows: the training must not wait for the thread that writes them.
         self._events = SummaryWriter(
-            str(self.path), purge_step=agent_steps + 1 if kept else None)
+            str(self.path), purge_step=agent_steps + 1 if kept else None, max_queue=1000)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
         """Add a line to progress.csv, and scalars to the events at the row's agent_steps."""
