@@ -148,13 +148,36 @@ class Person:
 
 
 @pytest.fixture
-def person(bench, launch):
+def context():
     context = rclpy.Context()
     rclpy.init(context=context)
+    yield context
+    rclpy.shutdown(context=context)
+
+
+@pytest.fixture
+def person(bench, launch, context):
     person = Person(context, bench, launch)
     yield person
     person.close()
-    rclpy.shutdown(context=context)
+
+
+def test_who_joins_late_hears_what_the_motors_do(person, bench, context):
+    person.start()
+    person.hold(lambda: bench.data[-1] == '000001', 'lamp', lamp=1)
+    late, heard = Node('late', context=context), []
+    late.create_subscription(
+        MotorCommand, 'arm/motors_sent', heard.append, qos.TOPICS['arm/motors_sent'])
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(late)
+
+    def lit():
+        executor.spin_once(timeout_sec=0.05)
+        return heard and heard[-1].lamp == 1
+
+    person.driver.wait_for(lit, 'the lamp')
+    executor.remove_node(late)
+    late.destroy_node()
 
 
 def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
@@ -313,6 +336,7 @@ def test_unplugged_while_moving(person, bench):
     said = person.diagnosed('disconnected', state='fault', motors='unknown')
     assert said['level'] == DiagnosticStatus.WARN
     assert person.state == 'active'
+    person.go_on(0.3)  # what it commands when it comes back
     count = len(bench.data)
     bench.fail('')
     person.hold(lambda: 'the arm is back, motors off' in person.driver.output, 'back', base=1)

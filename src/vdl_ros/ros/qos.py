@@ -17,7 +17,7 @@ from rclpy.qos import (
 )
 
 __all__ = ['COMMAND', 'EVERY_STOP', 'LATCHED', 'NEWEST', 'REPORT', 'SENSOR', 'STOP', 'STREAM',
-           'TOPICS', 'subscription']
+           'TOLD', 'TOPICS', 'subscription']
 
 
 def _profile(
@@ -37,6 +37,10 @@ LATCHED = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOC
 
 # Small reports that a listener wants complete: episodes, statistics, diagnostics.
 REPORT = _profile(100, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+
+# What the motors were told, the lamp among it: who joins late must know the last word at once, and
+# who listens wants each of them.
+TOLD = _profile(20, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
 # Images and joint states. Offered reliably, since tools that ask for no less would not hear them.
 SENSOR = _profile(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
@@ -59,7 +63,7 @@ TOPICS = {
     'actions': STREAM,
     'episodes': REPORT,
     'arm/motors': COMMAND,
-    'arm/motors_sent': REPORT,
+    'arm/motors_sent': TOLD,
     'arm/emergency_stop': STOP,
     'arm/joint_trajectory': COMMAND,
     'arm/trajectory_status': LATCHED,
