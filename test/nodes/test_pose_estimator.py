@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import Image, JointState
 from statistics_msgs.msg import MetricsMessage
+from std_msgs.msg import Header
 
-from vdl_ros.msg import ArmPose
+from vdl_ros.arm.geometry import load
+from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.pose.models import make_model
 from vdl_ros.pose.weights import save_model
 from vdl_ros.ros import qos
@@ -22,7 +25,7 @@ def model(tmp_path_factory):
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp('model') / 'model.pt'
     save_model(path, 'resnet', make_model('resnet').state_dict(),
-               {'scale': [1.0] * 6, 'threshold': 100.0}, {})
+               {'scale': [0.05] * 6, 'threshold': 100.0}, {})
     return path
 
 
@@ -70,13 +73,35 @@ def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
     assert len(pose.position) == len(pose.variance) == 3
     assert all(each > 0 for each in (*pose.variance, *pose.camera_variance))
     assert pose.confident
-    # What it is sure of is a measurement for whoever wants one; of other joints it says nothing.
+    # The same picture again and again, and nothing commanded: it is where the estimate says, in so
+    # far as the joint can be there. Of other joints it says nothing.
     state = node.states[-1]
-    same = next(each for each in node.poses if each.header.stamp == state.header.stamp)
-    assert list(state.name) == list(same.name)
-    assert list(state.position) == list(same.position)
+    assert state.header.stamp in [each.header.stamp for each in node.poses]
+    assert list(state.name) == list(pose.name)
+    limits = load()
+    assert list(state.position) == pytest.approx(
+        np.clip(pose.position, limits.lower[:3], limits.upper[:3]).tolist(), abs=0.2)
     node.until(lambda: any('arm/pose' in each.measurement_source_name for each in statistics),
                'the latency')
+
+
+def test_what_the_motors_were_told_moves_the_joints_it_follows(estimator, peer):
+    node = estimator('joint_states:=true', 'joint_std:=3.0')
+    told = peer.talk(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    node.until(lambda: node.states and told.get_subscription_count(), 'joint states')
+    before = node.states[-1]
+
+    def turn():
+        told.publish(MotorCommand(
+            header=Header(stamp=Time(sec=node._stamp)), sender='/arm_driver', base=1))
+        node.show(NOISE)
+
+    peer.until(lambda: node.states[-1].position[0] > before.position[0] + 0.05, 'a turn',
+               every=0.1, say=turn)
+    told.publish(MotorCommand(base=7))
+    node.until(lambda: 'arm/motors_sent refused: motor base: 7' in node.process.output, 'refusal')
+    count = len(node.states)
+    node.until(lambda: len(node.states) > count, 'more joint states')
 
 
 @pytest.mark.parametrize('level', [0, 255])
@@ -112,7 +137,7 @@ def test_what_is_no_picture_is_refused_and_it_lives(estimator, peer):
 
     def counted():
         return max((int(value.value) for each in health for value in each.status[0].values
-                    if value.key == 'pictures refused'), default=0)
+                    if value.key == 'messages refused'), default=0)
 
     node.until(lambda: counted() >= 4, 'diagnostics')
 

@@ -2,8 +2,9 @@
 Reads the arm's pose off the camera's pictures: the newest one, never a queue.
 
 Subscribes: ``camera/image_raw`` (sensor_msgs/Image). Publishes: ``arm/pose`` (vdl_ros/ArmPose)
-with the picture's stamp; ``arm/joint_states`` (sensor_msgs/JointState) of what it is confident of,
-if asked; ``/diagnostics``; ``/statistics``: the age of a pose is the latency from picture to pose.
+with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is the latency from
+picture to pose. If asked, it follows the joints: subscribes to ``arm/motors_sent``
+(vdl_ros/MotorCommand) as well, and publishes ``arm/joint_states`` (sensor_msgs/JointState).
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros pose_estimator --help``.
 """
 
@@ -13,19 +14,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from builtin_interfaces.msg import Time
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.msg import ArmPose
-from vdl_ros.pose.estimator import PoseEstimator
+from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.motors import MotorError
+from vdl_ros.arm.names import JOINTS
+from vdl_ros.msg import ArmPose, MotorCommand
+from vdl_ros.pose.estimator import Estimate, PoseEstimator
 from vdl_ros.pose.framing import square
 from vdl_ros.pose.labels import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.pose.pose_config import PoseConfig
+from vdl_ros.pose.tracker import JointTracker
 from vdl_ros.pose.weights import default_model
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm_topics import motors_from_message
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.images import from_image
+from vdl_ros.ros.joint_messages import seconds
 from vdl_ros.ros.process import (
     ProcessConfig,
     run_node,
@@ -35,7 +43,7 @@ from vdl_ros.ros.process import (
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
 
-SETTINGS = (PoseConfig, ProcessConfig)
+SETTINGS = (PoseConfig, GeometryConfig, ProcessConfig)
 JOINT_NAMES = list(OUTPUTS[JOINT_OUTPUTS])
 _REASONS = 20
 
@@ -59,10 +67,9 @@ class PoseEstimatorNode(Node):
         self._count = self._confident = self._refused = 0
         self._reasons: set[str] = set()
         self._poses = self.create_publisher(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
-        self._states = None
+        self._followed: _FollowedJoints | None = None
         if config.joint_states:
-            self._states = self.create_publisher(
-                JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+            self._followed = _FollowedJoints(self, config, select(GeometryConfig, given))
         self._latency = TopicStatistics(self, 'arm/pose')
         self._diagnostics = Diagnostics(self, self._health)
         self.create_subscription(Image, 'camera/image_raw', self._on_image,
@@ -73,7 +80,7 @@ class PoseEstimatorNode(Node):
         try:
             picture = square(from_image(message))
         except ValueError as error:
-            self._refuse(str(error))
+            self.refuse(f'camera/image_raw refused: {error}')
             return
         found = self._estimator.estimate(picture)
         values, variance = found.values[0].tolist(), (found.std[0] ** 2).tolist()
@@ -83,19 +90,18 @@ class PoseEstimatorNode(Node):
             position=values[JOINT_OUTPUTS], variance=variance[JOINT_OUTPUTS],
             camera_distance=values[0], camera_elevation=values[1], camera_azimuth=values[2],
             camera_variance=variance[:3], confident=confident))
-        if self._states is not None and confident:
-            self._states.publish(JointState(
-                header=Header(stamp=message.header.stamp, frame_id='base_link'),
-                name=JOINT_NAMES, position=values[JOINT_OUTPUTS]))
+        if self._followed is not None and found.readable[0]:
+            self._followed.seen(message.header.stamp, found)
         self._latency.received(message.header.stamp)
         self._count += 1
         self._confident += confident
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
+        """Count a message that cannot be used; say why, once."""
         self._refused += 1
-        if reason not in self._reasons and len(self._reasons) < _REASONS:  # once each
+        if reason not in self._reasons and len(self._reasons) < _REASONS:
             self._reasons.add(reason)
-            self.get_logger().error(f'camera/image_raw refused: {reason}')
+            self.get_logger().error(reason)
 
     def _health(self) -> Health:
         count, confident = self._count, self._confident
@@ -106,7 +112,40 @@ class PoseEstimatorNode(Node):
         elif 2 * confident < count:
             warning = f'not sure where the arm is in {count - confident} of {count} pictures'
         return warning, {'pictures': count, 'confident': confident,
-                         'pictures refused': self._refused, 'model': self._estimator.name}
+                         'messages refused': self._refused, 'model': self._estimator.name}
+
+
+class _FollowedJoints:
+    """Gives a :class:`JointTracker` its commands, and publishes what it is sure of."""
+
+    def __init__(self, node: PoseEstimatorNode, config: PoseConfig, arm: GeometryConfig) -> None:
+        geometry, count = arm.load(), len(JOINT_NAMES)
+        assert list(JOINTS[:count]) == JOINT_NAMES
+        self._tracker = JointTracker(
+            geometry.lower[:count], geometry.upper[:count], geometry.velocity[:count])
+        self._node, self._config = node, config
+        self._states = node.create_publisher(
+            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_sent,
+                                 qos.TOPICS['arm/motors_sent'])
+
+    def _on_sent(self, message: MotorCommand) -> None:
+        try:
+            motors = motors_from_message(message, lamp=False)
+        except MotorError as error:
+            self._node.refuse(f'arm/motors_sent refused: {error}')
+            return
+        self._tracker.command(
+            seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
+
+    def seen(self, stamp: Time, found: Estimate) -> None:
+        """Take the estimate of a picture."""
+        track = self._tracker.update(
+            seconds(stamp), found.values[0, JOINT_OUTPUTS], found.std[0, JOINT_OUTPUTS])
+        if track.std.max() <= self._config.joint_std:
+            self._states.publish(JointState(
+                header=Header(stamp=stamp, frame_id='base_link'), name=JOINT_NAMES,
+                position=track.positions.tolist()))
 
 
 def main(args: Sequence[str] | None = None) -> int:

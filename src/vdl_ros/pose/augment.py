@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vdl_ros.pose.labels import MIRROR
 from vdl_ros.pose.points import MIRRORED
 
 __all__ = ['augment', 'mirror', 'to_float']
@@ -25,8 +26,6 @@ def mirror(
     """
     Return a batch in which the chosen frames are seen in a mirror.
 
-    The arm is its own mirror image: azimuth and base change their sign, and nothing else.
-
     Args:
         pictures: uint8 [batch, height, width, 3].
         targets: float [batch, 6].
@@ -35,7 +34,7 @@ def mirror(
     """
     pictures, targets, points = pictures.clone(), targets.clone(), points.clone()
     pictures[chosen] = pictures[chosen].flip(2)
-    targets[chosen] *= torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
+    targets[chosen] *= MIRROR
     points[chosen] = points[chosen][:, list(MIRRORED)] * torch.tensor([-1.0, 1.0, 1.0])
     return pictures, targets, points
 

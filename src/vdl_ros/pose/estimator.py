@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vdl_ros.pose.augment import to_float
-from vdl_ros.pose.labels import JOINT_OUTPUTS, decode
+from vdl_ros.pose.labels import JOINT_OUTPUTS, MIRROR, OUTPUTS, decode, errors, wrap
 from vdl_ros.pose.models import SIZE, Raw
 from vdl_ros.pose.weights import load_model
 
-__all__ = ['Estimate', 'PoseEstimator', 'read_raw']
+__all__ = ['Estimate', 'PoseEstimator', 'read_mirrored', 'read_raw']
 
 # A picture whose brightness hardly varies, or most of which is quite black or quite white, shows
 # no arm, whatever a network makes of it.
@@ -29,12 +29,14 @@ class Estimate(NamedTuple):
 
     ``values`` and ``std`` are float32 [pictures, 6] in the order of ``labels.OUTPUTS``, m and rad;
     ``std`` is calibrated: two thirds of the errors on validation frames were smaller.
-    ``confident`` is bool [pictures]: whether the joints may be acted upon.
+    ``confident`` is bool [pictures]: whether the joints may be acted upon; ``readable`` as well:
+    whether the picture can show anything.
     """
 
     values: NDArray[np.float32]
     std: NDArray[np.float32]
     confident: NDArray[np.bool_]
+    readable: NDArray[np.bool_]
 
 
 class PoseEstimator:
@@ -72,6 +74,9 @@ class PoseEstimator:
         """
         Return what some pictures show.
 
+        Each is looked at twice, as it is and in a mirror: what the network misreads in one is
+        often right in the other, and where the two disagree it is less sure.
+
         Args:
             pictures: RGB, uint8 [pictures, 128, 128, 3].
 
@@ -83,17 +88,36 @@ class PoseEstimator:
             raise ValueError(f'pictures: {str(given.dtype).removeprefix("torch.")} '
                              f'{tuple(given.shape)} is not allowed: uint8 (n, {SIZE}, {SIZE}, 3)')
         with torch.inference_mode():
-            values, std = read_raw(self._model(to_float(given)))
+            seen = to_float(given)
+            values, std = read_mirrored(self._model(torch.cat([seen, seen.flip(3)])))
             std = std * self._scale
             readable = _readable(given)
         confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self.threshold)
-        return Estimate(values.numpy(), std.numpy(), confident.numpy())
+        return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
 
 
 def read_raw(raw: Raw) -> tuple[Tensor, Tensor]:
     """Return values and standard deviations before calibration, each float [batch, 6]; m, rad."""
     std = raw.log_std.exp()
     return decode(raw.encoded), std * torch.tensor([0.225, 1.0, 1.0, 1.0, 1.0, 1.0])
+
+
+def read_mirrored(raw: Raw) -> tuple[Tensor, Tensor]:
+    """
+    Return what pictures and their mirror images say together, as of :func:`read_raw`.
+
+    Args:
+        raw: of a batch whose second half is the first one in a mirror.
+    """
+    values, std = read_raw(raw)
+    values, std = values.reshape(2, -1, len(OUTPUTS)), std.reshape(2, -1, len(OUTPUTS))
+    values = torch.stack([values[0], values[1] * MIRROR])
+    weight = std**-2 / (std**-2).sum(0)
+    # From the first towards the second, the short way round.
+    both = values[0] + weight[1] * errors(values[1], values[0])
+    both = torch.cat([both[:, :1], wrap(both[:, 1:])], 1)
+    variance = (weight * (std**2 + errors(values, both.expand_as(values))**2)).sum(0)
+    return both, variance.sqrt()
 
 
 def _readable(pictures: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ def calibrated(estimate: Estimate, calibration: Mapping[str, Any]) -> Estimate:
     """Return estimates, made with scales of 1 and no threshold, as with this calibration."""
     std = (estimate.std * calibration['scale']).astype(np.float32)
     sure = std[:, JOINT_OUTPUTS].max(1) <= calibration['threshold']
-    return Estimate(estimate.values, std, estimate.confident & sure)
+    return estimate._replace(std=std, confident=estimate.confident & sure)
 
 
 def format_table(rows: Sequence[tuple[str, Scores]]) -> str:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    'ENCODED', 'JOINT_OUTPUTS', 'OUTPUTS', 'decode', 'encode', 'errors', 'wrap',
+    'ENCODED', 'JOINT_OUTPUTS', 'MIRROR', 'OUTPUTS', 'decode', 'encode', 'errors', 'wrap',
 ]
 
 #: Order of every array of six: m for the first, rad for the rest.
@@ -14,6 +14,8 @@ OUTPUTS = (
     'camera_distance', 'camera_elevation', 'camera_azimuth', 'base', 'shoulder', 'elbow')
 #: Which of them are joints of the arm.
 JOINT_OUTPUTS = slice(3, 6)
+#: Factors of the six in a mirror: the arm is its own mirror image, azimuth and base turn round.
+MIRROR = torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
 #: Numbers that a network gives for them: a distance, and a sine and a cosine for each angle.
 ENCODED = 1 + 2 * (len(OUTPUTS) - 1)
 

@@ -18,5 +18,8 @@ class PoseConfig:
     pose_threads: int = setting(
         1, 'Threads that the network uses.', minimum=1, maximum=64)
     joint_states: bool = setting(
-        False, 'Publish confident estimates on arm/joint_states as well, for a controller that '
-        'has nothing else to go by.')
+        False, 'Follow the joints through what the estimates say and what the motors were told, '
+        'and publish them on arm/joint_states, for a controller that has nothing else to go by.')
+    joint_std: float = setting(
+        0.2, 'How far off a joint that is followed may be, as a standard deviation, before '
+        'nothing is published.', minimum=0.001, maximum=3.0, unit='rad')

@@ -1,0 +1,74 @@
+"""Pictures in, six values out: each is looked at in a mirror as well."""
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.pose.estimator import PoseEstimator, read_mirrored, read_raw
+from vdl_ros.pose.labels import MIRROR, OUTPUTS, encode
+from vdl_ros.pose.models import Raw, make_model
+
+PLAIN = {'scale': [1.0] * 6, 'threshold': 10.0}
+TRUTH = torch.tensor([[0.8, 0.4, 3.1, -0.5, 0.3, 1.2]])
+
+
+def both(first, second, first_std=0.1, second_std=0.1):
+    """Return what a picture read as ``first`` and its mirror image say, ``second`` unmirrored."""
+    log_std = torch.tensor([[first_std] * 6, [second_std] * 6]).log()
+    return read_mirrored(Raw(encode(torch.cat([first, second * MIRROR])), log_std, None))
+
+
+def test_two_that_agree_are_what_they_say():
+    values, std = both(TRUTH, TRUTH)
+    assert values[0].tolist() == pytest.approx(TRUTH[0].tolist(), abs=1e-5)
+    assert std[0, 1:].tolist() == pytest.approx([0.1] * 5, rel=1e-4)
+
+
+def test_two_that_differ_meet_halfway_and_are_less_sure():
+    off = torch.tensor([[0.02, 0.1, 0.2, 0.3, -0.1, 0.1]])
+    values, std = both(TRUTH - off, TRUTH + off)
+    # Azimuth passes from pi to -pi between the two.
+    assert values[0].tolist() == pytest.approx(TRUTH[0].tolist(), abs=1e-5)
+    expected = np.hypot(0.1, off[0, 1:].abs().numpy())
+    assert std[0, 1:].tolist() == pytest.approx(expected.tolist(), rel=1e-3)
+
+
+def test_the_surer_one_counts_more():
+    off = torch.full((1, 6), 0.1)
+    values, _ = both(TRUTH, TRUTH + off, 0.1, 0.2)
+    assert values[0, 3].item() == pytest.approx(TRUTH[0, 3].item() + 0.02, abs=1e-4)
+
+
+@pytest.fixture
+def network():
+    torch.manual_seed(0)
+    return make_model('resnet').eval()
+
+
+def test_a_mirrored_picture_gives_the_mirrored_pose(network):
+    picture = np.random.default_rng(0).integers(0, 256, (3, 128, 128, 3), np.uint8)
+    estimator = PoseEstimator(network, 'resnet', PLAIN, {})
+    seen = estimator.estimate(picture)
+    mirrored = estimator.estimate(np.ascontiguousarray(picture[:, :, ::-1]))
+    assert np.allclose(seen.values * MIRROR.numpy(), mirrored.values, atol=1e-3)
+    assert np.allclose(seen.std, mirrored.std, rtol=1e-3)
+    alone, _ = read_raw(network(torch.zeros(1, 3, 128, 128)))
+    assert alone.shape == (1, len(OUTPUTS))
+
+
+def test_what_shows_nothing_is_neither_readable_nor_trusted(network):
+    estimator = PoseEstimator(network, 'resnet', {**PLAIN, 'threshold': 1e9}, {})
+    pictures = np.zeros((3, 128, 128, 3), np.uint8)
+    pictures[1] = 255
+    pictures[2] = np.random.default_rng(0).integers(0, 256, (128, 128, 3))
+    found = estimator.estimate(pictures)
+    assert found.readable.tolist() == [False, False, True]
+    assert found.confident.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize('pictures', [
+    np.zeros((1, 64, 128, 3), np.uint8), np.zeros((128, 128, 3), np.uint8),
+    np.zeros((1, 128, 128, 3), np.float32)])
+def test_pictures_of_another_shape_or_type_are_refused(network, pictures):
+    with pytest.raises(ValueError, match='is not allowed: uint8'):
+        PoseEstimator(network, 'resnet', PLAIN, {}).estimate(pictures)

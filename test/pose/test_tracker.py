@@ -1,0 +1,126 @@
+"""The joints followed through commands and estimates: what is believed, and for how long."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vdl_ros.pose.tracker import JointTracker, TrackerConfig
+
+LOWER, UPPER, SPEED = [-2.0, -1.0], [2.0, 1.5], [0.4, 0.2]
+DELAY = TrackerConfig().response_time
+STD = np.array([0.05, 0.05])
+
+
+class Arm:
+    """Two joints that do what they are told, and pictures of them at 20 Hz."""
+
+    def __init__(self, positions=(0.0, 0.0), config=None):
+        self.tracker = JointTracker(LOWER, UPPER, SPEED, config)
+        self.positions, self.now, self.told = np.array(positions), 0.0, np.zeros(2)
+
+    def command(self, *directions):
+        self.told = np.array(directions, float)
+        self.tracker.command(self.now - DELAY, directions)
+
+    def see(self, count=1, off=(0.0, 0.0), std=STD):
+        """Return the track after some pictures that are misread by ``off``."""
+        for _ in range(count):
+            self.positions = np.clip(self.positions + self.told * SPEED * 0.05, LOWER, UPPER)
+            self.now += 0.05
+            track = self.tracker.update(self.now, self.positions + off, std)
+        return track
+
+
+def test_one_estimate_is_taken_as_it_is():
+    track = Arm((0.3, -0.2)).see()
+    assert track.positions == pytest.approx([0.3, -0.2], abs=0.01)
+    assert (track.std > 0.5 * STD).all()
+    assert (track.std < 4.0 * STD).all()
+
+
+def test_an_uncertain_estimate_leaves_it_uncertain():
+    assert (Arm().see(std=np.array([2.0, 2.0])).std > 0.5).all()
+
+
+def test_commands_move_it_where_estimates_say_little():
+    arm = Arm((0.0, 0.0))
+    arm.see()
+    arm.command(1, -1)
+    track = arm.see(20, std=np.array([5.0, 5.0]))
+    assert arm.positions == pytest.approx([0.4, -0.2])
+    assert track.positions == pytest.approx(arm.positions, abs=0.03)
+
+
+def test_a_command_counts_from_its_own_time_on():
+    arm = Arm()
+    arm.see()
+    # Told now: done after the response time, one picture and a bit later.
+    arm.tracker.command(arm.now, [1, 0])
+    arm.tracker.command(arm.now + 0.1, [0, 0])
+    for _ in range(6):
+        arm.now += 0.05
+        track = arm.tracker.update(arm.now, [0.0, 0.0], [5.0, 5.0])
+    assert track.positions[0] == pytest.approx(0.1 * SPEED[0], abs=0.01)
+
+
+def test_a_moving_arm_outvotes_pictures_that_are_misread():
+    arm = Arm((-1.0, -0.5))
+    arm.see()
+    arm.command(1, 1)
+    for number in range(60):
+        track = arm.see(off=(2.0, 1.0) if number % 4 == 1 else (0.0, 0.0))
+        assert np.abs(track.positions - arm.positions).max() < 0.1
+    assert (track.std < 0.1).all()
+
+
+def test_the_same_picture_again_is_no_news():
+    arm = Arm()
+    once = arm.see(off=(0.1, 0.1)).std
+    assert (arm.see(3, off=(0.1, 0.1)).std > 0.6 * once).all()
+
+
+def test_an_arm_moved_by_hand_is_found_again():
+    arm = Arm((1.0, 1.0))
+    arm.see(40)
+    arm.positions = np.array([-1.0, -0.5])
+    track = arm.see(200)
+    assert track.positions == pytest.approx([-1.0, -0.5], abs=0.05)
+    assert (track.std < 0.1).all()
+
+
+def test_a_limit_is_not_passed():
+    arm = Arm((1.9, -0.9))
+    arm.see()
+    arm.command(1, -1)
+    track = arm.see(60, std=np.array([1.0, 1.0]))
+    assert track.positions == pytest.approx([2.0, -1.0], abs=0.15)
+    assert (track.positions <= UPPER).all()
+    assert (track.positions >= LOWER).all()
+    beyond = arm.tracker.update(arm.now + 1.0, [3.1, -3.1], STD).positions
+    assert np.isfinite(beyond).all()
+    assert (np.abs(beyond) <= 2.0).all()
+
+
+def test_what_came_before_counts_no_more_when_time_goes_backward():
+    arm = Arm((1.0, 1.0))
+    arm.see(100)
+    arm.now = 0.0
+    arm.positions = np.array([-1.0, -0.5])
+    track = arm.see()
+    assert track.positions == pytest.approx([-1.0, -0.5], abs=0.02)
+    arm.command(1, 0)
+    assert arm.see(10).positions == pytest.approx(arm.positions, abs=0.03)
+
+
+def test_probabilities_stay_probabilities():
+    random = np.random.default_rng(0)
+    arm = Arm()
+    for number in range(300):
+        if number % 7 == 0:
+            arm.command(*random.integers(-1, 2, 2))
+        track = arm.see(off=random.normal(0.0, 0.5, 2), std=random.uniform(1e-3, 3.0, 2))
+        assert np.isfinite(track.positions).all()
+        assert (track.std >= 0.0).all()
+        assert all(math.isclose(each.sum(), 1.0, rel_tol=1e-9) and (each >= 0.0).all()
+                   for each in arm.tracker._probability)
