@@ -1,10 +1,12 @@
 """
-Frames a second of a capture through the graph, beside bare rendering of the same scene.
+Frames a second of a capture through the graph, beside bare rendering in one process.
 
-    ros2 run vdl_ros bench_capture [--frames N] [--rounds N] [--domain NAME] [--json]
+    ros2 run vdl_ros bench_capture [--frames N] [--rounds N] [--domain NAME] [--quick] [--json]
 
-Both are measured in turn, so that what else the machine does troubles both alike. Bare rendering
-sets joint positions and draws with ``mujoco.Renderer``, one process, nothing randomised.
+Measured in turn, so that what else the machine does troubles all alike. *Plain*: setting joint
+positions and drawing with ``mujoco.Renderer``, nothing randomised. *Same*: drawing the very frames
+that are captured, drawn by lot beforehand: poses, camera, colours, lights, patterns. What the
+capture adds to that is choosing frames, the graph, and writing the bag.
 """
 
 from __future__ import annotations
@@ -18,22 +20,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+os.environ.setdefault('MUJOCO_GL', 'egl')  # before mujoco is imported
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.scene import CAMERA
+from vdl_ros.arm.simulation import ArmSimulation, PoseError
+from vdl_ros.pose.domains import sample
+from vdl_ros.pose.studio import Studio
 
 SIZE = 128
 BARE = '--bare'
 
 
-def bare(frames: int) -> float:
-    """Return the frames/s of bare rendering."""
-    os.environ.setdefault('MUJOCO_GL', 'egl')
-    import mujoco
-    import numpy as np
-
-    from vdl_ros.arm.geometry import load
-    from vdl_ros.arm.scene import CAMERA
-    from vdl_ros.pose.studio import Studio
-
+def plain(frames: int) -> float:
+    """Return the frames/s of bare rendering of the plain scene."""
     geometry = load()
     studio = Studio(geometry, SIZE, SIZE)
     scene = studio.scene
@@ -50,6 +57,36 @@ def bare(frames: int) -> float:
         return frames / (time.perf_counter() - began)
 
 
+def same(frames: int, domain: str) -> float:
+    """Return the frames/s of bare rendering of the frames of a domain."""
+    geometry = load()
+    simulation = ArmSimulation(geometry=geometry)
+
+    def fits(positions: NDArray[np.float64]) -> bool:
+        try:
+            simulation.check_room(positions)
+        except PoseError:
+            return False
+        return True
+
+    chosen = [sample('train', 0, index, domain, geometry, fits) for index in range(frames)]
+    studio = Studio(geometry, SIZE, SIZE)
+    began = time.perf_counter()
+    for each in chosen:
+        studio.draw(each.positions, each.distance, each.elevation, each.azimuth, each.look)
+    took = time.perf_counter() - began
+    studio.close()
+    return frames / took
+
+
+def alone(frames: int, domain: str) -> float:
+    """Return the frames/s of :func:`same` or, without a domain, :func:`plain`, in a process."""
+    done = subprocess.run(
+        [sys.executable, Path(__file__), BARE, '--frames', str(frames), '--domain', domain],
+        capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
 def captured(frames: int, domain: str) -> float:
     """Return the frames/s of a capture, start and end of its processes left out."""
     with tempfile.TemporaryDirectory() as folder:
@@ -64,35 +101,41 @@ def captured(frames: int, domain: str) -> float:
 
 def main() -> int:
     """Measure, and print the table or one JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser = argparse.ArgumentParser(
+        prog='bench_capture', description='How fast frames are captured, beside bare rendering.')
     parser.add_argument('--frames', type=int, default=2000)
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--domain', default='random')
+    parser.add_argument('--quick', action='store_true', help='one round of 1,000 frames')
     parser.add_argument('--json', action='store_true')
-    parser.add_argument(BARE, type=int, help=argparse.SUPPRESS)
+    parser.add_argument(BARE, action='store_true', help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.quick:
+        options.frames, options.rounds = 1000, 1
     if options.bare:
-        print(bare(options.bare))
+        print(same(options.frames, options.domain) if options.domain else plain(options.frames))
         return 0
     rows = []
     for number in range(options.rounds):
-        alone = float(subprocess.run(
-            [sys.executable, Path(__file__), BARE, str(options.frames)], capture_output=True,
-            text=True, check=True).stdout)
-        graph = captured(options.frames, options.domain)
-        rows.append((alone, graph, graph / alone))
-        if not options.json:
-            print(f'round {number + 1}: bare {alone:6.1f} frames/s, captured {graph:6.1f} '
-                  f'frames/s, ratio {graph / alone:.2f}', flush=True)
+        row = (alone(options.frames, ''), alone(options.frames, options.domain),
+               captured(options.frames, options.domain))
+        rows.append((*row, row[2] / row[0], row[2] / row[1]))
+        print(f'round {number + 1}: {line(rows[-1])}', file=sys.stderr, flush=True)
     median = [statistics.median(column) for column in zip(*rows, strict=True)]
     if options.json:
         print(json.dumps(dict(zip(
-            ('bare_frames_per_s', 'captured_frames_per_s', 'ratio'), median, strict=True))
+            ('plain_frames_per_s', 'same_frames_per_s', 'captured_frames_per_s', 'ratio_to_plain',
+             'ratio_to_same'), median, strict=True))
             | {'domain': options.domain, 'frames': options.frames, 'rounds': options.rounds}))
     else:
-        print(f'median:  bare {median[0]:6.1f} frames/s, captured {median[1]:6.1f} frames/s, '
-              f'ratio {median[2]:.2f}')
+        print(f'median: {line(median)}')
     return 0
+
+
+def line(row: Sequence[float]) -> str:
+    """Return what was measured in words."""
+    return (f'captured {row[2]:.0f} frames/s; bare rendering of the same frames {row[1]:.0f}, '
+            f'ratio {row[4]:.2f}; of the plain scene {row[0]:.0f}, ratio {row[3]:.2f}')
 
 
 if __name__ == '__main__':

@@ -28,6 +28,7 @@ from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 from train_table import TooFewRowsError, progress_rows, steady_rate
 
+from vdl_ros.rl.phases import ACTING
 from vdl_ros.ros import qos
 from vdl_ros.ros.time_statistics import Share, mean_shares, read_share
 
@@ -49,7 +50,7 @@ class Plan:
         settings: as a user types them, by name; of environment and training.
         more: settings that only the launch has.
         num_actors: of the graph.
-        warm_up: s from the first update that do not count.
+        warm_up: s that do not count, once all actors have delivered.
         seconds: s that do.
     """
 
@@ -91,13 +92,20 @@ class Listener:
         """Begin anew, with another run."""
         self._heard.clear()
 
-    def time_shares(self, since: float) -> dict[str, dict[str, dict[str, float]]]:
-        """Return shares by node, thread and phase that were heard after ``since`` (monotonic)."""
+    def time_shares(
+        self, since: float, until: float = float('inf'),
+    ) -> dict[str, dict[str, dict[str, float]]]:
+        """Return shares by node, thread and phase that were heard between two (monotonic) s."""
         by_node: dict[str, list[Share]] = {}
         for when, share in list(self._heard):
-            if when >= since:
+            if since <= when <= until:
                 by_node.setdefault(share.node.rpartition('/')[2], []).append(share)
         return {node: mean_shares(shares) for node, shares in by_node.items()}
+
+    def delivering(self) -> int:
+        """Return how many actors have sent something since the run began."""
+        return len({share.node for _, share in list(self._heard)
+                    if share.thread == ACTING and share.phase == 'publish'})
 
     def close(self) -> None:
         """Listen no more."""
@@ -182,8 +190,10 @@ def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
         return len(listener.time_shares(since)) > plan.num_actors
 
     listener.forget()
-    found = _run(plan, command, _node_name, heard)
-    return found | {'time_shares': listener.time_shares(found['began'])}
+    found = _run(plan, command, _node_name, heard,
+                 lambda: listener.delivering() >= plan.num_actors)
+    # Without the end of the run, when checkpoint and curve are written.
+    return found | {'time_shares': listener.time_shares(found['began'], found['ended'])}
 
 
 def _node_name(process: psutil.Process) -> str:
@@ -194,6 +204,7 @@ def _node_name(process: psutil.Process) -> str:
 def _run(
     plan: Plan, command: Callable[[Path], Sequence[str]],
     name: Callable[[psutil.Process], str], complete: Callable[[float], bool],
+    ready: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """
     Start a run, measure it, interrupt it.
@@ -203,11 +214,12 @@ def _run(
         command: returns its words for a folder to write to.
         name: returns the name of one of its processes.
         complete: returns whether enough was heard since a moment; waited for.
+        ready: returns whether all take part; waited for before the warm-up.
 
     Returns:
         ``steps_per_s``; ``processes``, cores and memory in use by name; ``foreign_cores`` of all
-        other processes; ``summary`` as the run wrote it; ``began``, when it was steady
-        (monotonic).
+        other processes; ``summary`` as the run wrote it; ``began`` and ``ended``, between
+        which it was measured (monotonic).
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / 'run'
@@ -232,15 +244,19 @@ def _run(
         def wall() -> float:
             return rows()[-1][0] if rows() else -1.0
 
+        def wall_reaches(moment: float) -> Callable[[], bool]:
+            return lambda: wall() >= moment
+
         with launched(*command(folder)) as process:
             if wait(lambda: wall() >= 0, _START_S, 'the first update') and wait(
-                    lambda: wall() >= plan.warm_up, plan.warm_up + _PATIENCE_S, 'warm-up'):
+                    ready, _START_S, 'something from every actor') and wait(
+                    wall_reaches(wall() + plan.warm_up), plan.warm_up + _PATIENCE_S, 'warm-up'):
                 start, began = wall(), time.monotonic()
                 use = _Use(process.pid, name)
                 if wait(lambda: wall() >= start + plan.seconds and complete(began),
                         plan.seconds + _PATIENCE_S, 'measurement'):
                     processes, foreign = use.take()
-                    measured = rows()
+                    measured, ended = rows(), time.monotonic()
         # A command that ended early has raised, with its last lines.
         if process.returncode != 0:
             raise RuntimeError(f'a run ended with status {process.returncode}')
@@ -252,7 +268,7 @@ def _run(
     if summary['ended_by'] != 'interrupted':
         raise RuntimeError(f'a run ended by {summary["ended_by"]}')
     return {'steps_per_s': speed, 'processes': processes, 'foreign_cores': foreign,
-            'summary': summary, 'began': began}
+            'summary': summary, 'began': began, 'ended': ended}
 
 
 def run_part(part: str, plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,253 @@
+"""What bench_actor_learner found: ratios, time split in two, the break-even size, tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    'SEED', 'SEED_BREAK_EVEN', 'cell', 'crossing', 'curve', 'episode_seconds', 'figures',
+    'markdown', 'split']
+
+# VDL's seconds for 200 episodes of at most 100 steps, 2017, version 0.0.3: one process; two
+# actors on the learner's machine; two on other machines of a cluster. Machines are not stated.
+SEED: Mapping[str, Mapping[str, Any]] = {
+    'CartPole-v1': {'env_id': 'CartPole-v0', 'one': 0.115, 'local': 0.088, 'remote': 0.115},
+    'ALE/Breakout-v5': {'env_id': 'Breakout-v0', 'one': 21.40, 'local': 21.70, 'remote': 24.35},
+    'Hopper-v5': {'env_id': 'Hopper-v1', 'one': 1.81, 'local': 0.80, 'remote': 1.30},
+    'Humanoid-v5': {'env_id': 'Humanoid-v1', 'one': 4.88, 'local': 2.21, 'remote': 3.14},
+}
+# Bytes per ms of environment, read off its plot: two actors, three machines, 1 Gbit/s.
+SEED_BREAK_EVEN = 100e3
+EPISODES, LONGEST = 200, 100
+
+SERIAL = 'serial'
+_HEADS = {SERIAL: 'one process', 'actor': 'two actors, local', 'learner': 'two actors, central'}
+_COMPUTATION = ('step', 'infer', 'learn')
+_COMMUNICATION = ('encode', 'publish', 'receive', 'decode')
+_PARTS = ('computation', 'communication', 'wait', 'other')
+_LEADING = 'training'
+
+
+def split(threads: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """
+    Return the shares of a process's time by what the seed's Timer told apart, and the rest.
+
+    Args:
+        threads: shares by thread and phase, as of ``rl/phases.py``.
+
+    Returns:
+        ``computation`` and ``communication``, added up over the threads; ``wait`` and ``other``
+        of the training thread, or of the only one: the others of a learner wait nearly always.
+    """
+    leading = threads.get(_LEADING) or next(iter(threads.values()))
+    return {
+        'computation': _sum(threads.values(), _COMPUTATION),
+        'communication': _sum(threads.values(), _COMMUNICATION),
+        'wait': leading.get('wait', 0.0), 'other': leading.get('other', 0.0)}
+
+
+def _sum(threads: Iterable[Mapping[str, float]], phases: Sequence[str]) -> float:
+    return sum(shares.get(phase, 0.0) for shares in threads for phase in phases)
+
+
+def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
+    """
+    Return what one run of train_runs.py says here.
+
+    Args:
+        run: as it returned it.
+        num_actors: who hears what the learner sends; 0 in serial mode.
+    """
+    summary = run['summary']
+    steps = max(summary['agent_steps'], 1)
+    by_kind: dict[str, list[dict[str, float]]] = {}
+    for node, threads in run['time_shares'].items():
+        if threads:
+            by_kind.setdefault(node.partition('_')[0], []).append(split(threads))
+    wire = summary['wire_bytes']
+    return {
+        'steps_per_s': run['steps_per_s'], 'agent_steps': summary['agent_steps'],
+        'episodes': summary['episodes'], 'trajectories_lost': summary['trajectories_lost'],
+        'trajectories_rejected': summary['trajectories_rejected'],
+        'wire_bytes_per_step': (wire['in'] + wire['out'] * num_actors) / steps,
+        'foreign_cores': run['foreign_cores'],
+        'time': {kind: _means(found) for kind, found in sorted(by_kind.items())}}
+
+
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {part: statistics.mean(each[part] for each in found) for part in _PARTS}
+
+
+def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """
+    Return by way of running the figures over the rounds.
+
+    Speeds and bytes are medians, shares of time means, losses sums. ``ratio`` is the median of
+    the rounds' own ratios to serial mode, which were measured one after the other;
+    ``ratio_min`` and ``ratio_max`` are its spread.
+
+    Args:
+        rounds: each by way, 'serial' among them, what :func:`figures` returned.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for way in rounds[0]:
+        runs = [each[way] for each in rounds]
+        found[way] = {
+            'steps_per_s': statistics.median(each['steps_per_s'] for each in runs),
+            **{name: sum(each[name] for each in runs) for name in (
+                'agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')},
+            'wire_bytes_per_step': statistics.median(
+                each['wire_bytes_per_step'] for each in runs),
+            'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
+            'time': {kind: _means([each['time'][kind] for each in runs if kind in each['time']])
+                     for kind in dict.fromkeys(itertools.chain(*(each['time'] for each in runs)))},
+            'rounds_steps_per_s': [each['steps_per_s'] for each in runs]}
+        if way != SERIAL:
+            ratios = [each[way]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds]
+            found[way] |= {'ratio': statistics.median(ratios), 'ratio_min': min(ratios),
+                           'ratio_max': max(ratios)}
+    return found
+
+
+def episode_seconds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """
+    Return by way of running the seconds for ``EPISODES`` episodes at its speed.
+
+    All ways get episodes of the same length, the mean over all of them, so that chance does not
+    make one of them look faster; ``LONGEST`` where none has ended.
+    """
+    steps, episodes = (sum(each[name] for each in found.values())
+                       for name in ('agent_steps', 'episodes'))
+    length = min(steps / episodes, LONGEST) if episodes else LONGEST
+    return {way: EPISODES * length / each['steps_per_s'] for way, each in found.items()}
+
+
+def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """
+    Return where the ratio first falls below 1, between two points on a straight line of logs.
+
+    Args:
+        points: (size in bytes, ratio), both above 0, of growing size; at least one.
+
+    Returns:
+        ``bytes``: the size, None where it was not found; ``says``: 'crossed', 'not crossed' (two
+        actors pay at every size) or 'never paid' (they do not at the smallest);
+        ``pays_again``: whether they do at a larger size, so that chance has its part in it.
+    """
+    at, says = None, 'not crossed'
+    below = next((place for place, (_, ratio) in enumerate(points) if ratio < 1.0), None)
+    if below == 0:
+        says = 'never paid'
+    elif below is not None:
+        says = 'crossed'
+        (small, high), (large, low) = points[below - 1:below + 1]
+        way = math.log(high) / math.log(high / low)
+        at = small * (large / small) ** way
+    again = below is not None and any(ratio >= 1.0 for _, ratio in points[below:])
+    return {'bytes': at, 'says': says, 'pays_again': again}
+
+
+def curve(step_ms: float, cells: Mapping[int, Mapping[str, Any]], way: str) -> dict[str, Any]:
+    """Return the ratio by observation size at one environment time, and its break-even."""
+    points = [{'bytes': size, 'cell': found, **{
+        name: found[way][name] for name in ('ratio', 'ratio_min', 'ratio_max')}}
+        for size, found in sorted(cells.items())]
+    even = crossing([(each['bytes'], each['ratio']) for each in points])
+    return {'step_ms': step_ms, 'points': points, 'break_even': even | {
+        'bytes_per_ms': None if even['bytes'] is None else even['bytes'] / step_ms}}
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the result as tables for a page."""
+    lines = [*_environments(found), *_sweep(found), *_times(found)]
+    lines += [
+        f'Environments of a process: {found["num_envs"]}; T = {found["unroll_length"]}; '
+        f'trajectories of an update: {found["batch_size"]}; rounds: {found["rounds"]}, of '
+        f'{found["seconds"]:g} s each; cores: {found["cores"]}; transport: {found["transport"]}.',
+        *(f'{name}: {problem}' for name, problem in found['problems'].items())]
+    return '\n'.join(lines)
+
+
+def _environments(found: Mapping[str, Any]) -> list[str]:
+    if not found['environments']:
+        return []
+    ways = [way for way in _HEADS if way in next(iter(found['environments'].values()))['cell']]
+    rows = []
+    for name, each in found['environments'].items():
+        seed = SEED.get(name)
+        others = [way for way in ways if way != SERIAL]
+        rows.append([
+            name, *(f'{each["seconds"][way]:.3g}' for way in ways),
+            *(_ratio(each['cell'][way]) for way in others),
+            *(['', '', ''] if seed is None else [
+                f'{seed["one"]:g} / {seed["local"]:g} / {seed["remote"]:g}',
+                f'{seed["one"] / seed["local"]:.2f}', f'{seed["one"] / seed["remote"]:.2f}'])])
+    heads = [f'{_HEADS[way]}, s' for way in ways] + [
+        f'ratio {_HEADS[way].rpartition(" ")[2]}' for way in ways if way != SERIAL]
+    return [
+        *_table(['environment', *heads, 'VDL s: one / two here / two remote', 'VDL ratio here',
+                 'VDL ratio remote'], rows),
+        '', f'Seconds for {EPISODES} episodes of at most {LONGEST} steps at the speed measured; '
+        'ratio above 1: two actors are faster.', '']
+
+
+def _ratio(each: Mapping[str, Any]) -> str:
+    return f'{each["ratio"]:.2f} ({each["ratio_min"]:.2f} to {each["ratio_max"]:.2f})'
+
+
+def _sweep(found: Mapping[str, Any]) -> list[str]:
+    curves = found['break_even']
+    if not curves:
+        return []
+    sizes = sorted({point['bytes'] for each in curves for point in each['points']})
+    rows = []
+    for size in sizes:
+        points = [next((point for point in each['points'] if point['bytes'] == size), None)
+                  for each in curves]
+        rows.append([f'{size:,}', *('' if each is None else _ratio(each) for each in points)])
+    how = 'computing' if found['busy'] else 'asleep'
+    return [
+        *_table(['bytes', *(f'ratio at {each["step_ms"]:g} ms {how}' for each in curves)], rows),
+        '', *map(_verdict, curves),
+        f'VDL, three machines on 1 Gbit/s: about {SEED_BREAK_EVEN:,.0f} bytes per ms.', '']
+
+
+def _verdict(each: Mapping[str, Any]) -> str:
+    even, sizes = each['break_even'], [point['bytes'] for point in each['points']]
+    texts = {
+        'crossed': lambda: f'two actors stop paying at {even["bytes"]:,.0f} bytes, '
+                           f'{even["bytes_per_ms"]:,.0f} per ms',
+        'not crossed': lambda: f'not crossed up to {sizes[-1]:,} bytes',
+        'never paid': lambda: f'two actors do not pay at {sizes[0]:,} bytes already'}
+    text = f'{each["step_ms"]:g} ms: {texts[even["says"]]()}'
+    return text + ('; they pay again at a larger size' if even['pays_again'] else '') + '.'
+
+
+def _times(found: Mapping[str, Any]) -> list[str]:
+    """Return where the time of each kind of process goes, in percent of the wall's."""
+    cells = {name: each['cell'] for name, each in found['environments'].items()} | {
+        f'{point["bytes"]:,} bytes, {each["step_ms"]:g} ms': point['cell']
+        for each in found['break_even'] for point in each['points']}
+    rows = []
+    for name, ways in cells.items():
+        for way, each in ways.items():
+            rows += [[
+                name, _HEADS[way], kind,
+                *(f'{shares[part]:.1%}'.rstrip('%') for part in _PARTS),
+                f'{each["wire_bytes_per_step"]:,.0f}' if way != SERIAL else '',
+                f'{each["steps_per_s"]:,.0f}'] for kind, shares in each['time'].items()]
+    if not rows:
+        return []
+    return [*_table(['', 'run', 'process', *(f'{part} %' for part in _PARTS), 'wire bytes/step',
+                     'steps/s'], rows),
+            '', 'Actors are a mean. Computation and communication of a learner are added up over '
+            'its threads, waiting is of the one that trains.', '']
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
+            *('| ' + ' | '.join(row) + ' |' for row in rows)]

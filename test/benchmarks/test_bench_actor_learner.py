@@ -1,0 +1,262 @@
+"""bench_actor_learner: its split, ratios, break-even and refusals; and two very short runs."""
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_actor_learner')
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = ('graph', 'train_table', 'train_runs', 'actor_learner_table', 'bench_actor_learner')
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in (*names, 'bench_train'):
+        sys.modules.pop(name, None)
+
+
+def test_time_is_split_as_the_seed_did(modules):
+    split = modules.actor_learner_table.split
+    assert split({'acting': {'step': 0.25, 'infer': 0.125, 'encode': 0.0625, 'publish': 0.0625,
+                             'wait': 0.5}}) == {
+        'computation': 0.375, 'communication': 0.125, 'wait': 0.5, 'other': 0.0}
+    # The callbacks' waiting says nothing; their work does.
+    assert split({'callbacks': {'receive': 0.25, 'wait': 0.75},
+                  'training': {'learn': 0.5, 'decode': 0.125, 'wait': 0.25, 'other': 0.125}}) == {
+        'computation': 0.5, 'communication': 0.375, 'wait': 0.25, 'other': 0.125}
+
+
+def test_a_run_becomes_figures(modules):
+    summary = {'agent_steps': 1000, 'episodes': 40, 'trajectories_lost': 1,
+               'trajectories_rejected': 0, 'wire_bytes': {'in': 5000, 'out': 700}}
+    found = modules.actor_learner_table.figures({
+        'steps_per_s': 300.0, 'summary': summary, 'foreign_cores': 0.5, 'time_shares': {
+            'actor_0': {'acting': {'step': 0.5, 'wait': 0.5}},
+            'actor_1': {'acting': {'step': 0.25, 'publish': 0.75}},
+            'learner': {'training': {'learn': 1.0}}, 'launch': {}}}, 2)
+    assert found['wire_bytes_per_step'] == pytest.approx(5 + 2 * 0.7)
+    assert found['time'] == {
+        'actor': {'computation': 0.375, 'communication': 0.375, 'wait': 0.25, 'other': 0.0},
+        'learner': {'computation': 1.0, 'communication': 0.0, 'wait': 0.0, 'other': 0.0}}
+    assert (found['episodes'], found['trajectories_lost']) == (40, 1)
+
+
+def run(speed, steps=1000, episodes=40, computation=0.5, kind='actor'):
+    return {'steps_per_s': speed, 'agent_steps': steps, 'episodes': episodes,
+            'trajectories_lost': 1, 'trajectories_rejected': 0, 'wire_bytes_per_step': speed,
+            'foreign_cores': 0.0, 'time': {kind: {
+                'computation': computation, 'communication': 0.25, 'wait': 0.125, 'other': 0.0}}}
+
+
+@pytest.fixture
+def found(modules):
+    return modules.actor_learner_table.cell([
+        {'serial': run(100.0, kind='serial'), 'actor': run(200.0)},
+        {'serial': run(400.0, kind='serial'), 'actor': run(400.0, computation=1.0)},
+        {'serial': run(200.0, kind='serial'), 'actor': run(100.0)}])
+
+
+def test_ratios_are_of_runs_side_by_side(found):
+    assert [found[way]['steps_per_s'] for way in ('serial', 'actor')] == [200, 200]
+    assert 'ratio' not in found['serial']
+    assert [found['actor'][name] for name in ('ratio', 'ratio_min', 'ratio_max')] == [1, 0.5, 2]
+    assert found['actor']['time']['actor']['computation'] == pytest.approx(2 / 3)
+    assert found['actor']['trajectories_lost'] == 3
+
+
+def test_all_ways_play_episodes_of_one_length(modules):
+    seconds = modules.actor_learner_table.episode_seconds
+    both = {'serial': {'steps_per_s': 100.0, 'agent_steps': 1000, 'episodes': 30},
+            'actor': {'steps_per_s': 200.0, 'agent_steps': 1000, 'episodes': 50}}
+    assert seconds(both) == {'serial': 200 * 25 / 100, 'actor': 200 * 25 / 200}
+    # None has ended, or an unfinished one would count as a long one: the limit.
+    for episodes in (0, 1):
+        assert seconds({'serial': {'steps_per_s': 100.0, 'agent_steps': 1000,
+                                   'episodes': episodes}}) == {'serial': 200.0}
+
+
+@pytest.mark.parametrize(('points', 'size', 'says', 'again'), [
+    # Half way between logs: 2 and 1/2 are as far from 1, so the geometric mean of the sizes.
+    ([(1000, 2.0), (16000, 0.5)], 4000, 'crossed', False),
+    ([(10, 2.0), (100, 1.25), (1000, 0.8), (10000, 0.1)], math.sqrt(1e5), 'crossed', False),
+    ([(100, 2.0), (800, 1.0), (6400, 0.5)], 800, 'crossed', False),
+    ([(100, 2.0), (1000, 1.0)], None, 'not crossed', False),
+    ([(100, 1.5)], None, 'not crossed', False),
+    ([(100, 0.99), (1000, 0.5)], None, 'never paid', False),
+    ([(100, 0.9), (1000, 1.1)], None, 'never paid', True),
+    ([(10, 4.0), (160, 0.25), (1000, 1.5), (5000, 0.5)], 40, 'crossed', True),
+])
+def test_the_break_even_lies_between_two_points(modules, points, size, says, again):
+    assert modules.actor_learner_table.crossing(points) == {
+        'bytes': size and pytest.approx(size), 'says': says, 'pays_again': again}
+
+
+def cases(modules, *words):
+    return modules.bench_actor_learner.arguments(words)[1]
+
+
+def test_cases_are_the_table_and_the_sweep(modules):
+    table = cases(modules, '--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5')
+    assert [case.env_id for case in table] == ['CartPole-v1', 'Hopper-v5']
+    assert {case.ways for case in table} == {('serial', 'actor', 'learner')}
+    assert (table[0].settings['time_limit'], table[0].settings['learning_rate']) == ('100', '0.0')
+    sweep = cases(modules, '--only', 'sweep', '--step-ms', '0.3', '8', '--sizes', '64', '8',
+                  '--busy', '--sweep-inference', 'learner', '--num-envs', '3')
+    assert [(case.step_ms, case.size) for case in sweep] == [(.3, 8), (.3, 64), (8, 8), (8, 64)]
+    assert sweep[3].env_id == 'dummy/OBS64-FPS125-BUSY-v0'
+    assert {case.ways for case in sweep} == {('serial', 'learner')}
+    assert sweep[0].settings['num_envs'] == '3'
+    assert len(cases(modules, '--quick')) == 3
+    # Settings that belong to nobody would end each run.
+    from vdl_ros.envs.config import EnvConfig
+    from vdl_ros.rl.config import TrainConfig, verify
+    from vdl_ros.settings import select, settings_of
+    known = settings_of(EnvConfig, TrainConfig)
+    for case in (table[0], sweep[0]):
+        verify(select(TrainConfig, {
+            name: known[name].parse(value) for name, value in case.settings.items()}))
+
+
+def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(modules, monkeypatch):
+    bench = modules.bench_actor_learner
+
+    def check(env_id):
+        if env_id == 'Hopper-v5':
+            raise ValueError('no MuJoCo')
+
+    monkeypatch.setattr(bench, '_check', check)
+    _, table, problems = bench.arguments(['--only', 'table'])
+    assert [case.env_id for case in table] == ['CartPole-v1', 'ALE/Breakout-v5', 'Humanoid-v5']
+    assert problems == {'Hopper-v5': 'no MuJoCo'}
+    with pytest.raises(ValueError, match='no MuJoCo'):
+        bench.arguments(['--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5'])
+
+
+def test_an_environment_takes_the_time_that_its_name_says(modules):
+    from vdl_ros.envs.dummy import parse
+    dummy_id = modules.bench_actor_learner.dummy_id
+    for step_ms in (0.01, 1 / 3, 1.0, 7.0, 10000.0):
+        for busy in (False, True):
+            dummy = parse(dummy_id(77, step_ms, busy=busy))
+            assert (dummy.size, dummy.busy, dummy.together) == (77, busy, False)
+            assert dummy.step_s == pytest.approx(step_ms / 1e3, rel=1e-6)
+
+
+def test_what_fails_is_left_out_and_named(modules):
+    bench = modules.bench_actor_learner
+    done = []
+
+    def measured(case, way):
+        done.append((case.env_id, way))
+        if case.env_id == 'b' and len(done) > 5:
+            raise RuntimeError('it\nbroke')
+        return {'steps_per_s': 1.0}
+
+    problems = {}
+    both = [bench.Case(name, {}, ('serial', 'actor')) for name in 'ab']
+    found = bench.collect(both, 3, measured, problems)
+    assert problems == {'b': 'it broke'}
+    assert {case.env_id: len(rounds) for case, rounds in found.items()} == {'a': 3}
+    # Who comes first changes from round to round.
+    assert done == [('a', 'serial'), ('a', 'actor'), ('b', 'serial'), ('b', 'actor'),
+                    ('a', 'actor'), ('a', 'serial'), ('b', 'actor'), ('a', 'serial'),
+                    ('a', 'actor')]
+
+
+def test_tables_are_whole(modules, found):
+    table = modules.actor_learner_table
+    text = table.markdown({
+        'environments': {
+            'Hopper-v5': {'cell': found, 'seconds': {'serial': 25.0, 'actor': 12.5}},
+            'Other-v0': {'cell': found, 'seconds': {'serial': 25.0, 'actor': 12.5}}},
+        'break_even': [table.curve(2.0, {100: found, 50: found}, 'actor'),
+                       table.curve(4.0, {50: found}, 'actor')],
+        'busy': False, 'num_envs': 1, 'unroll_length': 20, 'batch_size': 2, 'rounds': 3,
+        'seconds': 1.5, 'cores': 2, 'transport': 'shm', 'problems': {'Bad-v0': 'it broke'}})
+    lines = text.splitlines()
+    assert ('| Hopper-v5 | 25 | 12.5 | 1.00 (0.50 to 2.00) | 1.81 / 0.8 / 1.3 | 2.26 | 1.39 |'
+            in lines)
+    assert '| Other-v0 | 25 | 12.5 | 1.00 (0.50 to 2.00) |  |  |  |' in lines
+    assert '| 50 | 1.00 (0.50 to 2.00) | 1.00 (0.50 to 2.00) |' in lines
+    assert '| 100 | 1.00 (0.50 to 2.00) |  |' in lines
+    assert '2 ms: not crossed up to 100 bytes.' in lines
+    assert 'about 100,000 bytes per ms' in text
+    assert ('| 50 bytes, 4 ms | two actors, local | actor | 66.7 | 25.0 | 12.5 | 0.0 | 200 | 200 |'
+            in lines)
+    assert lines[-1] == 'Bad-v0: it broke'
+    for head in (line for line in lines if line.startswith('|---')):
+        start = lines.index(head)
+        assert lines[start - 1].count('|') == head.count('|') == lines[start + 1].count('|')
+
+
+def test_a_break_even_is_said_in_bytes_per_ms(modules):
+    table = modules.actor_learner_table
+
+    def with_ratio(ratio):
+        return {'actor': {'ratio': ratio, 'ratio_min': ratio, 'ratio_max': ratio}}
+
+    even = table.curve(4.0, {16000: with_ratio(0.5), 1000: with_ratio(2.0)}, 'actor')
+    assert even['break_even']['bytes'] == pytest.approx(4000)
+    assert even['break_even']['bytes_per_ms'] == pytest.approx(1000)
+
+
+@pytest.mark.parametrize(('words', 'message'), [
+    (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.2 to 3600'),
+    (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
+    (['--num-envs', '0'], '--num-envs: 0 is not allowed: 1 to 1024'),
+    (['--sizes', '8', '0'], '--sizes: 0 is not allowed: 1 to 67108864'),
+    (['--sizes', '8', '8'], '--sizes: 8 alone is not allowed: at least two'),
+    (['--step-ms', '1', '0'], '--step-ms: 0.0 is not allowed: 0.01 to 10000'),
+    (['--env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v"),
+    (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
+])
+def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(sys, 'argv', ['bench_actor_learner', *words])
+    assert modules.bench_actor_learner.main() == 2
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.startswith(f'bench_actor_learner: {message}')
+    assert captured.err.count('\n') == 1
+
+
+def test_a_very_short_run_prints_one_object_only(tmp_path):
+    done = subprocess.run(
+        [*COMMAND, '--only', 'table', '--env', 'CartPole-v1', '--inference', 'learner',
+         '--rounds', '1', '--seconds', '0.3', '--warm-up', '0', '--json', '--output', 'out.json'],
+        cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert json.loads((tmp_path / 'out.json').read_text()) == found
+    assert [path.name for path in tmp_path.iterdir()] == ['out.json']
+    assert (found['problems'], found['break_even']) == ({}, [])
+    each = found['environments']['CartPole-v1']
+    serial, central = each['cell']['serial'], each['cell']['learner']
+    assert central['ratio'] == pytest.approx(central['steps_per_s'] / serial['steps_per_s'])
+    assert each['seconds']['serial'] / each['seconds']['learner'] == pytest.approx(
+        central['ratio'])
+    assert central['trajectories_lost'] == central['trajectories_rejected'] == 0
+    # 16 bytes of observation one way, 8 of the action the other to both actors, flags, reward.
+    assert 35 < central['wire_bytes_per_step'] < 80
+    assert set(serial['time']) == {'serial'}
+    assert set(central['time']) == {'actor', 'learner'}
+    assert all(central['time'][kind][part] > 0 for kind in central['time']
+               for part in ('computation', 'communication'))
+
+
+def test_ctrl_c_leaves_no_process(launch):
+    bench = launch(*COMMAND, '--only', 'table', '--env', 'CartPole-v1', '--seconds', '300',
+                   '--inference', 'actor')
+    bench.wait_for(lambda: any('vdl_ros.serial' in ' '.join(each.cmdline())
+                               for each in bench.family()), 'a measurement')
+    bench.interrupt()
+    assert bench.wait(timeout=30.0) == 130, bench.output
+    assert bench.output == 'bench_actor_learner: interrupted\n'
+    assert bench.family() == []

@@ -1,0 +1,270 @@
+"""bench_scaling: its law, figures, tables, picture and refusals; and one very short run."""
+
+import dataclasses
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    names = ('graph', 'train_table', 'train_runs', 'bench_train', 'scaling_fit', 'scaling_runs',
+             'scaling_table', 'scaling_picture', 'bench_scaling')
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def points(modules, *parameters, numbers=(1, 2, 4, 8, 16), noise=0.0):
+    speeds = modules.scaling_fit.law(np.array(numbers, np.float64), *parameters)
+    factors = np.exp(noise * np.random.default_rng(3).standard_normal(len(numbers)))
+    return list(zip(numbers, speeds * factors, strict=True))
+
+
+@pytest.mark.parametrize('sharpness', [0.8, 1.0, 2.5, 6.0])
+def test_the_law_is_found_again(modules, sharpness):
+    found = modules.scaling_fit.fit(points(modules, 800.0, 5000.0, sharpness))
+    assert (found.per_actor, found.limit, found.sharpness) == pytest.approx(
+        (800.0, 5000.0, sharpness), rel=1e-3)
+    assert found.error < 1e-4
+    assert found.knee == pytest.approx(6.25, rel=1e-3)
+    assert found.begun
+    assert found.reached
+    assert found.predict(found.actors_for(0.9)) == pytest.approx(0.9 * found.limit)
+
+
+def test_the_law_is_the_smaller_of_two_lines_where_it_is_sharp(modules):
+    law = modules.scaling_fit.law
+    assert law(np.array([1.0, 5.0, 20.0]), 100.0, 1000.0, 500.0) == pytest.approx(
+        [100.0, 500.0, 1000.0])
+    assert law(np.array([10.0]), 100.0, 1000.0, 1.0) == pytest.approx([500.0])
+    # Far from the knee no power overflows.
+    assert law(np.array([1e-6, 1e9]), 100.0, 1000.0, 16.0) == pytest.approx([1e-4, 1000.0])
+
+
+def test_noise_moves_the_law_little(modules):
+    numbers = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32)
+    found = modules.scaling_fit.fit(points(modules, 800.0, 5000.0, 3.0, numbers=numbers,
+                                           noise=0.03))
+    assert (found.per_actor, found.limit) == pytest.approx((800.0, 5000.0), rel=0.05)
+    assert 0.01 < found.error < 0.05
+
+
+def test_few_numbers_of_actors_leave_two_parameters(modules):
+    found = modules.scaling_fit.fit(points(modules, 800.0, 2000.0, 2.0, numbers=(1, 4)))
+    assert found.sharpness == 2.0
+    assert (found.per_actor, found.limit) == pytest.approx((800.0, 2000.0), rel=1e-3)
+
+
+def test_a_knee_that_was_not_measured_is_said(modules):
+    growing = modules.scaling_fit.fit([(n, 700.0 * n) for n in (1, 2, 4, 8)])
+    assert not growing.reached
+    assert growing.per_actor == pytest.approx(700.0, rel=1e-3)
+    full = modules.scaling_fit.fit([(n, 700.0) for n in (4, 8, 16, 32)])
+    assert not full.begun
+    assert full.limit == pytest.approx(700.0, rel=1e-2)
+    text = modules.scaling_table._sentence
+    of = modules.scaling_table.law_of
+    assert text(of([(1, 10.0), (4, 40.0)])).endswith('4 actors do not fill the learner.')
+    assert text(of([(4, 40.0), (8, 40.0)])).endswith('4 actors fill it already.')
+
+
+@pytest.mark.parametrize(('wrong', 'message'), [
+    ([], '0 numbers of actors are too few'), ([(2, 5.0), (2, 6.0)], '1 numbers of actors are too'),
+    ([(1, 5.0), (2, 0.0)], 'above 0'), ([(0, 5.0), (2, 5.0)], 'above 0'),
+    ([(1, float('nan')), (2, 5.0)], 'above 0')])
+def test_what_is_no_measurement_has_no_law(modules, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        modules.scaling_fit.fit(wrong)
+
+
+def test_the_last_point_is_foretold_by_the_others(modules):
+    held_out = modules.scaling_fit.held_out
+    given = points(modules, 800.0, 4000.0, 2.0, numbers=(1, 2, 8, 32))
+    assert held_out([*given[:3], (32, 1.0)]) == (32, pytest.approx(given[3][1], rel=1e-3))
+    assert held_out(given[:3]) is None
+
+
+def test_the_seeds_actors_fill_its_learner_as_it_says(modules):
+    found = modules.scaling_table.law_of(modules.scaling_table.SEED_ACTORS)
+    assert 6000 < found['limit'] < 6300
+    assert 30 < found['knee'] < 45
+    assert found['left_out']['measured'] == 6300.0
+    assert found['error'] < 0.1
+
+
+def test_an_iteration_has_its_samples(modules):
+    runs = modules.scaling_runs
+    made, settings = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 20_000, 8.0)
+    assert (made.num_actors, made.seconds, made.warm_up) == (1, 8.0, 2.0)
+    assert settings['num_envs'] * settings['unroll_length'] * settings['batch_size'] == 20_000
+    # Nobody waits for an update longer than until one actor alone would have filled it.
+    assert settings['max_policy_lag'] == settings['batch_size']
+    _, settings = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
+    assert (settings['env_id'], settings['unroll_length']) == ('dummy/OBS28224-FPS50-v0', 20)
+
+
+def test_only_what_sleeps_is_said_to_sleep(modules):
+    asleep = modules.scaling_runs.asleep
+    assert [asleep(name) for name in (
+        'dummy/OBS8-FPS5-v0', 'dummy/OBS8-FPS5-SERIAL-v0', 'dummy/OBS8-FPS5-BUSY-v0',
+        'dummy/OBS8-v0', 'HalfCheetah-v5')] == [True, True, False, False, False]
+
+
+def test_every_second_round_goes_back(modules):
+    def names(number):
+        return [f'{cell.shape.name[0]}{cell.processes}'
+                for cell in modules.scaling_runs.order((1, 2), (1, 4, 8), number)]
+
+    assert names(0) == ['s1', 'a1', 's2', 'a4', 'a8']
+    assert names(1) == names(0)[::-1]
+
+
+def run(speed, learn=0.25, step=0.5, lost=0):
+    """Return what one run of a graph with two actors found."""
+    def acting(share):
+        return {'acting': {'step': share, 'infer': 0.125, 'receive': 0.125, 'wait': 0.75 - share}}
+
+    return {'steps_per_s': speed, 'foreign_cores': 0.5, 'processes': {
+                'learner': {'cpu_cores': 0.5}, 'actor_0': {'cpu_cores': 0.25}},
+            'time_shares': {
+                'learner': {'training': {'learn': learn, 'decode': 0.125, 'other': 0.125,
+                                         'wait': 0.75 - learn}, 'callbacks': {'wait': 1.0}},
+                'actor_0': acting(step), 'actor_1': acting(step - 0.25)},
+            'summary': {'agent_steps': 500, 'wire_bytes': {'in': 5000, 'out': 1000},
+                        'policy_lag': {'mean': 1.5, 'max': 3}, 'trajectories_lost': lost}}
+
+
+def test_an_iteration_is_split_into_collecting_and_learning(modules):
+    row = modules.scaling_table.sampler_row(
+        2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000, 'asleep')
+    # Actors step and infer 0.625 and 0.375 of 5 s; the learner decodes and learns 0.375 of them.
+    assert (row['iteration_s'], row['collection_s'], row['learning_s']) == (5.0, 2.5, 1.875)
+    assert row['total_s'] == 4.375
+    assert row['iteration_s_rounds'] == [10.0, 5.0, 2.5]
+    assert (row['trajectories_lost'], row['cores'], row['environments']) == (3, 0.75, 'asleep')
+    assert row['seed'] == pytest.approx(
+        {'collection_s': 7.38, 'learning_s': 2.46, 'total_s': 9.84})
+
+
+def test_speedups_are_over_one_sampler(modules):
+    table = modules.scaling_table
+    rows = table.with_speedups([
+        table.sampler_row(n, [run(speed)], 1000, 'asleep') for n, speed in (
+            (1, 100.0), (3, 250.0), (20, 800.0))])
+    assert [row['collection_speedup'] for row in rows] == pytest.approx([1.0, 2.5, 8.0])
+    assert rows[1]['seed'] is None
+    assert rows[2]['seed']['collection_speedup'] == pytest.approx(0.233 / 0.012)
+    assert rows[2]['seed']['total_speedup'] == pytest.approx(0.268 / 0.050)
+    assert 'iteration_speedup' not in rows[2]['seed']
+
+
+def test_a_learner_that_waits_could_take_in_more(modules):
+    row = modules.scaling_table.actor_row(4, [run(1000.0, learn=0.25)], 'asleep')
+    assert (row['steps_per_s'], row['learner_busy'], row['steps_per_s_busy']) == (1000, 0.5, 2000)
+    assert row['actors_collecting'] == 0.5
+    # 10 bytes of each step come in; 2 go out, once to each of four actors.
+    assert row['wire_in_mb_per_s'] == pytest.approx(0.01)
+    assert row['wire_out_mb_per_s'] == pytest.approx(0.008)
+
+
+@pytest.fixture
+def found(modules):
+    """Return the object of a whole benchmark."""
+    options = modules.bench_scaling.arguments(['--samplers', '1,3', '--actors', '1,2,4,8'])
+    runs = {('samplers', n): [run(100.0 * n)] for n in (1, 3)} | {
+        ('actors', n): [run(speed)]
+        for n, speed in points(modules, 800.0, 2000.0, 2.0, numbers=(1, 2, 4, 8))}
+    return modules.bench_scaling.result(options, runs) | {'cores': 2}
+
+
+def test_tables_are_whole(modules, found):
+    text = modules.scaling_table.markdown(found)
+    lines = text.splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith('|---')]
+    assert len(heads) == 3
+    for number in heads:
+        end = lines.index('', number)
+        assert len({line.count('|') for line in lines[number - 1:end]}) == 1
+    # Of each figure of ours it is said whether environments slept.
+    rows = [line.split(' | ') for line in lines if line.startswith(('| 1 |', '| 3 |', '| 8 |'))]
+    assert len(rows) == 4
+    assert {row[1] for row in rows} == {'asleep'}
+    assert rows[0][2] == '100.00 (13.98)'
+    assert 'an actor delivers 800 agent steps/s, the learner takes in 2,000 at most' in text
+    assert 'the knee is at 2.5 actors' in text
+    assert 'Fastest were 8 actors.' in text
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_picture_is_drawn(modules, found, tmp_path):
+    modules.scaling_picture.draw(tmp_path / 'law.svg', found)
+    text = (tmp_path / 'law.svg').read_text()
+    for title in ('agent steps/s, environments asleep', 'knee at 2.5 actors',
+                  'speed-up over one sampler'):
+        assert f'<!-- {title} -->' in text
+
+
+@pytest.mark.parametrize(('words', 'message'), [
+    (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
+    (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.5 to 3600'),
+    (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
+    (['--samplers', '1,x'], "--samplers: '1,x' is not allowed: numbers from 1 to 56"),
+    (['--actors', '1,57'], "--actors: '1,57' is not allowed: numbers from 1 to 56"),
+    (['--actors', '4'], '--actors: one number is too few for a law'),
+    (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800 from 800 to 8000'),
+    (['--actor-env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean"),
+    (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
+    (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one of '),
+    (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there is no'),
+])
+def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(sys, 'argv', ['bench_scaling', *words])
+    assert modules.bench_scaling.main() == 2
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.startswith(f'bench_scaling: {message}')
+    assert captured.err.count('\n') == 1
+
+
+@pytest.mark.parametrize(('error', 'status', 'said'), [
+    (KeyboardInterrupt(), 130, 'interrupted'), (RuntimeError('it broke'), 1, 'it broke')])
+def test_what_ends_it_early_is_the_status(modules, monkeypatch, capsys, error, status, said):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(modules.bench_scaling, 'measure', fail)
+    monkeypatch.setattr(sys, 'argv', ['bench_scaling'])
+    monkeypatch.setattr('signal.signal', lambda *_: None)
+    monkeypatch.setattr('vdl_ros.ros.transport.configure', lambda: None)
+    assert modules.bench_scaling.main() == status
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ('', f'bench_scaling: {said}\n')
+
+
+def test_two_samplers_run_for_a_moment(modules):
+    runs, table = modules.scaling_runs, modules.scaling_table
+    made, _ = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 800, 0.5)
+    listener = modules.train_runs.Listener()
+    try:
+        found = modules.train_runs.run_graph(
+            dataclasses.replace(made, num_actors=2), listener)
+        assert listener.delivering() == 2
+    finally:
+        listener.close()
+    assert set(found['time_shares']) == {'learner', 'actor_0', 'actor_1'}
+    row = table.sampler_row(2, [found], 800, 'asleep')
+    assert row['trajectories_lost'] == 0
+    assert 0 < row['collection_s'] <= 1.02 * row['iteration_s']
+    assert 0 < row['learning_s'] <= 1.02 * row['iteration_s']
+    # An update takes twenty trajectories, whoever sent them.
+    assert found['summary']['updates'] * 20 <= found['summary']['trajectories_received']
