@@ -15,14 +15,14 @@ Runs take turns, round after round; start and warm-up are left out.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+import report
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -85,8 +85,7 @@ def arguments(
             if not low <= value <= high:
                 raise ValueError(f'--{name.replace("_", "-")}: {value} is not allowed: '
                                  f'{low} to {high}')
-    if options.output is not None and not options.output.absolute().parent.is_dir():
-        raise ValueError(f'--output: {options.output} is not allowed: there is no such folder')
+    report.check_output(options)
     options.sizes = sorted(set(options.sizes))
     options.step_ms = sorted(set(options.step_ms))
     if options.only != 'table' and len(options.sizes) < 2:
@@ -151,8 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--warm-up', type=float, help='s before it (0.5; quick: 0.2)')
     parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
     parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
-    parser.add_argument('--json', action='store_true', help='print one JSON object')
-    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+    report.add_options(parser)
     return parser
 
 
@@ -238,7 +236,6 @@ def main() -> int:
         print(f'bench_actor_learner: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     from actor_learner_table import markdown
-    from bench_train import machine
     from graph import own_domain
 
     from vdl_ros.ros import transport
@@ -257,12 +254,10 @@ def main() -> int:
         print(f'bench_actor_learner: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     found = {
-        'benchmark': 'actor_learner', 'machine': machine(),
+        'benchmark': 'actor_learner', 'machine': report.machine(),
         'cores': len(os.sched_getaffinity(0)), 'transport': travel.name, 'problems': problems,
         **result(options, measured)}
-    if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=1) + '\n')
-    print(json.dumps(found) if options.json else markdown(found))
+    report.deliver(found, options, markdown)
     return EXIT_FAILED if len(problems) > missing else 0
 
 

@@ -12,7 +12,6 @@ capture adds to that is choosing frames, the graph, and writing the bag.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -27,6 +26,7 @@ os.environ.setdefault('MUJOCO_GL', 'egl')  # before mujoco is imported
 
 import mujoco
 import numpy as np
+import report
 from numpy.typing import NDArray
 
 from vdl_ros.arm.geometry import load
@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--domain', default='random')
     parser.add_argument('--quick', action='store_true', help='one round of 1,000 frames')
-    parser.add_argument('--json', action='store_true')
+    report.add_options(parser)
     parser.add_argument(BARE, action='store_true', help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
@@ -115,6 +115,11 @@ def main() -> int:
     if options.bare:
         print(same(options.frames, options.domain) if options.domain else plain(options.frames))
         return 0
+    try:
+        report.check_output(options)
+    except ValueError as error:
+        print(f'bench_capture: {error}', file=sys.stderr)
+        return 2
     rows = []
     for number in range(options.rounds):
         row = (alone(options.frames, ''), alone(options.frames, options.domain),
@@ -122,13 +127,12 @@ def main() -> int:
         rows.append((*row, row[2] / row[0], row[2] / row[1]))
         print(f'round {number + 1}: {line(rows[-1])}', file=sys.stderr, flush=True)
     median = [statistics.median(column) for column in zip(*rows, strict=True)]
-    if options.json:
-        print(json.dumps(dict(zip(
-            ('plain_frames_per_s', 'same_frames_per_s', 'captured_frames_per_s', 'ratio_to_plain',
-             'ratio_to_same'), median, strict=True))
-            | {'domain': options.domain, 'frames': options.frames, 'rounds': options.rounds}))
-    else:
-        print(f'median: {line(median)}')
+    names = ('plain_frames_per_s', 'same_frames_per_s', 'captured_frames_per_s',
+             'ratio_to_plain', 'ratio_to_same')
+    report.deliver({
+        'benchmark': 'capture', 'machine': report.machine(), 'domain': options.domain,
+        'frames': options.frames, 'rounds': options.rounds,
+        **dict(zip(names, median, strict=True))}, options, lambda _: f'median: {line(median)}')
     return 0
 
 

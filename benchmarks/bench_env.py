@@ -15,14 +15,15 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import report
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -78,18 +79,6 @@ def collect(
     return measured
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    import gymnasium
-    import numpy
-    models = [line.split(':', 1)[1].strip() for line in Path('/proc/cpuinfo').read_text().split(
-        '\n') if line.startswith('model name')]
-    return {
-        'processor': models[0] if models else platform.processor(),
-        'cores': len(os.sched_getaffinity(0)), 'python': platform.python_version(),
-        'gymnasium': gymnasium.__version__, 'numpy': numpy.__version__}
-
-
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """
     Return the options, with the names of the environments resolved.
@@ -107,8 +96,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--seconds', type=float, help='of each measurement (3; quick: 0.2)')
     parser.add_argument('--rounds', type=int, help='measurements of each (5; quick: 1)')
     parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
-    parser.add_argument('--json', action='store_true', help='print one JSON object')
-    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+    report.add_options(parser)
     options = parser.parse_args(words)
     for name, usual, quick in (('num_envs', 16, 8), ('seconds', 3.0, 0.2), ('rounds', 5, 1)):
         if getattr(options, name) is None:
@@ -117,8 +105,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         if not low <= getattr(options, name) <= high:
             raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
                              f'allowed: {low} to {high}')
-    if options.output is not None and not options.output.absolute().parent.is_dir():
-        raise ValueError(f'--output: {options.output} is not allowed: there is no such folder')
+    report.check_output(options)
     groups = {'gym': GYM, 'dummy': (DUMMY[0], DUMMY[-1]) if options.quick else DUMMY}
     options.env = list(dict.fromkeys(
         name for word in options.env for name in groups.get(word, (word,))))
@@ -132,7 +119,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Measure, and print the table or one JSON object."""
-    from env_table import row, summary, table
+    from env_table import row
 
     try:
         options = arguments()
@@ -148,17 +135,20 @@ def main() -> int:
         return INTERRUPTED
     rows = [row(name, measured[name]) for name in options.env]
     result = {
-        'benchmark': 'env', 'machine': machine(), 'num_envs': options.num_envs,
+        'benchmark': 'env', 'machine': report.machine(), 'num_envs': options.num_envs,
         'seconds': options.seconds, 'rounds': options.rounds, 'rows': rows}
-    if options.output is not None:
-        options.output.write_text(json.dumps(result, indent=1) + '\n')
-    if options.json:
-        print(json.dumps(result))
-    else:
-        print(table(rows))
-        print(f'\nframes/s, medians of {options.rounds}; {options.num_envs} copies together\n')
-        print('\n'.join(map(summary, rows)))
+    report.deliver(result, options, readable)
     return 0
+
+
+def readable(found: Mapping[str, Any]) -> str:
+    """Return the table, and a line for each environment."""
+    from env_table import summary, table
+    rows = found['rows']
+    return '\n'.join([
+        table(rows),
+        f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together\n',
+        *map(summary, rows)])
 
 
 if __name__ == '__main__':

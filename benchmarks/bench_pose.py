@@ -17,16 +17,17 @@ Three measurements of each network, in turn, everything on the same core:
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import report
 from graph import launched, own_domain
 
 SIZE = 128
@@ -172,27 +173,34 @@ def main() -> int:
     parser.add_argument('--seconds', type=float, default=10.0, help='of each measurement')
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--quick', action='store_true', help='one round of 3 s each')
-    parser.add_argument('--json', action='store_true')
+    report.add_options(parser)
     options = parser.parse_args()
     if options.quick:
         options.seconds, options.rounds = 3.0, 1
     try:
+        report.check_output(options)
         found = measure(options)
+    except ValueError as error:
+        print(f'bench_pose: {error}', file=sys.stderr)
+        return 2
     except RuntimeError as error:
         print(f'bench_pose: {error}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    if options.json:
-        print(json.dumps({'cores': 1, 'seconds': options.seconds, 'rounds': options.rounds,
-                          'networks': found}, indent=1))
-        return 0
-    print('| network | measured | frames/s | p50 ms | p99 ms |\n|---|---|---:|---:|---:|')
-    for name, by_what in found.items():
-        for what, values in by_what.items():
-            print(f'| `{name}` | {what} | {values["frames_per_s"]:.1f} | '
-                  f'{values["p50_ms"]:.1f} | {values["p99_ms"]:.1f} |')
+    report.deliver({
+        'benchmark': 'pose', 'machine': report.machine(), 'cores_used': 1,
+        'seconds': options.seconds, 'rounds': options.rounds, 'networks': found}, options, table)
     return 0
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Return it as Markdown."""
+    return '\n'.join([
+        '| network | measured | frames/s | p50 ms | p99 ms |\n|---|---|---:|---:|---:|',
+        *(f'| `{name}` | {what} | {values["frames_per_s"]:.1f} | {values["p50_ms"]:.1f} | '
+          f'{values["p99_ms"]:.1f} |'
+          for name, by_what in found['networks'].items() for what, values in by_what.items())])
 
 
 if __name__ == '__main__':

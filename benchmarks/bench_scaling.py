@@ -26,13 +26,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import report
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -69,8 +70,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     if not PER_T <= options.samples <= most or options.samples % PER_T:
         raise ValueError(f'--samples: {options.samples} is not allowed: a multiple of {PER_T} '
                          f'from {PER_T} to {most}')
-    if options.output is not None and not options.output.absolute().parent.is_dir():
-        raise ValueError(f'--output: {options.output} is not allowed: there is no such folder')
+    report.check_output(options)
     if options.picture is not None:
         _check_picture(options.picture)
     options.plans = {
@@ -120,8 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--rounds', type=int, help='measurements of each (2; quick: 1)')
     parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
     parser.add_argument('--picture', type=Path, metavar='FILE', help='draw the law there')
-    parser.add_argument('--json', action='store_true', help='print one JSON object')
-    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+    report.add_options(parser)
     return parser
 
 
@@ -184,7 +183,6 @@ def main() -> int:
     except (ValueError, OSError) as error:
         print(f'bench_scaling: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    from bench_train import machine
     from graph import own_domain
     from scaling_table import markdown
 
@@ -202,14 +200,12 @@ def main() -> int:
     except RuntimeError as error:
         print(f'bench_scaling: {error}', file=sys.stderr)
         return EXIT_FAILED
-    found = {'benchmark': 'scaling', 'machine': machine(),
+    found = {'benchmark': 'scaling', 'machine': report.machine(),
              'cores': len(os.sched_getaffinity(0)), **result(options, runs)}
     if options.picture is not None:
         from scaling_picture import draw
         draw(options.picture, found)
-    if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=1) + '\n')
-    print(json.dumps(found) if options.json else markdown(found))
+    report.deliver(found, options, markdown)
     return 0
 
 

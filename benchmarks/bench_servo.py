@@ -12,17 +12,17 @@ controller does not hear. With ``--feedback truth`` it hears it: what its motors
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rclpy
+import report
 from builtin_interfaces.msg import Duration
 from graph import launched, own_domain
 from rclpy.node import Node
@@ -170,22 +170,24 @@ def main() -> int:
     parser.add_argument('--feedback', choices=('camera', 'truth'), default='camera')
     parser.add_argument('--model', type=Path, help='[the model that comes with the package]')
     parser.add_argument('--quick', action='store_true', help='five targets')
-    parser.add_argument('--json', action='store_true')
+    report.add_options(parser)
     parser.add_argument('argument', nargs='*', help='more arguments of arm.launch.py, name:=value')
     options = parser.parse_args()
     options.targets = 5 if options.quick else options.targets
     try:
+        report.check_output(options)
         options.model = options.model or default_model()
         load_model(options.model)
         moves = measure(options)
-    except (ModelError, RuntimeError, TimeoutError) as error:
+    except (ModelError, RuntimeError, TimeoutError, ValueError) as error:
         print(f'bench_servo: {error}', file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     errors = [each for move in moves for each in move['errors_deg']]
     close = sum(move['close'] for move in moves)
-    result = {
+    report.deliver({
+        'benchmark': 'servo', 'machine': report.machine(),
         'targets': len(moves), 'close': close, 'close_deg': CLOSE_DEG,
         'feedback': options.feedback, 'seed': options.seed,
         'mean_error_deg': round(statistics.fmean(errors), 3),
@@ -193,15 +195,17 @@ def main() -> int:
         'worst_error_deg': round(max(errors), 3),
         'seconds_over_planned': round(statistics.median(
             move['seconds'] / move['planned_seconds'] for move in moves), 3),
-        'aborted': sum(move['state'] == 'aborted' for move in moves)}
-    if options.json:
-        print(json.dumps(result | {'moves': moves}, indent=1))
-    else:
-        print(f'{options.feedback}: all joints within {CLOSE_DEG:g} degrees at {close} of '
-              f'{len(moves)} targets; mean error {result["mean_error_deg"]} degrees, median '
-              f'{result["median_error_deg"]}, worst {result["worst_error_deg"]}; '
-              f'{result["aborted"]} given up')
+        'aborted': sum(move['state'] == 'aborted' for move in moves), 'moves': moves},
+        options, words)
     return 0
+
+
+def words(found: Mapping[str, Any]) -> str:
+    """Return it in a sentence."""
+    return (f'{found["feedback"]}: all joints within {CLOSE_DEG:g} degrees at {found["close"]} of '
+            f'{found["targets"]} targets; mean error {found["mean_error_deg"]} degrees, median '
+            f'{found["median_error_deg"]}, worst {found["worst_error_deg"]}; '
+            f'{found["aborted"]} given up')
 
 
 if __name__ == '__main__':

@@ -13,14 +13,13 @@ under way: start and warm-up are left out.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
+
+import report
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -59,8 +58,7 @@ def arguments(
         if not low <= getattr(options, name) <= high:
             raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
                              f'allowed: {low} to {high}')
-    if options.output is not None and not options.output.absolute().parent.is_dir():
-        raise ValueError(f'--output: {options.output} is not allowed: there is no such folder')
+    report.check_output(options)
     learning, launching = (settings_of(EnvConfig, TrainConfig),
                            settings_of(RunConfig, ProcessConfig))
     given = {setting: getattr(options, name) for name, setting in OPTIONS.items()
@@ -102,27 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--seconds', type=float, help='of each measurement (20; quick: 3)')
     parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
     parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
-    parser.add_argument('--json', action='store_true', help='print one JSON object')
-    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+    report.add_options(parser)
     return parser
-
-
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    import numpy
-    import psutil
-    import torch
-    lines = Path('/proc/cpuinfo').read_text().splitlines()
-    facts = {key.strip(): value.strip() for key, _, value in (
-        line.partition(':') for line in lines) if key.strip() in ('model name', 'flags')}
-    flags = facts.get('flags', '').split()
-    return {
-        'processor': facts.get('model name', platform.processor()),
-        'bfloat16': [flag for flag in flags if 'bf16' in flag],
-        'memory_gb': round(psutil.virtual_memory().total / 1e9, 1),
-        'python': platform.python_version(), 'torch': torch.__version__,
-        'numpy': numpy.__version__, 'kernel': platform.release(),
-        'rmw': os.environ.get('RMW_IMPLEMENTATION', 'default')}
 
 
 def measure(
@@ -183,15 +162,14 @@ def main() -> int:
         return EXIT_FAILED
     cores = len(os.sched_getaffinity(0))
     found = {
-        'benchmark': 'train', 'machine': machine(), 'cores': cores, 'env': settings['env_id'],
+        'benchmark': 'train', 'machine': report.machine(), 'cores': cores,
+        'env': settings['env_id'],
         'num_actors': options.num_actors, 'seconds': options.seconds, 'set': options.set,
         **{name: settings[name] for name in (
             'network', 'num_envs', 'unroll_length', 'batch_size', 'inference')},
         'settings': settings,
         **result(rounds, cores, options.num_actors)}
-    if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=1) + '\n')
-    print(json.dumps(found) if options.json else markdown(found))
+    report.deliver(found, options, markdown)
     return 0
 
 

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
-import platform
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+import report
 from transport_cell import WAYS, Cell
 from transport_peers import ONE_HOST, Hosts, PeerError, Team, two_hosts
 from transport_table import aims, markdown, rows, sample, size_text
@@ -111,18 +108,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    with contextlib.suppress(OSError, StopIteration):
-        model = next(line.partition(':')[2].strip()
-                     for line in Path('/proc/cpuinfo').read_text().splitlines()
-                     if line.startswith('model name'))
-        return {'processor': model, 'cores': len(os.sched_getaffinity(0)),
-                'kernel': platform.release(), 'python': platform.python_version()}
-    return {'cores': len(os.sched_getaffinity(0)), 'kernel': platform.release(),
-            'python': platform.python_version()}
-
-
 def numbers(low: int, high: int) -> Any:
     """Return an argument's type: numbers between ``low`` and ``high``, with commas between."""
     def parse(text: str) -> list[int]:
@@ -180,17 +165,16 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--rounds', type=number(1, 1000), metavar='N', help='rounds (5, quick 2)')
     parser.add_argument('--limit', type=number(1, 600), metavar='S',
                         help='seconds until what has not come is lost (10, quick 2)')
-    parser.add_argument('--json', action='store_true', help='print one JSON object')
-    parser.add_argument('--output', type=Path, metavar='FILE', help='write the JSON object there')
+    report.add_options(parser)
     options = parser.parse_args(words)
     # Under a minute, whatever else is asked.
     quick = 1 if options.namespaces else 2
     options.rounds = options.rounds or (quick if options.quick else 5)
     options.limit = float(options.limit or (2 if options.quick else 10))
-    if options.output is not None and options.output.is_dir():
-        parser.error(f'--output {options.output}: is a folder, must be a file')
-    if options.output is not None and not options.output.parent.is_dir():
-        parser.error(f'--output {options.output}: there is no folder {options.output.parent}')
+    try:
+        report.check_output(options)
+    except ValueError as error:
+        parser.error(str(error))
     return options
 
 
@@ -225,15 +209,11 @@ def main(words: Sequence[str] | None = None) -> int:
         say('bench_transport: interrupted')
         return EXIT_INTERRUPTED
     medians = rows(samples)
-    results = aims(medians)
-    report = {
-        'benchmark': 'bench_transport', 'machine': machine(), 'transport': transports,
+    report.deliver({
+        'benchmark': 'transport', 'machine': report.machine(), 'transport': transports,
         'namespaces': missing or ('measured' if options.namespaces else 'not asked for'),
-        'rounds': options.rounds, 'quick': options.quick, 'rows': medians, 'aims': results}
-    text = json.dumps(report, indent=None if options.json else 1)
-    if options.output is not None:
-        options.output.write_text(text + '\n', encoding='utf-8')
-    print(text if options.json else markdown(medians, results))
+        'rounds': options.rounds, 'quick': options.quick, 'rows': medians,
+        'aims': aims(medians)}, options, lambda found: markdown(found['rows'], found['aims']))
     return 0
 
 

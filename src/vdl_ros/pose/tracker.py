@@ -40,7 +40,7 @@ class TrackerConfig:
     #: Degrees of freedom of Student's t, the likelihood of an estimate.
     tails: float = 2.0
     #: Estimates this far apart are misread independently of each other.
-    independent_after: float = 0.1
+    independent_after: float = 0.2
     #: A picture of the same pose is new information after this time: noise, light, who walks by.
     renewed_after: float = 1.0
     #: Share of the probability that is spread over all angles, for each wholly new picture: an
