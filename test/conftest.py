@@ -62,8 +62,14 @@ class Launched:
                 self._seen.setdefault(child.pid, child)
         except psutil.Error:
             pass
-        return [each for each in self._seen.values() if each.is_running()
-                and each.status() != psutil.STATUS_ZOMBIE]
+        return [each for each in self._seen.values() if self._lives(each)]
+
+    @staticmethod
+    def _lives(process: psutil.Process) -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:  # it went in between
+            return False
 
     def wait_for(self, condition, what: str, timeout: float = 60.0):
         """Return what ``condition`` returns once it is true."""

@@ -163,6 +163,13 @@ def test_the_profile_holds_the_choice():
     assert found['transport_id'] == ['vdl_udp', 'vdl_udp']
 
 
+def test_a_stopped_reader_is_forgotten_before_its_port_is_doubted():
+    found = values(render(choose(HERE, BIG), TEMPLATE.read_text()))
+    lease_s, _announcement_s = (int(each) for each in found['sec'][:2])
+    check_ms, = (int(each) for each in found['healthy_check_timeout_ms'])
+    assert check_ms > lease_s * 1000 > 1000
+
+
 def test_no_prefix_that_fastdds_cannot_read():
     assert 'ns0:' not in render(choose({}, BIG), TEMPLATE.read_text())
 
