@@ -22,6 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ['JointTracker', 'Track', 'TrackerConfig']
 
 Array = NDArray[np.float64]
+# Kept while no picture comes; older ones are of a time that nothing is known of.
+_MOST_COMMANDS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,8 @@ class JointTracker:
         cells = np.ceil((self._upper - self._lower) / self.config.cell).astype(int) + 1
         self._grids = [low + np.arange(count) * self.config.cell
                        for low, count in zip(self._lower, cells, strict=True)]
-        self._commands: collections.deque[tuple[float, Array]] = collections.deque()
+        self._commands: collections.deque[tuple[float, Array]] = collections.deque(
+            maxlen=_MOST_COMMANDS)
         self._forget()
 
     def _forget(self) -> None:
