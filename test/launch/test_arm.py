@@ -143,9 +143,9 @@ def test_with_the_camera_for_feedback_the_controller_hears_nothing_else(
         arm_launch, peer, tmp_path):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
-    # Untrained: what it says is nonsense, but it is all that the controller may go by.
+    # Untrained: what it says is nonsense, and it is sure of that; the controller has nothing else.
     save_model(model, 'resnet', make_model('resnet').state_dict(),
-               {'scale': [1.0] * 6, 'threshold': 100.0}, {})
+               {'scale': [0.02] * 6, 'threshold': 100.0}, {})
     process = arm_launch('feedback:=camera', f'model:={model}', 'view:=false')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     truth = peer.listen(JointState, 'arm/joint_truth', qos.TOPICS['arm/joint_states'])

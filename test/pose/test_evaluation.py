@@ -21,7 +21,7 @@ def estimates(count, std=0.1, seed=0):
     truth = np.repeat(ONE[None], count, 0)
     stds = np.broadcast_to(std, (count, 6)).astype(np.float32)
     values = truth + (random.normal(size=(count, 6)) * stds).astype(np.float32)
-    return Estimate(values, stds, np.ones(count, bool)), truth
+    return Estimate(values, stds, *np.ones((2, count), bool)), truth
 
 
 def test_ten_degrees_are_counted_the_short_way_round():
@@ -32,7 +32,7 @@ def test_ten_degrees_are_counted_the_short_way_round():
     off[3, 0] = 0.09
     truth = np.repeat(ONE[None], 4, 0)
     found = score(Estimate(truth + off, np.full((4, 6), 0.1, np.float32),
-                           np.array([True, False, True, True])), truth)
+                           np.array([True, False, True, True]), np.ones(4, bool)), truth)
     assert found.accuracy == {
         'camera_distance': 0.75, 'camera_elevation': 0.75, 'camera_azimuth': 0.75, 'base': 0.75,
         'shoulder': 0.75, 'elbow': 0.75}
@@ -47,12 +47,11 @@ def test_ten_degrees_are_counted_the_short_way_round():
 
 def test_standard_deviations_are_calibrated():
     estimate, truth = estimates(4000)
-    wrong = Estimate(estimate.values, estimate.std * np.float32([1, 2, 0.5, 1, 1, 3]),
-                     estimate.confident)
+    wrong = estimate._replace(std=estimate.std * np.float32([1, 2, 0.5, 1, 1, 3]))
     calibration = calibrate(wrong, truth)
     np.testing.assert_allclose(calibration['scale'], [1, 0.5, 2, 1, 1, 1 / 3], rtol=0.06)
     again, truth = estimates(4000, seed=1)
-    wrong = Estimate(again.values, again.std * np.float32([1, 2, 0.5, 1, 1, 3]), again.confident)
+    wrong = again._replace(std=again.std * np.float32([1, 2, 0.5, 1, 1, 3]))
     for share in score(calibrated(wrong, calibration), truth).within_std.values():
         assert share == pytest.approx(0.683, abs=0.04)
 

@@ -213,7 +213,9 @@ def test_pictures_without_an_arm_are_not_trusted():
     class Sure(torch.nn.Module):
         def forward(self, pictures):
             count = len(pictures)
-            return Raw(torch.ones(count, 11), torch.full((count, 6), -5.0),
+            # All angles 0, in a mirror as well.
+            encoded = torch.tensor([1.0] + 5 * [0.0, 1.0]).expand(count, -1)
+            return Raw(encoded, torch.full((count, 6), -5.0),
                        torch.zeros(count, len(POINTS), 3))
 
     estimator = PoseEstimator(Sure(), 'resnet', CALIBRATION, {})
