@@ -91,9 +91,12 @@ def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, pee
     total_steps = 40_000
     reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     # Unrolls of 1.2 MB, and half a million weights to learn from them.
+    actors = start_actors(launch, 3)
+    # One that comes when a fast machine has learned all would wait for ever.
+    peer.until(lambda: all('waiting for a policy' in each.output for each in actors),
+               'all waiting')
     learner = start_learner(launch, run, 'env_id:=dummy/OBS7056-v0', 'num_envs:=8',
                             'unroll_length:=20', f'total_steps:={total_steps}')
-    actors = start_actors(launch, 3)
     peer.until(lambda: run.steps and all('acts in' in each.output for each in actors),
                'all at work')
     for _ in range(2):

@@ -33,6 +33,7 @@ from vdl_ros.ros.acting import Acting, LocalActing, RemoteActing
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
+    call_back,
     make_executor,
     run_node,
     take_settings,
@@ -151,7 +152,7 @@ def act(node: ActorNode, stop: threading.Event) -> int:
     acted = False
     while not stop.is_set():
         with node.phases.listening():
-            executor.spin_once(timeout_sec=0.0 if acted else 0.1)
+            call_back(executor, 0.0 if acted else 0.1)
         acted = node.act()
     executor.remove_node(node)
     node.close()

@@ -21,14 +21,15 @@ from rclpy._rclpy_pybind11 import RCLInvalidROSArgsError
 from rclpy.executors import Executor, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros.ros import memory, parameters, transport
 from vdl_ros.settings import Scalar, SettingError, describe, select, setting
 
 __all__ = [
-    'EXIT_BAD_INPUT', 'EXIT_OK', 'ProcessConfig', 'die_with_parent', 'make_executor', 'run_node',
-    'spin', 'spin_node', 'stop_on_signals', 'take_settings',
+    'EXIT_BAD_INPUT', 'EXIT_OK', 'ProcessConfig', 'call_back', 'die_with_parent', 'make_executor',
+    'run_node', 'spin', 'spin_node', 'stop_on_signals', 'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
@@ -80,6 +81,19 @@ def make_executor(kind: str) -> Executor:
             return SingleThreadedExecutor()
         return EventsExecutor()
     return SingleThreadedExecutor()
+
+
+def call_back(executor: Executor, timeout: float) -> None:
+    """
+    Call back for all that has come; wait up to ``timeout`` s for something if it is not 0.
+
+    For a thread that has other work between two calls. ``spin_once`` would fall behind where more
+    comes between them than one message: the events executor goes through its events in order,
+    also those of messages that keep_last has dropped since, and timers wait behind them.
+    """
+    if timeout > 0:
+        executor.spin_once(timeout_sec=timeout)
+    executor.spin_until_future_complete(Future(), timeout_sec=0.0)
 
 
 def spin(executor: Executor, stop: threading.Event) -> None:
