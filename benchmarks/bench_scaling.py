@@ -124,45 +124,60 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(options: argparse.Namespace) -> dict[tuple[str, int], list[dict[str, Any]]]:
+Runs = dict[tuple[str, int], list[dict[str, Any]]]
+
+
+def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
     """
-    Return what the runs of each table and number of processes found, by round.
+    Return what the runs of each table and number of processes found, by round, and what failed.
+
+    Failures are by table and number, with the reason; they leave the other figures as they are.
 
     Raises:
-        RuntimeError: one has failed.
+        RuntimeError: too little is left for the tables.
     """
     from scaling_runs import order
     from train_runs import Listener, run_graph
 
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    found: Runs = {}
+    problems: dict[str, str] = {}
     listener = Listener()
     try:
         for number in range(options.rounds):
             for cell in order(options.samplers, options.actors, number):
                 name = cell.shape.name
-                run = run_graph(dataclasses.replace(
-                    options.plans[name][0], num_actors=cell.processes), listener)
+                try:
+                    run = run_graph(dataclasses.replace(
+                        options.plans[name][0], num_actors=cell.processes), listener)
+                except RuntimeError as error:
+                    text = ' '.join(str(error).split())
+                    problems[f'{cell.processes} {name}'] = text
+                    print(f'round {number + 1}: {cell.processes} {name}: {text}',
+                          file=sys.stderr, flush=True)
+                    continue
                 found.setdefault((name, cell.processes), []).append(run)
                 print(f'round {number + 1}: {cell.processes} {name}: '
                       f'{run["steps_per_s"]:,.0f} agent steps/s', file=sys.stderr, flush=True)
     finally:
         listener.close()
-    return found
+    if problems and (
+            ('samplers', 1) not in found or sum(name == 'actors' for name, _ in found) < 2):
+        raise RuntimeError('; '.join(f'{cell}: {text}' for cell, text in problems.items()))
+    return found, problems
 
 
-def result(
-    options: argparse.Namespace, runs: dict[tuple[str, int], list[dict[str, Any]]],
-) -> dict[str, Any]:
-    """Return what is printed, without what is known of the machine."""
+def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+    """Return what is printed, without what is known of the machine; of cells that were run."""
     from scaling_runs import asleep
     from scaling_table import SEED_ACTORS, actor_row, law_of, sampler_row, with_speedups
 
     settings = {name: values for name, (_, values) in options.plans.items()}
     kind = {name: 'asleep' if asleep(values['env_id']) else 'computing'
             for name, values in settings.items()}
-    points = [(float(actors), float(run['steps_per_s']))
-              for actors in options.actors for run in runs['actors', actors]]
-    rows = [actor_row(n, runs['actors', n], kind['actors']) for n in options.actors]
+    samplers, actors = ([n for n in getattr(options, name) if (name, n) in runs]
+                        for name in ('samplers', 'actors'))
+    points = [(float(n), float(run['steps_per_s'])) for n in actors for run in runs['actors', n]]
+    rows = [actor_row(n, runs['actors', n], kind['actors']) for n in actors]
     return {
         'sampler_env': settings['samplers']['env_id'],
         'actor_env': settings['actors']['env_id'],
@@ -170,7 +185,7 @@ def result(
         'settings': settings,
         'samplers': with_speedups([
             sampler_row(n, runs['samplers', n], options.samples, kind['samplers'])
-            for n in options.samplers]),
+            for n in samplers]),
         'actors': rows,
         'most_steps_per_s': max(row['steps_per_s'] for row in rows),
         'law': law_of(points), 'seed_law': law_of(SEED_ACTORS)}
@@ -193,7 +208,7 @@ def main() -> int:
     try:
         with own_domain():
             transport.configure()
-            runs = measure(options)
+            runs, problems = measure(options)
     except KeyboardInterrupt:
         print('bench_scaling: interrupted', file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -201,12 +216,13 @@ def main() -> int:
         print(f'bench_scaling: {error}', file=sys.stderr)
         return EXIT_FAILED
     found = {'benchmark': 'scaling', 'machine': report.machine(),
-             'cores': len(os.sched_getaffinity(0)), **result(options, runs)}
+             'cores': len(os.sched_getaffinity(0)), 'problems': problems,
+             **result(options, runs)}
     if options.picture is not None:
         from scaling_picture import draw
         draw(options.picture, found)
     report.deliver(found, options, markdown)
-    return 0
+    return EXIT_FAILED if problems else 0
 
 
 if __name__ == '__main__':

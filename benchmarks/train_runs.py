@@ -34,8 +34,9 @@ from vdl_ros.ros.time_statistics import Share, mean_shares, read_share
 
 __all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial']
 
-# Time for the first update, and beyond the measurement for what is to come.
-_START_S, _PATIENCE_S = 120.0, 60.0
+# Time for the first update, with each process that must start before it; and beyond the
+# measurement for what is to come.
+_START_S, _START_EACH_S, _PATIENCE_S = 60.0, 30.0, 60.0
 _LOOK_S = 0.05
 # So long that it is not reached; the run is interrupted.
 _ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}
@@ -221,6 +222,7 @@ def _run(
         other processes; ``summary`` as the run wrote it; ``began`` and ``ended``, between
         which it was measured (monotonic).
     """
+    start_s = _START_S + _START_EACH_S * plan.num_actors
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / 'run'
 
@@ -248,8 +250,8 @@ def _run(
             return lambda: wall() >= moment
 
         with launched(*command(folder)) as process:
-            if wait(lambda: wall() >= 0, _START_S, 'the first update') and wait(
-                    ready, _START_S, 'something from every actor') and wait(
+            if wait(lambda: wall() >= 0, start_s, 'the first update') and wait(
+                    ready, start_s, 'something from every actor') and wait(
                     wall_reaches(wall() + plan.warm_up), plan.warm_up + _PATIENCE_S, 'warm-up'):
                 start, began = wall(), time.monotonic()
                 use = _Use(process.pid, name)

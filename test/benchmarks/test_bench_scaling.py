@@ -251,6 +251,33 @@ def test_what_ends_it_early_is_the_status(modules, monkeypatch, capsys, error, s
     assert (captured.out, captured.err) == ('', f'bench_scaling: {said}\n')
 
 
+@pytest.mark.parametrize(('broken', 'left'), [
+    ({'samplers': (3,), 'actors': (4,)}, True), ({'samplers': (1,), 'actors': ()}, False),
+    ({'samplers': (), 'actors': (1, 2)}, False)])
+def test_a_run_that_fails_leaves_the_others_their_figures(modules, monkeypatch, broken, left):
+    def run_graph(plan, listener):
+        table = 'samplers' if plan.settings['batch_size'] == '20' else 'actors'
+        if plan.num_actors in broken[table]:
+            raise RuntimeError('measurement: not\nwithin 1 s')
+        return run(100.0 * plan.num_actors)
+
+    monkeypatch.setattr(modules.train_runs, 'run_graph', run_graph)
+    monkeypatch.setattr(
+        modules.train_runs, 'Listener', lambda: SimpleNamespace(close=lambda: None))
+    options = modules.bench_scaling.arguments(
+        ['--samplers', '1,3', '--actors', '1,2,4', '--rounds', '1'])
+    if not left:
+        with pytest.raises(RuntimeError, match='^1 (samplers|actors): measurement: not within'):
+            modules.bench_scaling.measure(options)
+        return
+    runs, problems = modules.bench_scaling.measure(options)
+    assert problems == {f'{n} {name}': 'measurement: not within 1 s'
+                        for n, name in ((3, 'samplers'), (4, 'actors'))}
+    found = modules.bench_scaling.result(options, runs)
+    assert [row['samplers'] for row in found['samplers']] == [1]
+    assert [row['actors'] for row in found['actors']] == [1, 2]
+
+
 def test_two_samplers_run_for_a_moment(modules):
     runs, table = modules.scaling_runs, modules.scaling_table
     made, _ = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 800, 0.5)
