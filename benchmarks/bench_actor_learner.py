@@ -125,8 +125,9 @@ def _check(env_id: str) -> None:
     """Raise ValueError, with the reason, for an environment that a policy cannot act in."""
     from vdl_ros.envs import factory
     from vdl_ros.envs.config import EnvConfig
-    from vdl_ros.rl.networks import make_policy
-    make_policy('auto', *factory.spaces(EnvConfig(env_id=env_id)), 1)
+    from vdl_ros.rl.config import TrainConfig
+    from vdl_ros.rl.policy import make_policy
+    make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=env_id)))
 
 
 def _parser() -> argparse.ArgumentParser:

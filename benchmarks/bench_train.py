@@ -45,8 +45,9 @@ def arguments(
     from vdl_ros import presets
     from vdl_ros.envs import factory
     from vdl_ros.envs.config import EnvConfig
-    from vdl_ros.rl.config import RunConfig, TrainConfig, verify
-    from vdl_ros.rl.networks import make_policy
+    from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own, verify
+    from vdl_ros.rl.config import RunConfig, TrainConfig
+    from vdl_ros.rl.policy import make_policy
     from vdl_ros.ros.process import ProcessConfig
     from vdl_ros.settings import SettingError, as_dict, select, settings_of, suggestion
 
@@ -59,7 +60,7 @@ def arguments(
             raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
                              f'allowed: {low} to {high}')
     report.check_output(options)
-    learning, launching = (settings_of(EnvConfig, TrainConfig),
+    learning, launching = (settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values()),
                            settings_of(RunConfig, ProcessConfig))
     given = {setting: getattr(options, name) for name, setting in OPTIONS.items()
              if getattr(options, name) is not None}
@@ -76,13 +77,14 @@ def arguments(
     parsed = {name: (learning | launching)[name].parse(value) for name, value in given.items()}
     values = presets.resolve(parsed)
     env, train = select(EnvConfig, values), select(TrainConfig, values)
-    verify(train)
-    make_policy(train.network, *factory.spaces(env), train.hidden_size)
+    own = select_own(train, values)
+    verify(train, own)
+    make_policy(train, *factory.spaces(env), own)
     plan = Plan(
         settings={name: value for name, value in given.items() if name in learning},
         more={name: value for name, value in given.items() if name in launching},
         num_actors=options.num_actors, warm_up=WARM_UP * options.seconds, seconds=options.seconds)
-    return options, plan, as_dict(env, train)
+    return options, plan, as_dict(env, train, own)
 
 
 def _parser() -> argparse.ArgumentParser:

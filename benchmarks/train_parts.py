@@ -26,6 +26,7 @@ import torch
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.algorithm_config import select_own
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.stepper import Stepper
@@ -70,7 +71,9 @@ class _Part:
         self.train = dataclasses.replace(select(TrainConfig, settings), learning_rate=0.0)
         self.envs = factory.make(env, self.train.seed)
         spaces = self.envs.single_observation_space, self.envs.single_action_space
-        self.learner = Learner(self.train, *spaces, factory.frames_per_observation(env))
+        self.learner = Learner(
+            self.train, *spaces, factory.frames_per_observation(env),
+            own=select_own(self.train, settings))
 
     def _actor(self) -> Actor:
         return Actor(
@@ -91,11 +94,12 @@ class _Part:
 
     def infer(self) -> Callable[[], int]:
         actor = self._actor()
-        observations = Stepper(self.envs, self.train.seed).observation
+        stepper = Stepper(self.envs, self.train.seed)
+        observations, is_reset = stepper.observation, stepper.is_reset
 
         def once() -> int:
             with torch.inference_mode():
-                actor.choose(observations)
+                actor.choose(observations, is_reset)
             return len(observations)
         return once
 

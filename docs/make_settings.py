@@ -16,6 +16,7 @@ from vdl_ros.nodes.robot_state import RobotStateConfig
 from vdl_ros.nodes.topic_stats import TopicStatsConfig
 from vdl_ros.pose.capture_config import CaptureConfig
 from vdl_ros.pose.pose_config import PoseConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
 from vdl_ros.ros.process import ProcessConfig
 from vdl_ros.ros.recording import RecordConfig
@@ -27,6 +28,8 @@ PAGES = (
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`, '
      'options of `python -m vdl_ros.serial`. Actors hear them from the learner.'),
     ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
+    *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
+      for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
     ('One actor', ActorConfig, 'Launch arguments of `actors.launch.py`, parameters of `actor`.'),
@@ -63,8 +66,8 @@ def page() -> str:
     lines = ['# Settings', '',
              'Written by `python3 docs/make_settings.py` from the code; do not edit.', '',
              'On the command line a launch argument is `name:=value` and a parameter '
-             '`-p name:=value`. A task\'s preset in `config/tasks` stands between the defaults '
-             'here and what you say.', '']
+             '`-p name:=value`. Presets in `config/algorithms` and `config/tasks` stand between '
+             'the defaults here and what you say.', '']
     for title, cls, where in PAGES:
         lines += [f'## {title}', '']
         if where:

@@ -1,4 +1,8 @@
-"""Actors alone: the half of a training that belongs on the hosts with free cores."""
+"""
+Actors alone: the half of a training that belongs on the hosts with free cores.
+
+Several learners share the actors: the first actor is the first one's, and so on in turn.
+"""
 
 import socket
 from functools import partial
@@ -19,7 +23,11 @@ from vdl_ros.ros.process import ProcessConfig
 from vdl_ros.settings import Setting
 
 SETTINGS = (ActorConfig, ProcessConfig)
-NUM_ACTORS = Setting('num_actors', int, 2, 'Actors to start here.', minimum=1, maximum=256)
+NUMBERS = (
+    Setting('num_actors', int, 2, 'Actors to start here.', minimum=1, maximum=256),
+    Setting('num_learners', int, 1, 'Learners that share them, in turn.', minimum=1, maximum=64),
+    Setting('learner_rank', int, -1, 'The learner that has all of them; -1: in turn.',
+            minimum=-1, maximum=63))
 
 
 def start(context):
@@ -28,11 +36,13 @@ def start(context):
         context, 'actors.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     prefix = given.pop('actor_id', f'{socket.gethostname()}_actor')
-    count = NUM_ACTORS.parse(context.launch_configurations['num_actors'])
+    count, learners, rank = (
+        each.parse(context.launch_configurations[each.name]) for each in NUMBERS)
     actions = []
     for index in range(count):
         actor = Node(
             package='vdl_ros', executable='actor', name=f'actor_{index}', output='screen',
+            remappings=launch_arguments.of_learner(index % learners if rank < 0 else rank),
             parameters=[given | {'actor_id': f'{prefix}_{index}', 'launch_id': 'actors'}],
             respawn=True, respawn_delay=1.0)
         actions += [
@@ -45,9 +55,8 @@ def start(context):
 
 
 ARGUMENTS = [
-    DeclareLaunchArgument(
-        'num_actors', default_value='2',
-        description=f'{NUM_ACTORS.doc} ({NUM_ACTORS.allowed})'),
+    *(DeclareLaunchArgument(each.name, default_value=str(each.default),
+                            description=f'{each.doc} ({each.allowed})') for each in NUMBERS),
     *launch_arguments.declare(*SETTINGS),
     launch_arguments.RECORD,
 ]

@@ -1,4 +1,9 @@
-"""The learner alone: the half of a training that belongs on the host with the best processor."""
+"""
+The learner alone: the half of a training that belongs on the host with the best processor.
+
+With num_learners above 1 it is one of them, which learner_rank says; the others are started
+likewise, on this host or another.
+"""
 
 import time
 from functools import partial
@@ -9,21 +14,25 @@ from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
 from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.config import RunConfig, TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process import ProcessConfig
 
-SETTINGS = (EnvConfig, TrainConfig, RunConfig, ProcessConfig)
+SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
 
 
 def start(context):
     """Start the learner; it is started again if it dies, and goes on from its checkpoint."""
     launch_arguments.refuse_typing_errors(
         context, 'learner.launch.py', [each.name for each in ARGUMENTS])
+    given = launch_arguments.given(context, *SETTINGS)
+    rank = given.get('learner_rank', 0)
+    alone = given.get('num_learners', 1) == 1
     learner = Node(
-        package='vdl_ros', executable='learner', name='learner', output='screen',
-        parameters=[launch_arguments.given(context, *SETTINGS)
-                    | {'launch_id': time.strftime('%Y%m%d-%H%M%S')}],
+        package='vdl_ros', executable='learner', name='learner' if alone else f'learner_{rank}',
+        output='screen', remappings=launch_arguments.of_learner(rank),
+        parameters=[given | {'launch_id': time.strftime('%Y%m%d-%H%M%S')}],
         respawn=True, respawn_delay=1.0)
     return [
         RegisterEventHandler(OnProcessExit(

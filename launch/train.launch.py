@@ -1,4 +1,6 @@
-"""A whole training on this machine: one learner and its actors."""
+"""A whole training on this machine: a learner, or several, and the actors."""
+
+import socket
 
 from launch import LaunchDescription
 from launch.actions import (
@@ -12,13 +14,15 @@ from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
 from launch_ros.substitutions import FindPackageShare
 
 from vdl_ros.envs.config import EnvConfig
-from vdl_ros.rl.config import RunConfig, TrainConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.rl.config import RunConfig, TrainConfig, verify_run
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.settings import SettingError, select
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
-ARGUMENTS = [*launch_arguments.declare(EnvConfig, TrainConfig, RunConfig, ProcessConfig),
-             launch_arguments.RECORD]
+SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
+ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 
 def check(context):
@@ -34,6 +38,30 @@ def include(file, **arguments):
         PythonLaunchDescriptionSource(path), launch_arguments=arguments.items())
 
 
+def start(context):
+    """Start the learners, and share out the actors among them."""
+    given = launch_arguments.given(context, *SETTINGS)
+    count = given.get('num_learners', 1)
+    if given.get('learner_rank', 0):
+        raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
+                           'train.launch.py starts every learner; see learner.launch.py')
+    address = given.get('group_address') or (free_address() if count > 1 else '')
+    verify_run(select(RunConfig, given | {'group_address': address}))
+    learners = [
+        GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
+                             **({'record': ''} if rank else {}))])
+        for rank in range(count)]
+    # The actors hear from the learner what to act in, also when it resumes another run.
+    return [*learners, GroupAction([include(
+        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1')])]
+
+
+def free_address():
+    """Return an address of this machine alone, with a port that nobody has."""
+    with socket.create_server(('127.0.0.1', 0)) as free:
+        return f'127.0.0.1:{free.getsockname()[1]}'
+
+
 def generate_launch_description():
     """Return the launch description."""
     return LaunchDescription([
@@ -42,7 +70,5 @@ def generate_launch_description():
         # Everything is on this machine: no need to be heard by others, and shared memory serves.
         SetEnvironmentVariable(
             RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
-        include('learner.launch.py'),
-        # The actors hear from the learner what to act in, also when it resumes another run.
-        GroupAction([include('actors.launch.py', env_id='', num_envs='0', record='')]),
+        OpaqueFunction(function=start),
     ])

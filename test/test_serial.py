@@ -12,9 +12,10 @@ import torch
 
 from vdl_ros import serial
 from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own
 from vdl_ros.rl.checkpoint import load_checkpoint
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.settings import SettingError
+from vdl_ros.rl.config import ALGORITHMS, TrainConfig
+from vdl_ros.settings import SettingError, settings_of
 
 SOURCE = Path(__file__).resolve().parents[1] / 'src'
 
@@ -57,6 +58,11 @@ def test_cartpole_is_solved_without_ros(tmp_path):
     (('--batch_size', '0'), 'batch_size: 0 is not allowed: a whole number from 1 to 1024'),
     (('--discount', 'much'), "discount: 'much' is not allowed: a number from 0 to 1"),
     (('--max_policy_lag', '1', '--batch_size', '2'), 'max_policy_lag: 1 is not allowed'),
+    (('--algorithm', 'ppoo'), "algorithm: 'ppoo' is not allowed: one of 'impala', 'a3c', 'ppo'"),
+    (('--ppo_clip', '0.1'), "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'impala'"),
+    (('--algorithm', 'dqn', '--n_step', '21'), 'n_step: 21 is not allowed: at most unroll_length'),
+    (('--algorithm', 'dqn', '--env_id', 'vdl/Reach1D-v0'), "'dqn' cannot act in Box"),
+    (('--algorithm', 'ppo', '--ppo_form', 'klip'), "ppo_form: 'klip' is not allowed: one of"),
     (('--run_dir', 'full'), 'run_dir: full is not empty'),
     (('--network', 'nature'), "network 'nature' needs images")], ids=lambda value: str(value)[:30])
 def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys, args, message):
@@ -85,16 +91,20 @@ def test_every_setting_is_an_option(capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert all(f'--{name} ' in text for name in ('env_id', 'num_envs', 'learning_rate', 'run_dir'))
+    own = settings_of(*ALGORITHM_SETTINGS.values())
+    assert {'rho_clip', 'ppo_clip', 'n_step'} <= own.keys()
+    assert all(f'--{name} ' in text for name in own)
     with pytest.raises(SystemExit) as end:
         serial.main(['--learning_rat_e', '1'])
     assert end.value.code == 2
 
 
-def trained(folder, env_id='CartPole-v1', stop=None, **config):
+def trained(folder, env_id='CartPole-v1', stop=None, own=None, **config):
     """Train in this process; return why it ended, the checkpoint and the summary."""
+    train = TrainConfig(hidden_size=16, **config)
     reason = serial.train(
-        EnvConfig(env_id=env_id, num_envs=4), TrainConfig(hidden_size=16, **config),
-        folder, stop or threading.Event())
+        EnvConfig(env_id=env_id, num_envs=4), train, select_own(train, own or {}), folder,
+        stop or threading.Event())
     return reason, load_checkpoint(folder / 'checkpoint.pt'), json.loads(
         (folder / 'summary.json').read_text())
 
@@ -107,14 +117,22 @@ def same_state(a, b):
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
-def test_the_same_seed_gives_the_same_run(tmp_path):
-    runs = [trained(tmp_path / str(i), total_steps=4000, seed=seed)
-            for i, seed in enumerate((3, 3, 4))]
+# So that all of them learn within a few thousand steps.
+SMALL = {'replay_start': 500, 'replay_size': 2000, 'ppo_epochs': 2, 'reinforce_episodes': 4,
+         'exploration_steps': 2000}
+
+
+@pytest.mark.parametrize('lstm_size', [0, 4])
+@pytest.mark.parametrize('algorithm', ALGORITHMS)
+def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
+    total_steps = 1500 if lstm_size else 4000
+    runs = [trained(tmp_path / str(i), total_steps=total_steps, seed=seed, algorithm=algorithm,
+                    lstm_size=lstm_size, own=SMALL) for i, seed in enumerate((3, 3, 4))]
     first, second, other = (found for _, found, _ in runs)
     assert same_state(first['learner'], second['learner'])
     for key in ('returns', 'episodes', 'received', 'lag'):
         assert first['progress'][key] == second['progress'][key]
-    assert first['progress']['episodes'] > 20
+    assert first['progress']['episodes'] > total_steps / 200
     assert not same_state(first['learner'], other['learner'])
     assert first['progress']['returns'] != other['progress']['returns']
 

@@ -1,8 +1,9 @@
 """
-Settings known to work for a task: the files of config/tasks, chosen by environment id.
+Settings known to work: of an algorithm, of a task, and of an algorithm at a task.
 
-Each is a YAML file with ``env_ids``, patterns as of a shell, and ``settings``, which stand between
-the defaults and what the user says.
+``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids``,
+patterns as of a shell, ``settings``, and ``algorithms``, settings by algorithm. They stand, in
+this order, between the defaults and what the user says.
 """
 
 from __future__ import annotations
@@ -13,32 +14,41 @@ from pathlib import Path
 
 import yaml
 
+from vdl_ros.rl.algorithm_config import refuse_foreign
+from vdl_ros.rl.config import TrainConfig
+
 __all__ = ['folder', 'preset', 'resolve']
 
 
 def folder() -> Path:
     """
-    Return the folder of the presets: of the installed package, or of the checkout.
+    Return the folder of the presets, ``config``: of the installed package, or of the checkout.
 
     Raises:
         FileNotFoundError: neither is there.
     """
     here = Path(__file__)
-    candidates = [parent / 'share' / 'vdl_ros' / 'config' / 'tasks' for parent in here.parents]
-    candidates.append(here.resolve().parents[2] / 'config' / 'tasks')
+    candidates = [parent / 'share' / 'vdl_ros' / 'config' for parent in here.parents]
+    candidates.append(here.resolve().parents[2] / 'config')
     for candidate in candidates:
-        if candidate.is_dir():
+        if (candidate / 'tasks').is_dir():
             return candidate
     raise FileNotFoundError('config/tasks is neither installed nor in a checkout')
 
 
-def preset(env_id: str) -> dict[str, object]:
-    """Return the settings for an environment; of several files the first by name that fits."""
-    for path in sorted(folder().glob('*.yaml')):
+def preset(env_id: str, algorithm: str) -> dict[str, object]:
+    """Return the settings for both; of several tasks' files the first by name that fits."""
+    found: dict[str, object] = {}
+    path = folder() / 'algorithms' / f'{algorithm}.yaml'
+    if path.is_file():
+        found |= yaml.safe_load(path.read_text())['settings']
+    for path in sorted((folder() / 'tasks').glob('*.yaml')):
         content = yaml.safe_load(path.read_text())
         if any(fnmatch.fnmatchcase(env_id, pattern) for pattern in content['env_ids']):
-            return dict(content['settings'])
-    return {}
+            found |= content['settings']
+            found |= content.get('algorithms', {}).get(algorithm, {})
+            break
+    return found
 
 
 def resolve(
@@ -52,6 +62,13 @@ def resolve(
         given: what the user says: it wins.
         saved: settings of the run that is resumed.
         default_env_id: the environment if neither names one.
+
+    Raises:
+        SettingError: a setting is given that another algorithm has.
     """
-    under = dict(saved) if saved else preset(str(given.get('env_id', default_env_id)))
+    algorithm = str(given.get('algorithm') or (saved or {}).get('algorithm')
+                    or TrainConfig.algorithm)
+    refuse_foreign(given, algorithm)
+    under = dict(saved) if saved else preset(
+        str(given.get('env_id', default_env_id)), algorithm)
     return under | dict(given)

@@ -19,11 +19,18 @@ from vdl_ros import presets
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl.actor import Actor
-from vdl_ros.rl.config import TrainConfig, verify
+from vdl_ros.rl.algorithm_config import (
+    ALGORITHM_SETTINGS,
+    AlgorithmConfig,
+    select_own,
+    verify,
+)
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.networks import make_policy
 from vdl_ros.rl.phases import TRAINING, Phases
+from vdl_ros.rl.policy import make_policy
 from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.rl.unroll import Unroll
@@ -45,7 +52,8 @@ class SerialInbox:
         """Return an unroll of the newest policy; never waits."""
         if self._actor.policy_version != self._learner.version:
             with self._phases('receive'):
-                self._actor.load(self._learner.weights(), self._learner.version)
+                learner = self._learner
+                self._actor.load(learner.weights(), learner.version, learner.agent_steps)
         arrays, _ = self._actor.unroll()
         unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
         self._ledger.arrive('serial', 0, self._sequence)
@@ -54,8 +62,8 @@ class SerialInbox:
 
 
 def train(
-    env: EnvConfig, config: TrainConfig, run_dir: Path, stop: threading.Event, *,
-    resume: bool = False,
+    env: EnvConfig, config: TrainConfig, own: AlgorithmConfig, run_dir: Path,
+    stop: threading.Event, *, resume: bool = False,
 ) -> str:
     """
     Train in this process until the run is over; return why it ended.
@@ -63,18 +71,20 @@ def train(
     Raises:
         ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
     """
-    verify(config)
+    verify(config, own)
     torch.set_num_threads(1)
     envs = factory.make(env, config.seed)
     try:
         spaces = envs.single_observation_space, envs.single_action_space
         phases = Phases()
-        learner = Learner(config, *spaces, factory.frames_per_observation(env), phases)
-        policy = make_policy(config.network, *spaces, config.hidden_size, config.precision)
+        learner = Learner(
+            config, *spaces, factory.frames_per_observation(env), phases, own=own)
+        policy = make_policy(config, *spaces, own)
         ledger = Ledger()
-        actor = Actor(envs, policy, learner.schema, config.seed, phases)
+        actor = Actor(envs, policy, learner.schema, config.seed, phases,
+                      make_explore(own, 'serial'))
         trainer = Trainer(
-            learner, RunFolder(run_dir, resume=resume), as_dict(env, config),
+            learner, RunFolder(run_dir, resume=resume), as_dict(env, config, own),
             inbox=SerialInbox(actor, learner, ledger, phases), ledger=ledger,
             publish=lambda: None, say=print, clocks={TRAINING: phases})
         return trainer.run(stop)
@@ -85,7 +95,8 @@ def train(
 def main(args: list[str] | None = None) -> int:
     """Train from the command line; every setting is an option."""
     parser = argparse.ArgumentParser(prog='python -m vdl_ros.serial', description=__doc__)
-    for name, setting in settings_of(EnvConfig, TrainConfig).items():
+    known = settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
+    for name, setting in known.items():
         parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
     parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
@@ -93,7 +104,6 @@ def main(args: list[str] | None = None) -> int:
     given = {name: text for name, text in vars(parser.parse_args(args)).items()
              if text is not None}
     run_dir, resume = given.pop('run_dir', None), given.pop('resume', None)
-    known = settings_of(EnvConfig, TrainConfig)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -103,7 +113,8 @@ def main(args: list[str] | None = None) -> int:
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
-        reason = train(env, config, path, stop, resume=bool(resume))
+        own = select_own(config, values)
+        reason = train(env, config, own, path, stop, resume=bool(resume))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return 2

@@ -118,12 +118,14 @@ def test_cases_are_the_table_and_the_sweep(modules):
     assert len(cases(modules, '--quick')) == 3
     # Settings that belong to nobody would end each run.
     from vdl_ros.envs.config import EnvConfig
-    from vdl_ros.rl.config import TrainConfig, verify
+    from vdl_ros.rl.algorithm_config import select_own, verify
+    from vdl_ros.rl.config import TrainConfig
     from vdl_ros.settings import select, settings_of
     known = settings_of(EnvConfig, TrainConfig)
     for case in (table[0], sweep[0]):
-        verify(select(TrainConfig, {
-            name: known[name].parse(value) for name, value in case.settings.items()}))
+        values = {name: known[name].parse(value) for name, value in case.settings.items()}
+        train = select(TrainConfig, values)
+        verify(train, select_own(train, values))
 
 
 def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(modules, monkeypatch):

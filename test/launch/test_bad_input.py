@@ -6,12 +6,26 @@ import pickle
 import pytest
 import torch
 
+from vdl_ros.rl.checkpoint import FORMAT
+
 BAD_LAUNCHES = {
     'unknown argument': (['totl_steps:=5'], "totl_steps: no such argument of train.launch.py; "
                                             "did you mean 'total_steps'?"),
     'unknown environment': (['env_id:=CartPoll-v1'], "did you mean 'CartPole-v1'?"),
     'unknown algorithm': (['algorithm:=impalla'], "algorithm: 'impalla' is not allowed: "
-                                                  "one of 'impala'; did you mean 'impala'?"),
+                                                  "one of 'impala', 'a3c', 'ppo', 'reinforce', "
+                                                  "'dqn'; did you mean 'impala'?"),
+    'setting of another algorithm': (
+        ['algorithm:=dqn', 'ppo_clip:=0.1'],
+        "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'dqn'"),
+    'algorithm and space': (
+        ['algorithm:=dqn', 'env_id:=vdl/Reach1D-v0'], "algorithm: 'dqn' cannot act in Box("),
+    'two settings of an algorithm': (
+        ['algorithm:=dqn', 'n_step:=21'], 'n_step: 21 is not allowed: at most unroll_length, 20'),
+    'replay and memory': (
+        ['algorithm:=dqn', 'env_id:=dummy/OBS1000000-v0', 'replay_size:=1000000000',
+         'total_steps:=1000000'],
+        'replay_size: 1000000000 steps of '),
     'out of range': (['discount:=1.5'], 'discount: 1.5 is not allowed: a number from 0 to 1'),
     'not a number': (['total_steps:=many'], "total_steps: 'many' is not allowed"),
     'contradiction': (['batch_size:=8'], 'max_policy_lag: 4 is not allowed: at least batch_size'),
@@ -59,9 +73,9 @@ def checkpoints(tmp_path):
     (tmp_path / 'garbage.pt').write_bytes(b'\x00garbage' * 100)
     (tmp_path / 'empty.pt').write_bytes(b'')
     (tmp_path / 'pickle.pt').write_bytes(pickle.dumps(Malicious()))
-    torch.save({'format': 1, 'config': Malicious(), 'learner': {}, 'progress': {}},
+    torch.save({'format': FORMAT, 'config': Malicious(), 'learner': {}, 'progress': {}},
                tmp_path / 'malicious.pt')
-    torch.save({'format': 1, 'learner': {}, 'progress': {'a': 1},
+    torch.save({'format': FORMAT, 'learner': {}, 'progress': {'a': 1},
                 'config': {'env_id': 'CartPole-v1'}}, tmp_path / 'other.pt')
     return tmp_path
 

@@ -11,6 +11,7 @@ import json
 import numpy as np
 import pytest
 import rclpy
+import torch
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
@@ -18,9 +19,13 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.envs.counter import episode_length
 from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig, ImpalaConfig
+from vdl_ros.rl.batch import make_batch
 from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.unroll import Unroll
 from vdl_ros.ros import qos
 from vdl_ros.ros.tensors import from_tensors
 from vdl_ros.ros.trajectories import to_policy
@@ -33,10 +38,12 @@ UNROLLS = 30
 class Recorder(Node):
     """A learner that does not learn: it keeps every trajectory and gives credit for it."""
 
-    def __init__(self, env: EnvConfig, train: TrainConfig, context: rclpy.Context):
+    def __init__(self, env: EnvConfig, train: TrainConfig, own: AlgorithmConfig,
+                 context: rclpy.Context):
         super().__init__('recorder', context=context)
-        self.learner = Learner(train, *factory.spaces(env), factory.frames_per_observation(env))
-        self.config = json.dumps(as_dict(env, train))
+        self.learner = Learner(
+            train, *factory.spaces(env), factory.frames_per_observation(env), own=own)
+        self.config = json.dumps(as_dict(env, train, own))
         self.ledger = Ledger()
         self.kept: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
         self.most_under_way = 0
@@ -69,8 +76,8 @@ def record(launch):
     rclpy.init(context=context)
     nodes = []
 
-    def run(env: EnvConfig, train: TrainConfig) -> Recorder:
-        recorder = Recorder(env, train, context)
+    def run(env: EnvConfig, train: TrainConfig, own: AlgorithmConfig | None = None) -> Recorder:
+        recorder = Recorder(env, train, own or ImpalaConfig(), context)
         nodes.append(recorder)
         executor = SingleThreadedExecutor(context=context)
         executor.add_node(recorder)
@@ -181,4 +188,31 @@ def test_stacked_frames_are_stacked_again_as_they_were(record):
                 wanted = [1 + (newest - back) % 255 if back <= age else 0
                           for back in (3, 2, 1, 0)]
                 assert list(got[t, b]) == wanted, (t, b)
+    assert recorder.ledger.lost == 0
+
+
+def test_memory_and_exploration_are_those_of_each_actor(record):
+    env = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
+    own = DqnConfig(exploration_start=0.5, exploration_end=0.5, exploration_spread=4.0)
+    recorder = record(env, TrainConfig(
+        algorithm='dqn', unroll_length=7, batch_size=1, max_policy_lag=4, lstm_size=5), own)
+    learner = recorder.learner
+    epsilons = {name: make_explore(own, name)(0) for name in ACTORS}
+    assert epsilons['left'] != epsilons['right']
+    for name, messages in recorder.kept.items():
+        state = torch.zeros(3, 10)
+        learner.policy.exploration = torch.tensor([epsilons[name]])
+        for message in messages:
+            arrays = from_tensors(message.tensors)
+            learner.schema.check(arrays)
+            batch = make_batch([Unroll(arrays, name, 0, 0, 0)], learner.schema)
+            torch.testing.assert_close(batch.state, state, rtol=1e-4, atol=1e-5)
+            with torch.no_grad():
+                parameters, _, state = learner.policy(
+                    batch.observations[:-1], batch.is_reset[:-1], batch.state)
+            torch.testing.assert_close(
+                batch.behaviour_log_probs,
+                learner.policy.distribution.log_prob(parameters, batch.actions),
+                rtol=1e-4, atol=1e-4)
+        assert state.any()
     assert recorder.ledger.lost == 0

@@ -4,6 +4,7 @@ import array
 import json
 import signal
 
+import psutil
 import rclpy
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
@@ -127,3 +128,14 @@ def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, ru
     assert found['trajectories_rejected'] == len(wrong)
     assert found['trajectories_lost'] == 0
     executor.remove_node(stranger)
+
+
+def test_ctrl_c_while_a_node_starts_needs_no_traceback(launch):
+    actor = launch('ros2', 'run', 'vdl_ros', 'actor')
+
+    process = psutil.Process(actor.process.pid)  # `ros2 run` becomes the node
+    actor.wait_for(lambda: any('libtorch' in region.path for region in process.memory_maps()),
+                   'the imports')
+    actor.interrupt()
+    assert actor.wait() in (0, 130)
+    assert 'Traceback' not in actor.output

@@ -1,10 +1,18 @@
-"""What the tests of learning share: unrolls made by hand, and V-trace by the letter."""
+"""What the tests of learning share: unrolls made by hand, and V-trace and GAE by the letter."""
+
+import multiprocessing
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
+from vdl_ros.rl.group import Group
+from vdl_ros.rl.learner_group import join
 from vdl_ros.rl.unroll import Unroll
 
 # More cost more time than they save on nets this small.
@@ -14,12 +22,13 @@ torch.set_num_threads(1)
 CYCLE = 6
 
 
-def _naive_vtrace(log_rhos, discounts, rewards, values, valid, rho_bar, c_bar):
+def _naive_vtrace(log_rhos, discounts, rewards, values, valid, rho_bar, c_bar, lambda_=1.0):
     """
     Return (v_s, advantages) as in arXiv:1802.01561, equation (1), sums and products as they stand.
 
-    v_s = V(x_s) + sum_t gamma^(t-s) (prod_{i=s}^{t-1} c_i) delta_t V. A step that is not valid is
-    none of the trajectory: what comes before it ends there, and it has no correction of its own.
+    v_s = V(x_s) + sum_t gamma^(t-s) (prod_{i=s}^{t-1} c_i) delta_t V, with lambda in each c_i as
+    in remark 2. A step that is not valid is none of the trajectory: what comes before it ends
+    there, and it has no correction of its own.
     """
     steps, batch = rewards.shape
     vs = np.array(values, np.float64)
@@ -34,7 +43,7 @@ def _naive_vtrace(log_rhos, discounts, rewards, values, valid, rho_bar, c_bar):
                     rewards[t, b] + discounts[t, b] * values[t + 1, b] - values[t, b])
                 product = 1.0
                 for i in range(s, t):
-                    product *= discounts[i, b] * min(c_bar, np.exp(log_rhos[i, b]))
+                    product *= discounts[i, b] * lambda_ * min(c_bar, np.exp(log_rhos[i, b]))
                 total += product * delta
             vs[s, b] = values[s, b] + total
     advantages = np.zeros((steps, batch))
@@ -52,6 +61,77 @@ def naive_vtrace():
     return _naive_vtrace
 
 
+def _naive_gae(discounts, rewards, values, valid, lambda_):
+    """
+    Return advantages as in arXiv:1506.02438, equation (16), the sum as it stands.
+
+    A_t = sum_l (gamma lambda)^l delta_{t+l}. A step that is not valid is none of the trajectory.
+    """
+    steps, batch = rewards.shape
+    advantages = np.zeros((steps, batch))
+    for t, b in np.ndindex(steps, batch):
+        factor = 1.0
+        for s in range(t, steps):
+            if not valid[s, b]:
+                break
+            delta = rewards[s, b] + discounts[s, b] * values[s + 1, b] - values[s, b]
+            advantages[t, b] += factor * delta
+            factor *= discounts[s, b] * lambda_
+    return advantages
+
+
+@pytest.fixture
+def naive_gae():
+    return _naive_gae
+
+
+class _Member(Group):
+    """One of two learners, each in a thread: a sum waits for the other's part."""
+
+    size = 2
+
+    def __init__(self, rank, parts, barrier):
+        self.rank, self._parts, self._barrier = rank, parts, barrier
+
+    def sum(self, numbers):
+        return sum(self._both(numbers.detach().clone()))
+
+    def least(self, number):
+        return min(self._both(number))
+
+    def _both(self, own):
+        """Return what each of the two has here, in the order of ranks."""
+        self._parts[self.rank] = own
+        self._barrier.wait(30.0)
+        both = [self._parts[0], self._parts[1]]
+        self._barrier.wait(30.0)
+        return both
+
+    def add_gradients(self, parameters):
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.copy_(self.sum(parameter.grad))
+
+
+@pytest.fixture
+def pair():
+    """Return a function: what two learners of one group return, each called with its group."""
+    def run(first, second):
+        parts, barrier = {}, threading.Barrier(2)
+
+        def member(rank, learn):
+            try:
+                return learn(_Member(rank, parts, barrier))
+            except BaseException:
+                barrier.abort()
+                raise
+
+        with ThreadPoolExecutor(2) as pool:
+            return [each.result() for each in
+                    [pool.submit(member, 0, first), pool.submit(member, 1, second)]]
+    return run
+
+
 @pytest.fixture
 def spaces():
     """Observations of three numbers, four actions."""
@@ -61,7 +141,8 @@ def spaces():
 @pytest.fixture
 def random_unroll():
     """Return a function that draws a valid unroll for ``spaces``, with ends and resets."""
-    def draw(seed, steps=8, batch=3, sequence=0, actor_id='a', incarnation=1, version=0):
+    def draw(seed, steps=8, batch=3, sequence=0, actor_id='a', incarnation=1, version=0,
+             state_size=0):
         rng = np.random.default_rng(seed)
         done = rng.random((steps, batch)) < 0.25
         is_reset = np.zeros((steps + 1, batch), np.bool_)
@@ -80,6 +161,8 @@ def random_unroll():
             'behaviour_log_probs': np.log(
                 rng.uniform(0.1, 0.6, (steps, batch))).astype(np.float32),
         }
+        if state_size:
+            arrays['state'] = rng.uniform(-1, 1, (batch, state_size)).astype(np.float32)
         return Unroll(arrays, actor_id, incarnation, sequence, version)
     return draw
 
@@ -92,8 +175,9 @@ class Scripted:
     is called with this inbox at each ``get``.
     """
 
-    def __init__(self, ledger, steps=8, batch=2, poison=None, on_get=None):
+    def __init__(self, ledger, steps=8, batch=2, poison=None, on_get=None, incarnation=1):
         self.ledger, self.steps, self.batch = ledger, steps, batch
+        self.incarnation = incarnation
         self.poison, self.on_get = poison, on_get
         self.sequence, self.clock = 0, 0
 
@@ -118,9 +202,10 @@ class Scripted:
             'truncated': np.zeros((steps, batch), np.bool_),
             'behaviour_log_probs': np.full((steps, batch), np.log(0.25), np.float32),
         }
-        self.ledger.arrive('a', 1, self.sequence)
+        self.ledger.arrive('a', self.incarnation, self.sequence)
         self.sequence += 1
-        return Unroll(arrays, 'a', 1, self.sequence - 1, 0, 0.001 * self.sequence, num_bytes=100)
+        return Unroll(arrays, 'a', self.incarnation, self.sequence - 1, 0,
+                      0.001 * self.sequence, num_bytes=100)
 
 
 @pytest.fixture
@@ -142,3 +227,64 @@ def same():
             return len(a) == len(b) and all(map(compare, a, b))
         return a == b
     return compare
+
+
+# Longest wait for another process, s.
+PATIENCE = 60.0
+FORK = multiprocessing.get_context('fork')
+
+
+@pytest.fixture
+def address():
+    """Return an address at which nobody listens."""
+    with socket.create_server(('127.0.0.1', 0)) as free:
+        return f'127.0.0.1:{free.getsockname()[1]}'
+
+
+@pytest.fixture
+def start_process():
+    """Return a function that starts one in a process and returns a call for its result."""
+    processes = []
+
+    def start(work, *arguments):
+        ours, theirs = FORK.Pipe()
+
+        def run():
+            try:
+                theirs.send(work(*arguments))
+            except BaseException as error:
+                theirs.send(error)
+            os._exit(0)  # none of pytest's own ends
+
+        def result():
+            assert ours.poll(PATIENCE), 'a learner hangs'
+            found = ours.recv()
+            if isinstance(found, BaseException):
+                raise found
+            return found
+
+        processes.append(FORK.Process(target=run))
+        processes[-1].start()
+        theirs.close()
+        return result
+
+    yield start
+    for process in processes:
+        process.join(PATIENCE)
+        assert process.exitcode is not None, 'a learner does not end'
+
+
+@pytest.fixture
+def learners(start_process, address):
+    """Return a function: what each of these returns, called with its group in its process."""
+    def run(*works, timeout=PATIENCE):
+        def member(rank, work):
+            group = join(rank, len(works), address, timeout)
+            try:
+                return work(group)
+            finally:
+                group.close()
+
+        return [result() for result in [
+            start_process(member, rank, work) for rank, work in enumerate(works)]]
+    return run

@@ -5,87 +5,22 @@ In the counter environments actions change nothing, so both must see the same, b
 """
 
 import dataclasses
+import importlib
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl import central as module
-from vdl_ros.rl.actor import Actor, weights
-from vdl_ros.rl.central import CentralInference, Request
-from vdl_ros.rl.flow import Ledger
-from vdl_ros.rl.networks import make_policy
-from vdl_ros.rl.remote_actor import RemoteActor, StepSchema
-from vdl_ros.rl.unroll import UnrollError, UnrollSchema
+from vdl_ros.rl.unroll import UnrollError
 
-STEPS = 5
+sys.path.append(str(Path(__file__).resolve().parent))
+sides = importlib.import_module('central_sides')
+Asking, Learner, go_on, local_unrolls = (
+    sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)
+STEPS = sides.STEPS
 ENVIRONMENTS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0']
-
-
-def make_envs(env_id, seed, batch):
-    return factory.make(EnvConfig(env_id=env_id), seed, num_envs=batch)
-
-
-class Learner:
-    """The learner's side: inference, and what has come of it."""
-
-    def __init__(self, env_id, max_policy_lag=1000):
-        config = EnvConfig(env_id=env_id)
-        spaces = factory.spaces(config)
-        frames = factory.frames_per_observation(config)
-        self.schema = UnrollSchema(*spaces, STEPS, frames)
-        self.steps = StepSchema(spaces[0], frames)
-        self.ledger, self.unrolls, self.refused = Ledger(), [], []
-        self.policy = make_policy('mlp', *spaces, 4)
-        self.central = CentralInference(
-            self.policy, self.schema, self.steps, self.ledger, max_policy_lag)
-
-    def serve(self, *requests):
-        for request in requests:
-            self.steps.check(request.arrays)
-        answers, unrolls = self.central.serve(
-            requests, lambda request, error: self.refused.append(str(error)))
-        for unroll in unrolls:
-            self.ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
-        self.unrolls += unrolls
-        return answers
-
-    def use(self, unroll):
-        self.ledger.use(unroll.incarnation, unroll.sequence, 0)
-
-
-class Asking:
-    """An actor's side: asks, and does as it is told."""
-
-    def __init__(self, learner, env_id, seed=4, batch=3, incarnation=1):
-        self.actor = RemoteActor(make_envs(env_id, seed, batch), learner.steps, seed)
-        self.incarnation, self.whole = incarnation, True
-
-    def request(self):
-        return Request(f'actor{self.incarnation}', self.incarnation, self.actor.step,
-                       self.actor.observe(whole=self.whole), num_bytes=7)
-
-    def take(self, answer):
-        assert answer.request.incarnation == self.incarnation
-        assert answer.request.step == self.actor.step
-        self.whole = False
-        return self.actor.take(answer.actions)
-
-
-def go_on(learner, asking, steps):
-    for _ in range(steps):
-        answer, = learner.serve(asking.request())
-        asking.take(answer)
-
-
-def local_unrolls(env_id, count, seed=4, batch=3):
-    envs = make_envs(env_id, seed, batch)
-    schema = Learner(env_id).schema
-    spaces = envs.single_observation_space, envs.single_action_space
-    actor = Actor(envs, make_policy('mlp', *spaces, 4), schema, seed)
-    return [actor.unroll()[0] for _ in range(count)]
 
 
 def assert_same_stream(learner, unrolls, expected):
@@ -153,7 +88,7 @@ def test_many_actors_are_answered_in_one_batch_and_kept_apart():
                      incarnation=number) for number in range(4)]
     sizes = []
     learner.policy.register_forward_pre_hook(
-        lambda module, inputs: sizes.append(len(inputs[0])))
+        lambda module, inputs: sizes.append(inputs[0].shape[1]))
     for _ in range(3 * STEPS + 1):
         answers = {answer.request.incarnation: answer
                    for answer in learner.serve(*[each.request() for each in asking])}
@@ -164,28 +99,6 @@ def test_many_actors_are_answered_in_one_batch_and_kept_apart():
         mine = [each for each in learner.unrolls if each.incarnation == number]
         assert_same_stream(
             learner, mine, local_unrolls('vdl/Counter-v0', 3, seed=number, batch=number + 1))
-
-
-def test_log_probs_and_versions_are_those_of_the_policy_that_acted():
-    learner = Learner('vdl/Counter-v0')
-    asking = Asking(learner, 'vdl/Counter-v0')
-    other = make_policy('mlp', *factory.spaces(EnvConfig(env_id='vdl/Counter-v0')), 4)
-    policies = [dict(weights(policy)) for policy in (learner.policy, other)]
-    policies = [{name: array.copy() for name, array in each.items()} for each in policies]
-    go_on(learner, asking, 2)
-    learner.central.load(policies[1], 9)
-    go_on(learner, asking, 2 * STEPS)
-    first, second = learner.unrolls[:2]
-    assert (first.policy_version, second.policy_version) == (0, 9)
-    for unroll, t, which in ((first, 1, 0), (first, 2, 1), (second, 3, 1)):
-        learner.central.load(policies[which], 0)
-        with torch.no_grad():
-            parameters, _ = learner.policy(
-                torch.from_numpy(unroll.arrays['observations'][t]))
-            wanted = learner.policy.distribution.log_prob(
-                parameters, torch.from_numpy(unroll.arrays['actions'][t]))
-        np.testing.assert_allclose(
-            unroll.arrays['behaviour_log_probs'][t], wanted.numpy(), rtol=1e-5)
 
 
 def test_without_credit_the_answer_waits_until_an_unroll_is_used():

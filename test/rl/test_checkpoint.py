@@ -8,7 +8,7 @@ import zipfile
 import pytest
 import torch
 
-from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.checkpoint import FORMAT, CheckpointError, load_checkpoint, save_checkpoint
 
 PARTS = {'config': {'env_id': 'x', 'seed': 1}, 'learner': {'w': torch.arange(200.0)},
          'progress': {'returns': [1.0, 2.0], 'wall_s': 0.5}}
@@ -63,7 +63,7 @@ def test_no_file_is_said(tmp_path):
 
 @pytest.mark.parametrize('content', [
     b'', b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096, b'env_id: x\n',
-    pickle.dumps({'format': 1})], ids=repr)
+    pickle.dumps({'format': FORMAT})], ids=repr)
 def test_what_is_no_checkpoint_is_refused(path, content):
     path.write_bytes(content)
     refused(path, 'not a readable checkpoint')
@@ -105,7 +105,7 @@ class Trap:
 @pytest.mark.parametrize('bare', [False, True])
 def test_code_in_a_checkpoint_is_not_run(path, tmp_path, bare):
     trap = tmp_path / 'trapped'
-    content = {'format': 1, **PARTS, 'progress': {'returns': Trap(trap)}}
+    content = {'format': FORMAT, **PARTS, 'progress': {'returns': Trap(trap)}}
     if bare:
         path.write_bytes(pickle.dumps(Trap(trap)))
     else:
@@ -118,8 +118,15 @@ def test_code_in_a_checkpoint_is_not_run(path, tmp_path, bare):
 
 @pytest.mark.parametrize('key', ['format', 'config', 'learner', 'progress'])
 def test_a_missing_part_is_refused(path, key):
-    torch.save({name: value for name, value in {'format': 1, **PARTS}.items() if name != key},
+    torch.save({name: value for name, value in {'format': FORMAT, **PARTS}.items() if name != key},
                path)
+    refused(path, 'not a checkpoint of this program')
+
+
+@pytest.mark.parametrize('value', [None, 'x', [1, 2], torch.ones(2)], ids=repr)
+@pytest.mark.parametrize('key', list(PARTS))
+def test_a_part_of_another_shape_is_refused(path, key, value):
+    torch.save({'format': FORMAT, **PARTS, key: value}, path)
     refused(path, 'not a checkpoint of this program')
 
 
@@ -130,8 +137,8 @@ def test_other_contents_are_refused(path, content):
 
 
 def test_another_format_is_named(path):
-    torch.save({**PARTS, 'format': 2}, path)
-    refused(path, 'format 2 is not 1')
+    torch.save({**PARTS, 'format': 999}, path)
+    refused(path, f'format 999 is not {FORMAT}')
 
 
 def test_some_other_zip_file_is_refused(path):

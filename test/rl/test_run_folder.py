@@ -1,6 +1,7 @@
 """A run's folder is nobody else's, survives a crash, and reads back as it was written."""
 
 import json
+import math
 
 import matplotlib.image
 import pytest
@@ -13,8 +14,9 @@ PARTS = {'config': {}, 'learner': {}, 'progress': {}}
 
 
 def row(steps, value=1.5):
-    return {'agent_steps': steps, 'wall_s': 0.5, 'mean_return_100': value, 'episodes': 3,
-            'steps_per_s': 10.0, 'policy_lag_mean': 0.25, 'trajectories_lost': 0}
+    return {'agent_steps': steps, 'wall_s': 0.5, 'mean_return_100': value,
+            'mean_length_100': 20.0, 'episodes': 3, 'steps_per_s': 10.0,
+            'policy_lag_mean': 0.25, 'trajectories_lost': 0}
 
 
 def steps_of(folder):
@@ -117,7 +119,8 @@ def test_progress_after_the_checkpoint_is_forgotten_at_resume(path):
     assert 400 not in [event.step for event in events.Scalars('a')]
 
 
-@pytest.mark.parametrize('rest', ['3', '300,0.5', '300,0.5,1.5,3,10.0,0.2', '300,0.5,x,3,1,1,1'])
+@pytest.mark.parametrize('rest', [
+    '3', '300,0.5', '300,0.5,1.5', '300,0.5,1.5,20.0,3,10.0,0.2', '300,0.5,x,20.0,3,1,1,1'])
 def test_a_line_cut_short_is_left_out(path, rest):
     folder = RunFolder(path, launch_id='x')
     folder.open({}, 0)
@@ -129,6 +132,20 @@ def test_a_line_cut_short_is_left_out(path, rest):
     again.open({}, 1000)
     again.report(row(1001), {})
     assert steps_of(again) == [100, 1001]
+
+
+def test_a_run_of_before_lengths_were_recorded_goes_on(path):
+    folder = RunFolder(path, launch_id='x')
+    (path / 'progress.csv').write_text(
+        'agent_steps,wall_s,mean_return_100,episodes,steps_per_s,policy_lag_mean,'
+        'trajectories_lost\n100,0.5,1.5,3,10.0,0.25,0\n300,0.5\n')
+    assert steps_of(folder) == [100]
+    folder.open({}, 1000)
+    folder.report(row(1001), {})
+    old, new = folder.progress()
+    assert math.isnan(old.pop('mean_length_100'))
+    assert old | {'mean_length_100': 20.0} == row(100)
+    assert new == row(1001)
 
 
 def test_the_end_writes_summary_and_curve(path):

@@ -16,8 +16,9 @@ from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.phases import CALLBACKS, TRAINING, Phases
+from vdl_ros.rl.progress import status_line
 from vdl_ros.rl.run_folder import RunFolder
-from vdl_ros.rl.trainer import Trainer, status_line
+from vdl_ros.rl.trainer import Trainer
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400)
 SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
@@ -27,7 +28,8 @@ class Run:
     """One start of a run in ``path``: of the scripted inbox and a tiny learner."""
 
     def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
-                 inbox=None, periods=(1e6, 1e6), topics=dict, clocks=None, **config):
+                 inbox=None, periods=(1e6, 1e6), topics=dict, clocks=None, num_actors=1,
+                 **config):
         self.published, self.said = [], []
         self.config = dataclasses.replace(CONFIG, **config)
         self.learner, ledger = Learner(
@@ -37,8 +39,8 @@ class Run:
         self.trainer = Trainer(
             self.learner, self.folder, settings, inbox=self.inbox, ledger=ledger,
             publish=lambda: self.published.append(self.learner.version),
-            say=self.said.append, topics=topics, clocks=clocks, checkpoint_period=periods[0],
-            status_period=periods[1])
+            say=self.said.append, topics=topics, clocks=clocks, num_actors=num_actors,
+            checkpoint_period=periods[0], status_period=periods[1])
         self.stop = threading.Event()
 
     def __call__(self):
@@ -51,9 +53,9 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def no_curve(monkeypatch):
-    """Write no picture: it takes longer than all the rest, and test_curve.py looks at it."""
-    monkeypatch.setattr(
-        'vdl_ros.rl.curve.draw_curve', lambda rows, path, *, title: path.write_text(title))
+    """Write no picture: it takes longer than the rest; test_curve_picture.py looks at it."""
+    monkeypatch.setattr('vdl_ros.rl.curve_picture.draw_curve',
+                        lambda rows, path, *, title: path.write_text(title))
 
 
 @pytest.fixture
@@ -70,7 +72,9 @@ def test_total_steps_end_a_run(start):
     assert 400 <= run.learner.agent_steps < 400 + 32
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
     assert (run.folder.path / 'curve.png').read_text() == 'scripted'
-    assert run.folder.progress()[-1]['agent_steps'] == run.learner.agent_steps
+    last = run.folder.progress()[-1]
+    assert last['agent_steps'] == run.learner.agent_steps
+    assert (last['mean_return_100'], last['mean_length_100']) == (5.0, 5.0)
     assert run.said
 
 
@@ -202,7 +206,7 @@ def test_a_resumed_run_goes_on_where_it_was(start):
     again = start(resume=True, total_steps=800)
     assert again.learner.agent_steps == first.learner.agent_steps
     assert again.learner.version == first.learner.version
-    assert again.trainer.mean_return == first.trainer.mean_return == 5.0
+    assert again.trainer.progress.mean_return == first.trainer.progress.mean_return == 5.0
     assert again() == 'total_steps'
     assert again.learner.agent_steps >= 800
     after = again.summary
@@ -214,6 +218,22 @@ def test_a_resumed_run_goes_on_where_it_was(start):
     assert first.learner.agent_steps in steps
     assert steps == sorted(steps)
     assert steps[-1] == again.learner.agent_steps
+
+
+def test_lengths_of_episodes_go_on_when_resumed(start):
+    first = start()
+    first()
+    parts = load_checkpoint(first.folder.checkpoint)
+    assert len(parts['progress']['lengths']) == len(parts['progress']['returns']) > 0
+    assert start(resume=True).trainer.progress.mean_length == 5.0
+    # A checkpoint of before lengths were kept.
+    del parts['progress']['lengths']
+    save_checkpoint(first.folder.checkpoint, **{
+        name: parts[name] for name in ('config', 'learner', 'progress')})
+    again = start(resume=True, total_steps=800)
+    assert math.isnan(again.trainer.progress.mean_length)
+    assert again() == 'total_steps'
+    assert again.trainer.progress.mean_length == 5.0
 
 
 def test_a_run_that_is_over_is_over_when_resumed(start):
@@ -289,22 +309,22 @@ def test_episodes_are_counted_across_losses_restarts_and_other_sizes(start):
     assert run.inbox.batch == 3
     assert run.summary['episodes'] < 100  # so all are remembered
     # A wrong sum would be seen here: all episodes return 5.
-    assert set(run.trainer._returns) == {5.0}
+    assert set(run.trainer.progress._returns) == {5.0}
     assert run.summary['trajectories_lost'] == 1
 
 
 def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
     from vdl_ros.rl.unroll import UnrollError
     run = start()
-    update, calls = run.learner.update, []
+    decode, calls = run.learner.decode, []
 
     def sometimes(unrolls):
         calls.append(unrolls)
         if len(calls) == 3:
             raise UnrollError('reset_index: bad')
-        return update(unrolls)
+        return decode(unrolls)
 
-    monkeypatch.setattr(run.learner, 'update', sometimes)
+    monkeypatch.setattr(run.learner, 'decode', sometimes)
     assert run() == 'total_steps'
     assert run.summary['trajectories_rejected'] == 2
     assert any('reset_index: bad' in line for line in run.said)

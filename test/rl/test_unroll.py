@@ -7,19 +7,23 @@ import pytest
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl.actor import Actor
-from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.policy import make_policy
 from vdl_ros.rl.unroll import Unroll, UnrollError, UnrollSchema
 
 STEPS, BATCH = 6, 2
 
 
-def acted(env_id, action_space=None):
+def acted(env_id, lstm_size=0):
     """Return a schema and the arrays of one unroll; the environments are in their episodes."""
     config = EnvConfig(env_id=env_id)
     envs = factory.make(config, 1, num_envs=BATCH)
-    spaces = envs.single_observation_space, action_space or envs.single_action_space
-    schema = UnrollSchema(*spaces, STEPS, factory.frames_per_observation(config))
-    actor = Actor(envs, make_policy('mlp', *spaces, 4), schema, 1)
+    spaces = envs.single_observation_space, envs.single_action_space
+    policy = make_policy(
+        TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
+    schema = UnrollSchema(
+        *spaces, STEPS, factory.frames_per_observation(config), policy.state_size)
+    actor = Actor(envs, policy, schema, 1)
     # Until there is a reset within.
     arrays, _ = actor.unroll()
     while not arrays['is_reset'][1:].any():
@@ -43,11 +47,19 @@ def forces():
     return acted('vdl/Reach1D-v0')
 
 
+@pytest.fixture(scope='module')
+def remembered():
+    """Of a policy with an LSTM of four cells: a state of eight numbers."""
+    return acted('vdl/Counter-v0', lstm_size=4)
+
+
+@pytest.mark.parametrize('lstm_size', [0, 4])
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
-def test_what_an_actor_makes_is_valid(env_id):
-    schema, arrays = acted(env_id)
+def test_what_an_actor_makes_is_valid(env_id, lstm_size):
+    schema, arrays = acted(env_id, lstm_size)
     schema.check(arrays)
     assert Unroll(arrays, 'a', 0, 0, 0).num_envs == BATCH
+    assert ('state' in arrays) == bool(lstm_size)
 
 
 NAMES = ['observations', 'is_reset', 'actions', 'rewards', 'terminated', 'truncated',
@@ -102,6 +114,42 @@ def test_a_flat_is_reset_is_named(numbers):
         schema, arrays, 'is_reset', is_reset=arrays['is_reset'][:, 0])
 
 
+def test_a_policy_that_remembers_has_a_state_and_another_has_none(numbers, remembered):
+    (plain, short), (schema, whole) = numbers, remembered
+    with pytest.raises(UnrollError, match=r"missing: \['state'\], unknown: \[\]"):
+        schema.check(short)
+    with pytest.raises(UnrollError, match=r"missing: \[\], unknown: \['state'\]"):
+        plain.check(whole)
+
+
+@pytest.mark.parametrize(('change', 'reason'), [
+    (lambda state: state[:, :-1], 'shape (2, 7) is not (2, 8)'),
+    (lambda state: state[:1], 'shape (1, 8) is not (2, 8)'),
+    (lambda state: state[..., None], 'shape (2, 8, 1) is not (2, 8)'),
+    (lambda state: state.reshape(-1), 'shape (16,) is not (2, 8)'),
+    (lambda state: state.astype(np.float64), 'dtype float64 is not float32'),
+    (lambda state: state * np.nan, 'not all finite')])
+def test_a_state_that_does_not_fit_is_named(remembered, change, reason):
+    schema, arrays = remembered
+    assert arrays['state'].shape == (BATCH, 8)
+    assert refused(schema, arrays, 'state', state=change(arrays['state'])) == f'state: {reason}'
+
+
+def test_empty_arrays_have_room_for_an_unroll(numbers, pictures, remembered):
+    for schema, arrays in (numbers, pictures, remembered):
+        empty = schema.empty(5)
+        assert empty.keys() == (arrays.keys() | {'observations'}) - {
+            'frames', 'reset_index', 'reset_stacks'}
+        for name, array in empty.items():
+            if name in arrays:
+                axis = 0 if name == 'state' else 1
+                assert array.dtype == arrays[name].dtype
+                assert array.shape[axis] == 5
+                assert np.delete(array.shape, axis).tolist() == np.delete(
+                    arrays[name].shape, axis).tolist()
+        assert empty['observations'].shape == (STEPS + 1, 5, *schema.observation_space.shape)
+
+
 def test_as_many_resets_as_stacks(pictures):
     schema, arrays = pictures
     assert len(arrays['reset_index']) >= 1
@@ -144,9 +192,10 @@ def test_a_reset_out_of_range_is_named(pictures, position):
         schema.decode_into(broken, out)
 
 
-def test_actors_may_differ_in_their_number_of_environments(numbers):
-    schema, arrays = numbers
-    schema.check({name: array[:, :1] for name, array in arrays.items()})
+def test_actors_may_differ_in_their_number_of_environments(numbers, remembered):
+    for schema, arrays in (numbers, remembered):
+        schema.check({name: array[:1] if name == 'state' else array[:, :1]
+                      for name, array in arrays.items()})
 
 
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])

@@ -20,13 +20,15 @@ def tensors(arrays):
     return [torch.from_numpy(np.asarray(array)) for array in arrays]
 
 
+@pytest.mark.parametrize('lambda_', [0.0, 0.8, 1.0])
 @pytest.mark.parametrize(('rho_clip', 'c_clip'), [(1.0, 1.0), (3.7, 2.2), (0.5, 1.5), (2.0, 0.0)])
 @pytest.mark.parametrize(('steps', 'batch'), [(1, 1), (7, 1), (9, 4)])
-def test_targets_are_those_of_the_paper(naive_vtrace, steps, batch, rho_clip, c_clip):
+def test_targets_are_those_of_the_paper(naive_vtrace, steps, batch, rho_clip, c_clip, lambda_):
     for seed in range(5):
         arrays = draw(seed, steps, batch)
-        targets, advantages = vtrace(*tensors(arrays), rho_clip=rho_clip, c_clip=c_clip)
-        expected = naive_vtrace(*arrays, rho_clip, c_clip)
+        targets, advantages = vtrace(
+            *tensors(arrays), rho_clip=rho_clip, c_clip=c_clip, lambda_=lambda_)
+        expected = naive_vtrace(*arrays, rho_clip, c_clip, lambda_)
         np.testing.assert_allclose(targets.numpy(), expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(advantages.numpy(), expected[1], rtol=1e-9, atol=1e-9)
 

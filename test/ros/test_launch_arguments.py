@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from launch import LaunchContext
 
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.config import RunConfig, TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.settings import SettingError
@@ -14,7 +15,8 @@ from vdl_ros.settings import SettingError
 def context(*words: str) -> LaunchContext:
     """Return a context as ``ros2 launch`` makes it: every argument at its default or as given."""
     made = LaunchContext(argv=list(words))
-    for argument in launch_arguments.declare(TrainConfig, RunConfig):
+    for argument in launch_arguments.declare(
+            TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig):
         argument.execute(made)
     for word in words:
         name, _, value = word.partition(':=')
@@ -24,6 +26,17 @@ def context(*words: str) -> LaunchContext:
 
 def test_what_was_not_given_is_left_to_presets():
     assert launch_arguments.given(context(), TrainConfig, RunConfig) == {}
+    assert launch_arguments.given(context(), *ALGORITHM_SETTINGS.values()) == {}
+
+
+def test_settings_of_algorithms_are_given_alike():
+    found = launch_arguments.given(
+        context('algorithm:=dqn', 'n_step:=3', 'double_q:=false', 'priority_exponent:=1'),
+        TrainConfig, *ALGORITHM_SETTINGS.values())
+    assert found == {'algorithm': 'dqn', 'n_step': 3, 'double_q': False,
+                     'priority_exponent': 1.0}
+    with pytest.raises(SettingError, match="^ppo_form: 'klip' is not allowed: one of 'clip"):
+        launch_arguments.given(context('ppo_form:=klip'), *ALGORITHM_SETTINGS.values())
 
 
 def test_what_was_given_is_typed():

@@ -21,6 +21,10 @@ SCHEMA = UnrollSchema(
 STAMP = Time(seconds=12, nanoseconds=345)
 
 
+REMEMBERING = UnrollSchema(
+    gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2), STEPS, 1, 6)
+
+
 def arrays(seed=0, batch=2):
     rng = np.random.default_rng(seed)
     return {
@@ -45,9 +49,9 @@ def trajectory(sequence=0, *, actor_id='a', incarnation=1, learner_id='me', vers
 class Box:
     """An inbox with its ledger and what it warned of."""
 
-    def __init__(self):
+    def __init__(self, schema=SCHEMA):
         self.ledger, self.warnings = Ledger(), []
-        self.inbox = TrajectoryInbox(SCHEMA, self.ledger, 'me', self.warnings.append)
+        self.inbox = TrajectoryInbox(schema, self.ledger, 'me', self.warnings.append)
 
     def put(self, *messages):
         for message in messages:
@@ -81,6 +85,19 @@ def test_a_trajectory_comes_back_whole(box):
     assert unroll.age_s == 0.25
     assert unroll.num_bytes == sum(value.nbytes for value in expected.values())
     assert Time.from_msg(message.header.stamp).nanoseconds == STAMP.nanoseconds
+
+
+def test_what_a_policy_remembered_travels_with_a_trajectory():
+    box = Box(REMEMBERING)
+    state = np.random.default_rng(3).normal(size=(2, 6)).astype(np.float32)
+    box.put(trajectory(0, state=state), trajectory(1), trajectory(2, state=state[:, :4]))
+    unroll, = box.all()
+    assert np.array_equal(unroll.arrays['state'], state)
+    assert unroll.num_bytes == sum(value.nbytes for value in arrays(0).values()) + state.nbytes
+    assert box.ledger.rejected == 2
+    missing, short = box.warnings[:2]
+    assert "arrays missing: ['state'], unknown: []" in missing
+    assert 'state: shape (2, 4) is not (2, 6)' in short
 
 
 def test_a_policy_comes_back_whole():
@@ -143,6 +160,7 @@ def broken_axes():
     (lambda: trajectory(1, actions=arrays()['actions'] + 2), 'actions: '),
     (lambda: trajectory(1, rewards=arrays()['rewards'] * np.nan), 'rewards: not all finite'),
     (lambda: trajectory(1, extra=np.zeros(1)), "unknown: ['extra']"),
+    (lambda: trajectory(1, state=np.zeros((2, 6), np.float32)), "unknown: ['state']"),
     (lambda: trajectory(1, rewards=arrays(batch=3)['rewards']), 'rewards: shape (4, 3)'),
     (Trajectory, 'missing')], ids=lambda value: value if isinstance(value, str) else '')
 def test_what_does_not_fit_is_counted_and_the_next_is_given_out(box, make, reason):

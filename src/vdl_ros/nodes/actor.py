@@ -25,6 +25,7 @@ from std_msgs.msg import Header
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.msg import Episode, Policy
+from vdl_ros.rl.algorithm_config import select_own
 from vdl_ros.rl.config import ActorConfig, TrainConfig
 from vdl_ros.rl.episodes import FinishedEpisode
 from vdl_ros.rl.phases import ACTING, Phases
@@ -123,8 +124,9 @@ class ActorNode(Node):
                 self, envs, frames, actor_id=self._id, incarnation=self._incarnation, seed=seed,
                 finished=self._publish_episodes, phases=self.phases)
         return LocalActing(
-            self, envs, train, frames, actor_id=self._id, incarnation=self._incarnation,
-            sequence=self._sequence, seed=seed, credit_timeout=self._settings.credit_timeout,
+            self, envs, train, select_own(train, config), frames, actor_id=self._id,
+            incarnation=self._incarnation, sequence=self._sequence, seed=seed,
+            credit_timeout=self._settings.credit_timeout,
             finished=self._publish_episodes, phases=self.phases)
 
     def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:

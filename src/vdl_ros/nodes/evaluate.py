@@ -17,15 +17,13 @@ from rclpy.node import Node
 from std_msgs.msg import Header
 
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
 from vdl_ros.envs.video import record_episode
 from vdl_ros.msg import Episode
-from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint
-from vdl_ros.rl.config import EvaluateConfig, TrainConfig
-from vdl_ros.rl.evaluation import Evaluation, evaluate, make_act
-from vdl_ros.rl.networks import make_policy
+from vdl_ros.rl.config import EvaluateConfig
+from vdl_ros.rl.evaluation import Act, Evaluation, evaluate
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.process import EXIT_OK, ProcessConfig, run_node
+from vdl_ros.saved_policy import load_policy
 from vdl_ros.settings import SettingError, select
 
 SETTINGS = (EvaluateConfig, ProcessConfig)
@@ -48,23 +46,20 @@ class EvaluateNode(Node):
         path = self.settings.checkpoint
         if not path:
             raise SettingError('checkpoint: none is given: checkpoint:=runs/<name>/checkpoint.pt')
-        found = load_checkpoint(Path(path))
-        self._env = select(EnvConfig, found['config'])
-        train = select(TrainConfig, found['config'])
-        spaces = factory.spaces(self._env)
-        policy = make_policy(train.network, *spaces, train.hidden_size)
-        try:
-            policy.load_state_dict(found['learner']['policy'])
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise CheckpointError(f'{path}: not a policy for {self._env.env_id}: '
-                                  f'{str(error).splitlines()[0]}') from None
+        loaded = load_policy(Path(path), env_id=self.settings.env_id,
+                             algorithm=self.settings.algorithm)
+        self._saved, self._env = loaded, loaded.env
+        # For so few observations at a time more would only wait for each other.
+        torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
-        self._act = make_act(
-            policy.eval(), spaces[1], deterministic=self.settings.deterministic)
-        self._version = int(found['learner']['version'])
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
-        self.get_logger().info(f'{path}: {self._env.env_id}, {train.algorithm}, '
-                               f'{found["learner"]["agent_steps"]:,} steps')
+        self.get_logger().info(f'{path}: {self._env.env_id}, {loaded.train.algorithm}, '
+                               f'{loaded.agent_steps:,} steps')
+
+    def _act(self) -> Act:
+        """Return the policy, with nothing in its memory."""
+        return Act(self._saved.policy, self._saved.action_space,
+                   deterministic=self.settings.deterministic)
 
     def play(self, stop: threading.Event) -> Evaluation:
         """Play the episodes and publish each."""
@@ -73,19 +68,19 @@ class EvaluateNode(Node):
         # The score of a game is that of the whole game, also for a policy that learned by lives.
         envs = factory.make(replace(self._env, episodic_life=False), settings.seed, num_envs=count)
         try:
-            result = evaluate(envs, self._act, settings.episodes, settings.seed, stop)
+            result = evaluate(envs, self._act(), settings.episodes, settings.seed, stop)
         finally:
             envs.close()
         for total, length in zip(result.returns, result.lengths, strict=True):
             self._episodes.publish(Episode(
                 header=Header(stamp=self.get_clock().now().to_msg()),
                 actor_id=self.get_fully_qualified_name(), episode_return=total, length=length,
-                policy_version=self._version))
+                policy_version=self._saved.version))
         return result
 
     def film(self, path: Path) -> None:
         """Record one episode."""
-        total, length = record_episode(self._env, self.settings.seed, self._act, path)
+        total, length = record_episode(self._env, self.settings.seed, self._act(), path)
         self.get_logger().info(f'{path}: {length} steps, return {total:g}')
 
 

@@ -3,8 +3,9 @@ The learner: trajectories in, policies out.
 
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
 inference:=learner; ``/statistics``, for the run's events. Publishes: ``policy`` (vdl_ros/Policy,
-latched) after every ``publish_every`` updates, ``actions`` (vdl_ros/Action) with
-inference:=learner, ``/statistics``, also of where its time goes, ``/diagnostics``.
+latched) after every ``publish_every`` updates, unless another learner does so for all;
+``actions`` (vdl_ros/Action) with inference:=learner, ``/statistics``, also of where its time
+goes, ``/diagnostics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
@@ -15,6 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,10 +26,19 @@ from vdl_ros import presets
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.rl.algorithm_config import (
+    ALGORITHM_SETTINGS,
+    AlgorithmConfig,
+    select_own,
+    verify,
+)
 from vdl_ros.rl.central import CentralInference
-from vdl_ros.rl.config import RunConfig, TrainConfig, verify
+from vdl_ros.rl.config import RunConfig, TrainConfig, verify_run
+from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.group import Group, GroupError
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.learner_group import join
 from vdl_ros.rl.phases import CALLBACKS, INFERENCE, TRAINING, Phases
 from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.run_folder import RunFolder, saved_settings
@@ -37,6 +48,7 @@ from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.inference import InferenceService
 from vdl_ros.ros.process import (
     EXIT_OK,
+    EXIT_START_AGAIN,
     ProcessConfig,
     die_with_parent,
     make_executor,
@@ -47,9 +59,9 @@ from vdl_ros.ros.tensors import num_bytes
 from vdl_ros.ros.time_statistics import TimeStatistics
 from vdl_ros.ros.topic_scalars import TopicScalars
 from vdl_ros.ros.trajectories import TrajectoryInbox, to_policy
-from vdl_ros.settings import as_dict, select
+from vdl_ros.settings import SettingError, as_dict, select
 
-SETTINGS = (EnvConfig, TrainConfig, RunConfig, ProcessConfig)
+SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
 
 
 class LearnerNode(Node):
@@ -57,49 +69,98 @@ class LearnerNode(Node):
 
     def __init__(self) -> None:
         """
-        Resolve the settings and prepare the run.
+        Resolve the settings.
 
         Raises:
-            ValueError: a setting, an environment, a folder or a checkpoint that cannot be used.
+            ValueError: a setting or a run to go on with that cannot be used.
         """
         super().__init__('learner')
-        given = parameters.given(self, *SETTINGS)
-        resume = str(given.get('resume', ''))
-        values = presets.resolve(given, saved_settings(Path(resume)) if resume else None)
-        parameters.declare(self, values, *SETTINGS)
-        env, train = select(EnvConfig, values), select(TrainConfig, values)
-        self.run, self.process = select(RunConfig, values), select(ProcessConfig, values)
-        verify(train)
+        self._given = parameters.given(self, *SETTINGS)
+        rank = self._given.get('learner_rank', 0)
+        self._resume = '' if rank else str(self._given.get('resume', ''))
+        self._values = presets.resolve(
+            self._given, saved_settings(Path(self._resume)) if self._resume else None)
+        self.run, self.process = (
+            select(RunConfig, self._values), select(ProcessConfig, self._values))
+        verify_run(self.run)
+        self._verify_all()
         torch.set_num_threads(self.run.learner_threads)
+        self._id = uuid.uuid4().hex
+        self.group = Group()
+        self.inference: InferenceService | None = None
+        self._told = False
         if self.process.launch_id:
             die_with_parent()
 
-        self._id = uuid.uuid4().hex
-        self._config = json.dumps(as_dict(env, train))
+    def _verify_all(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig]:
+        env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
+        own = select_own(train, self._values)
+        verify(train, own)
+        return env, train, own
+
+    def prepare(self, stop: threading.Event) -> bool:
+        """
+        Meet the other learners, if there are any, and prepare the run.
+
+        Returns:
+            False if ``stop`` was set meanwhile: there is no run.
+
+        Raises:
+            GroupError: the others did not come.
+            ValueError: an environment, a folder or a checkpoint that cannot be used.
+        """
+        if self.run.num_learners > 1 and not self._meet(stop):
+            return False
+        parameters.declare(self, self._values, *SETTINGS)
+        env, train, own = self._verify_all()
+        self._config = json.dumps(as_dict(env, train, own))
         self.clocks = {TRAINING: Phases(), CALLBACKS: Phases()}
         if train.inference == 'learner':
             self.clocks[INFERENCE] = Phases()
         self._learner = Learner(
             train, *factory.spaces(env), factory.frames_per_observation(env),
-            self.clocks[TRAINING])
+            self.clocks[TRAINING], own=own, group=self.group)
         self._ledger = Ledger()
-        self._told = False
-        folder = RunFolder(
-            Path(resume or self.run.run_dir or default_run_dir(env.env_id, self.process)),
-            launch_id=self.process.launch_id, resume=bool(resume))
-        self.folder = folder
-        self._policy = self.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
-        self.inference: InferenceService | None = None
+        first = self.group.rank == 0
+        self.folder = RunFolder(
+            Path(self._resume or self.run.run_dir or default_run_dir(env.env_id, self.process)),
+            launch_id=self.process.launch_id, resume=bool(self._resume)) if first else None
+        self._policy = self.create_publisher(
+            Policy, 'policy', qos.TOPICS['policy']) if first else None
         self._inbox = self._open_inbox(train)
+        topics = TopicScalars(
+            self, 'trajectories', 'observations', 'actions', 'policy').take if first else dict
         self.trainer = Trainer(
-            self._learner, folder, as_dict(env, train, self.run),
+            self._learner, self.folder, as_dict(env, train, own, self.run),
             inbox=self._inbox, ledger=self._ledger, publish=self._publish,
-            say=self.get_logger().info,
-            topics=TopicScalars(self, 'trajectories', 'observations', 'actions', 'policy').take,
-            clocks=self.clocks, checkpoint_period=self.run.checkpoint_period,
+            say=self.get_logger().info, topics=topics, clocks=self.clocks,
+            num_actors=self.run.own_actors, checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
         self._time_statistics = TimeStatistics(self, self.clocks)
         self._diagnostics = Diagnostics(self, self._health)
+        return True
+
+    def _meet(self, stop: threading.Event) -> bool:
+        """Meet the other learners and take the settings of the first; False if interrupted."""
+        run = self.run
+        self.get_logger().info(
+            f'learner {run.learner_rank} of {run.num_learners} meets the others at '
+            f'{run.group_address}')
+        group = join(run.learner_rank, run.num_learners, run.group_address, run.group_timeout,
+                     stop=stop)
+        if group is None:
+            return False
+        self.group = group
+        shared = as_dict(*self._verify_all()) | {'num_actors': run.num_actors}
+        told = json.loads(group.from_first(json.dumps([self._id, shared]).encode()))
+        self._id, shared = told
+        for name, value in self._given.items():
+            if shared.get(name, value) != value:
+                raise SettingError(f'{name}: {value!r} is not allowed: learner 0 has '
+                                   f'{shared[name]!r}')
+        self._values |= shared
+        self.run = select(RunConfig, self._values)
+        return True
 
     def _open_inbox(self, train: TrainConfig) -> TrajectoryInbox | InferenceService:
         """Subscribe to what the unrolls come from."""
@@ -111,8 +172,8 @@ class LearnerNode(Node):
             actions = self.create_publisher(Action, 'actions', qos.TOPICS['actions'])
             steps = StepSchema(schema.observation_space, schema.frames_per_observation)
             central = CentralInference(
-                self._learner.copy_policy(), schema, steps, self._ledger, train.max_policy_lag,
-                self.clocks[INFERENCE])
+                self._learner.copy_policy(), schema, steps, self._ledger, train.credit,
+                self.clocks[INFERENCE], partial(make_explore, self._learner.own))
             inbox = self.inference = InferenceService(
                 central, steps, self._ledger, self._id, publish=actions.publish, warn=self._warn,
                 serving=self.clocks[INFERENCE], getting=self.clocks[TRAINING])
@@ -134,10 +195,13 @@ class LearnerNode(Node):
         weights = self._learner.weights()
         if self.inference is not None:
             # The actors need no weights, only to know whom to ask.
-            self.inference.load(weights, self._learner.version)
+            self.inference.load(
+                weights, self._learner.version, self._learner.agent_steps)
             if self._told:
                 return
             weights, self._told = {}, True
+        if self._policy is None:
+            return
         with self.clocks[TRAINING]('encode'):
             message = to_policy(
                 weights, stamp=self.get_clock().now(), learner_id=self._id,
@@ -148,12 +212,12 @@ class LearnerNode(Node):
 
     def _health(self) -> Health:
         ledger, waiting = self._ledger, self._inbox.waiting
-        missing = self.run.num_actors - ledger.actors
+        missing = self.run.own_actors - ledger.actors
         warning = ''
         if ledger.lost or ledger.rejected:
             warning = f'{ledger.lost} trajectories lost, {ledger.rejected} rejected'
         elif missing > 0:
-            warning = f'{missing} of {self.run.num_actors} actors not heard yet'
+            warning = f'{missing} of {self.run.own_actors} actors not heard yet'
         return warning, {
             'waiting trajectories': waiting, 'actors': ledger.actors,
             'received': ledger.received, 'lost': ledger.lost, 'rejected': ledger.rejected,
@@ -171,21 +235,34 @@ def default_run_dir(env_id: str, process: ProcessConfig) -> str:
 
 
 def train(node: LearnerNode, stop: threading.Event) -> int:
+    """Train; what breaks the group of learners is said, and a reason to start again."""
+    try:
+        if node.prepare(stop):
+            _train(node, stop)
+    except GroupError as error:
+        node.get_logger().error(f'{error}; all learners begin anew')
+        return EXIT_START_AGAIN
+    finally:
+        node.group.close()
+    return EXIT_OK
+
+
+def _train(node: LearnerNode, stop: threading.Event) -> None:
     """Train in a thread of its own while this one calls back."""
     failure: list[BaseException] = []
     over = threading.Event()
+    where = f'written to {node.folder.path}' if node.folder else 'written by learner 0'
 
     def loop() -> None:
         try:
             reason = node.trainer.run(stop)
-            node.get_logger().info(f'ended by {reason}; written to {node.folder.path}')
+            node.get_logger().info(f'ended by {reason}; {where}')
         except BaseException as error:  # handed to the main thread, which ends the process
             failure.append(error)
         finally:
             over.set()
 
-    node.get_logger().info(
-        f'learning; waiting for trajectories; the run goes to {node.folder.path}')
+    node.get_logger().info(f'learning; waiting for trajectories; the run is {where}')
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     thread = threading.Thread(target=loop, name='training')
@@ -204,7 +281,6 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
         executor.remove_node(node)
     if failure:
         raise failure[0]
-    return EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:

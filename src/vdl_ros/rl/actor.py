@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.rl.episodes import EpisodeCounter, FinishedEpisode
-from vdl_ros.rl.networks import Policy
 from vdl_ros.rl.phases import Phases
+from vdl_ros.rl.policy import Policy
 from vdl_ros.rl.stepper import Stepper
 from vdl_ros.rl.unroll import Arrays, UnrollSchema
 
@@ -21,7 +21,7 @@ __all__ = ['Actor', 'load_weights', 'weights']
 
 def weights(policy: Policy) -> Arrays:
     """Return the policy's parameters by name, as arrays that share their memory."""
-    return {name: tensor.detach().numpy() for name, tensor in policy.state_dict().items()}
+    return {name: tensor.detach().cpu().numpy() for name, tensor in policy.state_dict().items()}
 
 
 def load_weights(policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -59,6 +59,7 @@ class Actor:
         schema: UnrollSchema,
         seed: int,
         phases: Phases | None = None,
+        explore: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         """
         Reset the environments.
@@ -69,25 +70,36 @@ class Actor:
             schema: what the unrolls must look like.
             seed: of the first episodes and of the sampling.
             phases: the clock of the thread that acts.
+            explore: see ``exploration.py``.
         """
         self.envs = envs
         self.policy = policy.eval()
         self.policy_version = -1
         self._schema = schema
         self._phases = phases or Phases()
+        self._explore = explore
+        self._state = policy.initial_state(envs.num_envs)
         torch.manual_seed(seed)
         self._stepper = Stepper(envs, seed)
         self._episodes = EpisodeCounter(envs.num_envs)
 
-    def load(self, arrays: Mapping[str, NDArray[Any]], version: int) -> None:
+    def load(
+        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
+    ) -> None:
         """
         Take over a published policy.
+
+        Args:
+            arrays: its weights.
+            version: its number.
+            agent_steps: that the learner has learned from.
 
         Raises:
             ValueError: weights of another network.
         """
         load_weights(self.policy, arrays)
         self.policy_version = version
+        self.policy.exploration = torch.tensor([self._explore(agent_steps)])
 
     @torch.inference_mode()
     def unroll(self) -> tuple[Arrays, list[FinishedEpisode]]:
@@ -97,27 +109,43 @@ class Actor:
             arrays = self._schema.empty(self.envs.num_envs)
             observations, is_reset = arrays.pop('observations'), arrays['is_reset']
             observations[0], is_reset[0] = stepper.observation, stepper.is_reset
+            if self.policy.state_size:
+                arrays['state'][...] = self._state.numpy()
             for t in range(self._schema.unroll_length):
                 with phases('infer'):
-                    actions, log_probs = self.choose(observations[t])
+                    actions, log_probs = self.choose(observations[t], is_reset[t])
                 arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
                 with phases('step'):
-                    step = stepper.step(arrays['actions'][t])
+                    step = stepper.step(
+                        self.policy.distribution.to_environment(arrays['actions'][t]))
                 (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
                  arrays['truncated'][t], is_reset[t + 1]) = step
             finished = self._episodes.add(
                 arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset)
             return arrays | self._schema.encode(observations, is_reset), finished
 
-    def choose(self, observations: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def choose(
+        self, observations: NDArray[Any], is_reset: NDArray[Any],
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """
-        Draw actions for observations [B, ...]; call it in ``torch.inference_mode()``.
+        Draw actions, and remember the observations; call it in ``torch.inference_mode()``.
+
+        Args:
+            observations: [B, ...].
+            is_reset: [B] bool, where an episode begins.
 
         Returns:
             Actions, [B] int64 or [B, A] float32, and their log-probabilities, [B] float32.
         """
         distribution = self.policy.distribution
-        parameters, _ = self.policy(torch.from_numpy(observations))
+        if self.policy.state_size:
+            # A row of time of its own: T is 1.
+            parameters, _, self._state = self.policy(
+                torch.from_numpy(observations)[None], torch.from_numpy(is_reset)[None],
+                self._state)
+            parameters = parameters[0]
+        else:
+            parameters = self.policy(torch.from_numpy(observations)).parameters
         actions = distribution.sample(parameters)
         return actions.numpy(), distribution.log_prob(parameters, actions).numpy()
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vdl_ros.rl.actor import load_weights
 from vdl_ros.rl.flow import Ledger
-from vdl_ros.rl.networks import Policy
 from vdl_ros.rl.phases import Phases
+from vdl_ros.rl.policy import Policy
 from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.unroll import Arrays, Unroll, UnrollError, UnrollSchema
 
@@ -71,7 +72,9 @@ class Answer:
 class _Session:
     """One actor's unroll under way."""
 
-    def __init__(self, request: Request, arrays: Arrays) -> None:
+    def __init__(
+        self, request: Request, arrays: Arrays, state: Tensor, explore: Callable[[int], float],
+    ) -> None:
         self.request = request
         self.step = request.step
         self.sequence = 0
@@ -79,6 +82,8 @@ class _Session:
         self.num_bytes = 0
         self.t = 0
         self.arrays = arrays
+        self.state = state
+        self.explore = explore
         self.answer: Answer | None = None
 
     @property
@@ -90,6 +95,11 @@ class _Session:
         current: NDArray[Any] = self.arrays['observations'][self.t]
         return current
 
+    @property
+    def is_reset(self) -> NDArray[Any]:
+        current: NDArray[Any] = self.arrays['is_reset'][self.t]
+        return current
+
 
 class CentralInference:
     """Sessions with actors, and the policy that answers them."""
@@ -97,6 +107,7 @@ class CentralInference:
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
         ledger: Ledger, max_policy_lag: int, phases: Phases | None = None,
+        make_explore: Callable[[str], Callable[[int], float]] = lambda actor_id: lambda steps: 0.0,
     ) -> None:
         """
         Answer with ``policy``, which must not be the one that learns.
@@ -108,21 +119,25 @@ class CentralInference:
             ledger: where the learner counts what it has used.
             max_policy_lag: unrolls of one actor that may wait to be learned from.
             phases: the clock of the thread that serves.
+            make_explore: returns how an actor explores, see ``exploration.py``.
         """
         self._phases = phases or Phases()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
         self._ledger, self._max_policy_lag = ledger, max_policy_lag
-        self._version = 0
+        self._make_explore = make_explore
+        self._version = self._agent_steps = 0
         self._lock = threading.Lock()
         self._sessions: dict[int, _Session] = {}
         self._waiting: dict[int, _Session] = {}
 
-    def load(self, arrays: Mapping[str, NDArray[Any]], version: int) -> None:
+    def load(
+        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
+    ) -> None:
         """Answer with these weights from now on; may be called from another thread."""
         with self._lock:
             load_weights(self._policy, arrays)
-            self._version = version
+            self._version, self._agent_steps = version, agent_steps
 
     def serve(
         self, requests: Sequence[Request], refuse: Callable[[Request, UnrollError], None],
@@ -172,7 +187,9 @@ class CentralInference:
     def _begin(self, request: Request) -> None:
         arrays = self._unroll_schema.empty(len(request.arrays['rewards']))
         self._step_schema.decode(request.arrays, None, arrays['observations'][0])
-        session = _Session(request, arrays)
+        session = _Session(
+            request, arrays, self._policy.initial_state(len(request.arrays['rewards'])),
+            self._make_explore(request.actor_id))
         arrays['is_reset'][0] = request.arrays['is_reset']
         before = self._sessions.pop(request.incarnation, None)
         session.sequence = before.sequence if before is not None else 0
@@ -207,13 +224,23 @@ class CentralInference:
 
     @torch.inference_mode()
     def _act(self, sessions: Sequence[_Session]) -> list[Answer]:
-        observations = np.concatenate([session.observation for session in sessions])
+        policy = self._policy
+        # A row of time of its own: T is 1.
+        observations, is_reset = (
+            torch.from_numpy(np.concatenate(arrays))[None] for arrays in (
+                [session.observation for session in sessions],
+                [session.is_reset for session in sessions]))
+        before = torch.cat([session.state for session in sessions])
         with self._lock:
-            parameters, _ = self._policy(torch.from_numpy(observations))
             version = self._version
-        drawn = self._policy.distribution.sample(parameters)
-        log_probs = self._policy.distribution.log_prob(parameters, drawn).numpy()
+            policy.exploration = torch.cat([
+                torch.full((session.num_envs,), session.explore(self._agent_steps))
+                for session in sessions])
+            parameters, _, state = policy(observations, is_reset, before)
+        drawn = policy.distribution.sample(parameters[0])
+        log_probs = policy.distribution.log_prob(parameters[0], drawn).numpy()
         actions = drawn.numpy()
+        told = policy.distribution.to_environment(actions)
         answers, start = [], 0
         for session in sessions:
             stop = start + session.num_envs
@@ -221,7 +248,10 @@ class CentralInference:
             session.arrays['behaviour_log_probs'][session.t] = log_probs[start:stop]
             if session.t == 0:
                 session.version = version
-            session.answer = Answer(session.request, actions[start:stop].copy(), version)
+                if policy.state_size:
+                    session.arrays['state'][...] = session.state.numpy()
+            session.state = state[start:stop]
+            session.answer = Answer(session.request, told[start:stop].copy(), version)
             answers.append(session.answer)
             session.t += 1
             session.step += 1

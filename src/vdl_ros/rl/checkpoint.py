@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import zipfile
@@ -11,10 +12,10 @@ from typing import Any
 
 import torch
 
-__all__ = ['CheckpointError', 'load_checkpoint', 'save_checkpoint']
+__all__ = ['FORMAT', 'CheckpointError', 'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
 
-FORMAT = 1
-_KEYS = ('format', 'config', 'learner', 'progress')
+FORMAT = 2
+_PARTS = ('config', 'learner', 'progress')
 
 
 class CheckpointError(ValueError):
@@ -73,8 +74,28 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             AttributeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise CheckpointError(f'{path}: not a readable checkpoint: {reason}') from None
-    if not isinstance(found, dict) or any(key not in found for key in _KEYS):
+    if not isinstance(found, dict) or 'format' not in found or not all(
+            isinstance(found.get(part), dict) for part in _PARTS):
         raise CheckpointError(f'{path}: not a checkpoint of this program')
     if found['format'] != FORMAT:
         raise CheckpointError(f'{path}: format {found["format"]} is not {FORMAT}')
+    return found
+
+
+def pack(state: dict[str, Any]) -> bytes:
+    """Return tensors and plain values as bytes: those of a checkpoint's file."""
+    stream = io.BytesIO()
+    torch.save(state, stream)
+    return stream.getvalue()
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    """
+    Return what :func:`pack` was given; nothing that is in ``data`` is run.
+
+    Raises:
+        pickle.UnpicklingError: it holds more than tensors and plain values.
+    """
+    found: dict[str, Any] = torch.load(
+        io.BytesIO(data), map_location='cpu', weights_only=True)
     return found

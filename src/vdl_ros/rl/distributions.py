@@ -1,4 +1,9 @@
-"""Policies' action distributions, as functions of the numbers a network puts out."""
+"""
+Policies' action distributions, as functions of the numbers a network puts out.
+
+Of policies that are learned as such: Categorical, DiagonalGaussian, SquashedGaussian. Made of the
+values of actions, Q, which are learned instead: EpsilonGreedy, Boltzmann.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,16 @@ import math
 from typing import Any, Protocol
 
 import gymnasium
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ['ActionDistribution', 'Categorical', 'DiagonalGaussian', 'for_space']
+__all__ = [
+    'ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian', 'EpsilonGreedy',
+    'SquashedGaussian', 'for_space', 'for_values',
+]
 
 _LOG_2PI = math.log(2 * math.pi)
 # exp(-5) to exp(2): a policy neither collapses to a point nor leaves float32.
@@ -38,8 +48,22 @@ class ActionDistribution(Protocol):
     def entropy(self, parameters: Tensor) -> Tensor:
         """Return the entropy in nats, float [...]."""
 
+    def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
+        """Return the divergence KL(parameters || others) in nats, float [...]."""
 
-class Categorical:
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return what the environment is told for ``actions``; it clips them to its box."""
+
+
+class _AsTheyAre:
+    """Actions that the environment takes as they are."""
+
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return ``actions``."""
+        return actions
+
+
+class Categorical(_AsTheyAre):
     """One of ``size`` actions; the parameters are logits."""
 
     def __init__(self, size: int) -> None:
@@ -65,8 +89,13 @@ class Categorical:
         log_probs = functional.log_softmax(parameters, -1)
         return -(log_probs.exp() * log_probs).sum(-1)
 
+    def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
+        """Return float [...]."""
+        log_probs = functional.log_softmax(parameters, -1)
+        return (log_probs.exp() * (log_probs - functional.log_softmax(others, -1))).sum(-1)
 
-class DiagonalGaussian:
+
+class DiagonalGaussian(_AsTheyAre):
     """
     A normal distribution in each action dimension; the parameters are means, then log-stds.
 
@@ -101,18 +130,119 @@ class DiagonalGaussian:
         """Return float [...]."""
         return (self._split(parameters)[1] + 0.5 * (1 + _LOG_2PI)).sum(-1)
 
+    def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
+        """Return float [...]."""
+        mean, log_std = self._split(parameters)
+        other_mean, other_log_std = self._split(others)
+        ratio = (2 * (log_std - other_log_std)).exp()
+        moved = (mean - other_mean).square() * (-2 * other_log_std).exp()
+        return (0.5 * (ratio + moved - 1) + other_log_std - log_std).sum(-1)
 
-def for_space(space: gymnasium.Space[Any]) -> ActionDistribution:
+
+class SquashedGaussian(DiagonalGaussian):
     """
-    Return the family that acts in ``space``.
+    A normal distribution whose draws the environment gets through tanh, within its range.
+
+    Actions, log-densities and entropies are those of the draw before tanh: ratios of densities
+    and divergences are the same on either side of it, and nothing has to be undone.
+    """
+
+    def __init__(self, low: NDArray[Any], high: NDArray[Any]) -> None:
+        """Make the family for actions from ``low`` to ``high``, each [A] and finite."""
+        super().__init__(len(low))
+        self._middle, self._reach = (high + low) / 2, (high - low) / 2
+
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return [..., A] from low to high."""
+        squashed: NDArray[Any] = (self._middle + self._reach * np.tanh(actions)).astype(
+            self._middle.dtype)
+        return squashed
+
+
+class EpsilonGreedy(Categorical):
+    """
+    The action of the largest value, or with probability epsilon any action.
+
+    The parameters are the values of actions, Q, then epsilon, 0 to 1.
+    """
+
+    def __init__(self, actions: int) -> None:
+        """Make the family for so many actions."""
+        super().__init__(actions + 1)
+
+    def _logits(self, parameters: Tensor) -> Tensor:
+        values, epsilon = parameters[..., :-1], parameters[..., -1:]
+        best = functional.one_hot(values.argmax(-1), self.size - 1).to(values.dtype)
+        return (epsilon / (self.size - 1) + (1 - epsilon) * best).log()
+
+    def sample(self, parameters: Tensor) -> Tensor:
+        """Return int64 [...]."""
+        return super().sample(self._logits(parameters))
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Return int64 [...]."""
+        return parameters[..., :-1].argmax(-1)
+
+    def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
+        """Return float [...]."""
+        return super().log_prob(self._logits(parameters), actions)
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """Return float [...]."""
+        probs = self._logits(parameters).softmax(-1)
+        entropy: Tensor = -torch.special.xlogy(probs, probs).sum(-1)
+        return entropy
+
+    def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
+        """Return float [...]."""
+        probs, wanted = (self._logits(each).softmax(-1) for each in (parameters, others))
+        # Without epsilon some probabilities are 0, and what never happens counts for nothing.
+        divergence: Tensor = (torch.special.xlogy(probs, probs)
+                              - torch.special.xlogy(probs, wanted)).sum(-1)
+        return divergence
+
+
+class Boltzmann(EpsilonGreedy):
+    """
+    Actions with odds exp(Q / temperature).
+
+    The parameters are the values of actions, Q, then the temperature, above 0.
+    """
+
+    def _logits(self, parameters: Tensor) -> Tensor:
+        return parameters[..., :-1] / parameters[..., -1:].clamp(min=1e-9)
+
+
+def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDistribution:
+    """
+    Return the family that acts in ``space``; of continuous ones the kind: gaussian or squashed.
 
     Raises:
-        ValueError: neither Discrete (from 0) nor a one-dimensional Box of floats.
+        ValueError: neither Discrete (from 0) nor a one-dimensional Box of floats, or a range to
+            squash into that is not finite.
     """
     if isinstance(space, gymnasium.spaces.Discrete) and space.start == 0:
         return Categorical(int(space.n))
     if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1 \
             and space.dtype.kind == 'f':
-        return DiagonalGaussian(space.shape[0])
+        if kind == 'gaussian':
+            return DiagonalGaussian(space.shape[0])
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            raise ValueError(f"action_distribution: 'squashed' is not allowed for {space}, whose "
+                             "range is not finite: 'gaussian'")
+        return SquashedGaussian(space.low, space.high)
     raise ValueError(
         f'action space {space} is not supported: Discrete from 0, or a Box of floats of shape [A]')
+
+
+def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
+    """
+    Return the family that explores by the values of actions: epsilon or boltzmann.
+
+    Raises:
+        ValueError: actions that cannot be counted.
+    """
+    if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
+        raise ValueError(f'algorithm: \'dqn\' cannot act in {space}: Discrete from 0')
+    family = {'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}[exploration]
+    return family(int(space.n))

@@ -14,9 +14,9 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.rl.networks import Policy
+from vdl_ros.rl.policy import Policy
 
-__all__ = ['Evaluation', 'evaluate', 'make_act']
+__all__ = ['Act', 'Evaluation', 'evaluate']
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,45 @@ class Evaluation:
         return 1.96 * self.std / math.sqrt(len(self.returns))
 
 
-def make_act(
-    policy: Policy, action_space: gymnasium.Space[Any], *, deterministic: bool,
-) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Return a function from observations [B, ...] to actions [B, ...] within the space."""
-    choose = policy.distribution.mode if deterministic else policy.distribution.sample
+class Act:
+    """A policy that plays: from observations [B, ...] to actions [B, ...] within the space."""
+
+    def __init__(
+        self, policy: Policy, action_space: gymnasium.Space[Any], *, deterministic: bool,
+    ) -> None:
+        """Play the most likely action, or draw one."""
+        self._policy = policy.eval()
+        self._choose = policy.distribution.mode if deterministic else policy.distribution.sample
+        self._box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
+        self._state = policy.initial_state(0)
 
     @torch.inference_mode()
-    def act(observations: NDArray[Any]) -> NDArray[Any]:
-        parameters, _ = policy(torch.from_numpy(np.ascontiguousarray(observations)))
-        actions: NDArray[Any] = choose(parameters).numpy()
-        if isinstance(action_space, gymnasium.spaces.Box):
-            actions = np.clip(actions, action_space.low, action_space.high)
-        return actions
+    def __call__(
+        self, observations: NDArray[Any], is_reset: NDArray[Any] | None = None,
+    ) -> NDArray[Any]:
+        """
+        Return actions.
 
-    return act
+        Args:
+            observations: [B, ...].
+            is_reset: [B] bool, where an episode begins; nowhere if it is not given. What the
+                policy remembers is forgotten there, and everywhere when B changes.
+        """
+        batch = len(observations)
+        if len(self._state) != batch:
+            self._state = self._policy.initial_state(batch)
+        resets = np.zeros(batch, np.bool_) if is_reset is None else is_reset
+        parameters, _, self._state = self._policy(
+            torch.from_numpy(np.ascontiguousarray(observations))[None],
+            torch.from_numpy(resets)[None], self._state)
+        actions: NDArray[Any] = self._policy.distribution.to_environment(
+            self._choose(parameters[0]).numpy())
+        return actions if self._box is None else np.clip(actions, self._box.low, self._box.high)
 
 
 def evaluate(
     envs: VectorEnv,
-    act: Callable[[NDArray[Any]], NDArray[Any]],
+    act: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
     episodes: int,
     seed: int,
     stop: threading.Event | None = None,
@@ -85,13 +104,15 @@ def evaluate(
     lengths: list[int] = []
     total, length = np.zeros(batch), np.zeros(batch, np.int64)
     done = np.zeros(batch, np.bool_)
+    is_reset = np.ones(batch, np.bool_)
     observations, _ = envs.reset(seed=seed)
     while shares.any() and not (stop and stop.is_set()):
-        observations, rewards, terminated, truncated, _ = envs.step(act(observations))
+        observations, rewards, terminated, truncated, _ = envs.step(
+            act(observations, is_reset))
         # The step after an episode's last one is the environment's own reset.
         total = np.where(done, 0.0, total + rewards)
         length = np.where(done, 0, length + 1)
-        done = np.logical_or(terminated, truncated)
+        is_reset, done = done, np.logical_or(terminated, truncated)
         for b in np.flatnonzero(done):
             if shares[b]:
                 shares[b] -= 1

@@ -97,6 +97,7 @@ class Ledger:
         received: trajectories that arrived and were valid.
         lost: gaps in the actors' sequence numbers, and what a full queue refused.
         rejected: messages that were no valid trajectories.
+        stale: trajectories of a policy too old to learn from.
         duplicates: sequence numbers that came again.
         actor_restarts: times a process came with the name of an earlier one.
         lag_sum: policy versions between acting and learning, summed over trajectories.
@@ -105,11 +106,13 @@ class Ledger:
         bytes_in: size of the unrolls that arrived, on the wire.
         bytes_out: size of the policies or actions that were published, each counted once.
         peers: by incarnation.
+        others: credits of the actors of other learners.
     """
 
     received: int = 0
     lost: int = 0
     rejected: int = 0
+    stale: int = 0
     duplicates: int = 0
     actor_restarts: int = 0
     lag_sum: int = 0
@@ -118,6 +121,7 @@ class Ledger:
     bytes_in: int = 0
     bytes_out: int = 0
     peers: dict[int, Peer] = field(default_factory=dict)
+    others: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def arrive(self, actor_id: str, incarnation: int, sequence: int) -> tuple[bool, int]:
         """
@@ -173,5 +177,5 @@ class Ledger:
 
     def credits(self) -> Mapping[int, tuple[str, int]]:
         """Return (actor_id, used) by incarnation: what a policy message tells the actors."""
-        return {incarnation: (peer.actor_id, min(peer.used, _LARGEST))
-                for incarnation, peer in self.peers.items()}
+        return self.others | {incarnation: (peer.actor_id, min(peer.used, _LARGEST))
+                              for incarnation, peer in self.peers.items()}

@@ -17,8 +17,12 @@ from vdl_ros.rl.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
 
-_COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'episodes', 'steps_per_s',
-            'policy_lag_mean', 'trajectories_lost')
+_COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'episodes',
+            'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
+# Columns that runs of an earlier version do not have, and what is written for them.
+_LATER = {'mean_length_100': 'nan'}
+# Settings of one start of a run, not of the run.
+_OF_A_START = ('run_dir', 'resume', 'num_learners', 'learner_rank', 'group_address')
 
 
 class RunFolderError(ValueError):
@@ -112,6 +116,8 @@ class RunFolder:
             return []
         rows = []
         for line in lines:
+            # Its own columns win: one that is there but cut short stays so.
+            line = _LATER | line
             try:
                 rows.append(({name: float(line[name]) for name in _COLUMNS}, line))
             except (KeyError, TypeError, ValueError):
@@ -126,7 +132,7 @@ class RunFolder:
             self._events.close()
         self._write('summary.json', json.dumps(_finite(summary), indent=2) + '\n')
         # Imported late: it takes a second, which no start should wait for.
-        from vdl_ros.rl.curve import draw_curve
+        from vdl_ros.rl.curve_picture import draw_curve
         draw_curve(self.progress(), self.path / 'curve.png', title=str(summary['env_id']))
 
     def _write(self, name: str, text: str) -> None:
@@ -144,7 +150,7 @@ def _finite(value: Any) -> Any:
 
 def saved_settings(folder: Path) -> dict[str, object]:
     """
-    Return the settings of the run in ``folder``, less where it was written.
+    Return the settings of the run in ``folder``, less what is of one start.
 
     Raises:
         RunFolderError: no config.yaml in the folder, or not a readable one.
@@ -155,4 +161,4 @@ def saved_settings(folder: Path) -> dict[str, object]:
         content = None
     if not isinstance(content, dict):
         raise RunFolderError(f'resume: {folder} holds no readable config.yaml')
-    return {name: value for name, value in content.items() if name not in ('run_dir', 'resume')}
+    return {name: value for name, value in content.items() if name not in _OF_A_START}

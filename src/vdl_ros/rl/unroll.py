@@ -13,6 +13,7 @@ actions                [T, B] or           int64, or float32 before the environm
 rewards                [T, B] float32      as the environment gave them
 terminated, truncated  [T, B] bool         kept apart
 behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
+state                  [B, S] float32      of a policy with an LSTM, before x_0; else it is absent
 =====================  ==================  =====================================================
 
 An environment that has ended ignores the next action and resets, so the step into a reset
@@ -111,9 +112,17 @@ class UnrollSchema:
         action_space: gymnasium.Space[Any],
         unroll_length: int,
         frames_per_observation: int,
+        state_size: int = 0,
     ) -> None:
         """
         Describe unrolls of ``unroll_length`` steps of an environment with these spaces.
+
+        Args:
+            observation_space: of one environment.
+            action_space: of one environment.
+            unroll_length: T.
+            frames_per_observation: pictures stacked in one observation.
+            state_size: S, numbers of the policy's LSTM; 0: it has none.
 
         Raises:
             ValueError: observations that are not one array.
@@ -124,6 +133,7 @@ class UnrollSchema:
             raise ValueError(f'observation space {observation_space} is not supported: a Box')
         self.observation_space = observation_space
         self.unroll_length = steps = unroll_length
+        self.state_size = state_size
         action_shape = tuple(action_space.shape or ())
         self._num_actions = (
             int(action_space.n) if isinstance(action_space, gymnasium.spaces.Discrete) else 0)
@@ -136,6 +146,8 @@ class UnrollSchema:
             'truncated': (np.dtype(np.bool_), (steps, -1)),
             'behaviour_log_probs': (np.dtype(np.float32), (steps, -1)),
         }
+        if state_size:
+            self._expected['state'] = (np.dtype(np.float32), (-1, state_size))
         dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
         if self.stacked:
             depth, frame = shape[0], shape[1:]

@@ -37,6 +37,7 @@ def vtrace(
     *,
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
+    lambda_: float = 1.0,
 ) -> VTrace:
     """
     Return V-trace targets and policy-gradient advantages.
@@ -54,6 +55,7 @@ def vtrace(
         valid: [T, B] bool.
         rho_clip: rho-bar.
         c_clip: c-bar.
+        lambda_: factor of the trace coefficients, of the paper's remark 2.
 
     Raises:
         ValueError: shapes that do not belong together.
@@ -67,7 +69,7 @@ def vtrace(
     mask = valid.to(values.dtype)
     rhos = log_rhos.exp()
     clipped_rhos = rhos.clamp(max=rho_clip) * mask
-    traces = discounts * rhos.clamp(max=c_clip) * mask
+    traces = lambda_ * discounts * rhos.clamp(max=c_clip) * mask
     deltas = clipped_rhos * (rewards + discounts * values[1:] - values[:-1])
 
     corrections = torch.zeros_like(values)

@@ -15,11 +15,13 @@ from rclpy.node import Node
 
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.episodes import FinishedEpisode
+from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.flow import Credit
-from vdl_ros.rl.networks import make_policy
 from vdl_ros.rl.phases import Phases
+from vdl_ros.rl.policy import make_policy
 from vdl_ros.rl.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.unroll import UnrollSchema
 from vdl_ros.ros import qos
@@ -56,7 +58,8 @@ class LocalActing:
     """Acts whole unrolls with a copy of the policy and publishes them as trajectories."""
 
     def __init__(
-        self, node: Node, envs: VectorEnv, train: TrainConfig, frames_per_observation: int, *,
+        self, node: Node, envs: VectorEnv, train: TrainConfig, own: AlgorithmConfig,
+        frames_per_observation: int, *,
         actor_id: str, incarnation: int, sequence: int, seed: int, credit_timeout: float,
         finished: Finished, phases: Phases,
     ) -> None:
@@ -65,10 +68,12 @@ class LocalActing:
         self._credit_timeout, self._finished = credit_timeout, finished
         self._phases = phases
         spaces = envs.single_observation_space, envs.single_action_space
+        policy = make_policy(train, *spaces, own)
         self._actor = Actor(
-            envs, make_policy(train.network, *spaces, train.hidden_size, train.precision),
-            UnrollSchema(*spaces, train.unroll_length, frames_per_observation), seed, phases)
-        self._credit = Credit(train.max_policy_lag)
+            envs, policy, UnrollSchema(
+                *spaces, train.unroll_length, frames_per_observation, policy.state_size),
+            seed, phases, make_explore(own, actor_id))
+        self._credit = Credit(train.credit)
         self._credit.sequence = sequence
         self._learner_id = ''
         self._heard = time.monotonic()
@@ -87,7 +92,8 @@ class LocalActing:
         Raises:
             ValueError: weights of another network, or malformed ones.
         """
-        self._actor.load(from_tensors(message.tensors), message.version)
+        self._actor.load(
+            from_tensors(message.tensors), message.version, message.agent_steps)
         self._heard = time.monotonic()
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
@@ -98,6 +104,9 @@ class LocalActing:
         """Act one unroll if there is credit for it."""
         if not self._credit.available:
             self._give_up_lost()
+            return False
+        if self._publisher.get_subscription_count() == 0:
+            # Of several learners, the one that publishes policies is not the one that listens.
             return False
         arrays, finished = self._actor.unroll()
         version = self._actor.policy_version

@@ -80,9 +80,11 @@ class InferenceService:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def load(self, arrays: Mapping[str, NDArray[Any]], version: int) -> None:
+    def load(
+        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
+    ) -> None:
         """Answer with these weights from now on."""
-        self._central.load(arrays, version)
+        self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:
         """Enqueue; with a full queue the message is dropped, and its actor asks again."""

@@ -20,7 +20,7 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT
 from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
 
 __all__ = [
-    'RECORD', 'declare', 'end_all', 'end_with', 'given', 'node', 'recorder',
+    'RECORD', 'declare', 'end_all', 'end_with', 'given', 'node', 'of_learner', 'recorder',
     'refuse_typing_errors',
 ]
 
@@ -82,6 +82,18 @@ def node(
         remappings=list(remappings),
         parameters=[{key: value for key, value in given.items() if key in own}
                     | {'launch_id': launch_id} | more])
+
+
+def of_learner(rank: int) -> list[tuple[str, str]]:
+    """
+    Return the remappings of one of several learners and of its actors.
+
+    The first one has the topics of a learner that is alone. ``policy`` is everybody's.
+    """
+    if rank == 0:
+        return []
+    return [(topic, f'learner_{rank}/{topic}')
+            for topic in ('trajectories', 'observations', 'actions')]
 
 
 def refuse_typing_errors(context: LaunchContext, file: str, known: Sequence[str]) -> None:

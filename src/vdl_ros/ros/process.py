@@ -28,8 +28,9 @@ from vdl_ros.ros import memory, parameters, transport
 from vdl_ros.settings import Scalar, SettingError, describe, select, setting
 
 __all__ = [
-    'EXIT_BAD_INPUT', 'EXIT_OK', 'ProcessConfig', 'call_back', 'die_with_parent', 'make_executor',
-    'run_node', 'spin', 'spin_node', 'stop_on_signals', 'take_settings',
+    'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_START_AGAIN', 'ProcessConfig', 'call_back',
+    'die_with_parent', 'make_executor', 'run_node', 'spin', 'spin_node', 'stop_on_signals',
+    'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
@@ -37,6 +38,8 @@ N = TypeVar('N', bound=Node)
 EXIT_OK = 0
 # Restarting does not help: launch files end the launch on it.
 EXIT_BAD_INPUT = 2
+# Nothing is wrong here, but with a process without which this one cannot go on.
+EXIT_START_AGAIN = 4
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,9 @@ def run_node(
         if node is not None:
             node.destroy_node()
         rclpy.try_shutdown()
+        # Python gives SIGINT its deadly meaning back before it ends: Ctrl-C while the process
+        # is about to end well would look like a crash.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def stop_on_signals() -> threading.Event:

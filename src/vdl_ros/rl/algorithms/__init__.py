@@ -1,0 +1,36 @@
+"""
+Learning algorithms, each a file to be read from top to bottom.
+
+An algorithm is what becomes of a batch: see ``algorithm.py``. Another one is a file here named as
+the algorithm, with a class ``Algorithm`` in it; its settings in ``rl/algorithm_config.py``; and
+``config/algorithms/<name>.yaml``.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from vdl_ros.rl.algorithm_config import AlgorithmConfig
+from vdl_ros.rl.algorithms.algorithm import Algorithm
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.group import Group
+from vdl_ros.rl.policy import Policy
+from vdl_ros.rl.unroll import UnrollSchema
+
+__all__ = ['Algorithm', 'make_algorithm']
+
+
+def make_algorithm(
+    policy: Policy, config: TrainConfig, own: AlgorithmConfig, schema: UnrollSchema,
+    group: Group | None = None,
+) -> Algorithm:
+    """
+    Return the algorithm that ``config`` names.
+
+    Raises:
+        ValueError: settings that this machine cannot serve.
+    """
+    module = importlib.import_module(f'{__name__}.{config.algorithm}')
+    found: Algorithm = module.Algorithm(
+        policy, config, own, schema, group or Group())
+    return found

@@ -1,0 +1,103 @@
+"""What every learning algorithm is: a policy, a batch, an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vdl_ros.rl.algorithm_config import AlgorithmConfig
+from vdl_ros.rl.batch import Batch, transform_rewards
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.descent import Descent
+from vdl_ros.rl.group import Group, masked_mean
+from vdl_ros.rl.policy import Policy
+from vdl_ros.rl.unroll import UnrollSchema
+
+__all__ = ['Algorithm', 'Metrics']
+
+Metrics = dict[str, Tensor]
+
+
+class Algorithm:
+    """
+    A policy and how it learns.
+
+    How it acts is the policy's own matter: ``policy.distribution``, whose parameters it puts out.
+    Subclasses write :meth:`update`.
+
+    Attributes:
+        policy: the network.
+        config: settings of every algorithm.
+        own: settings of this one.
+        descent: the optimiser's steps.
+        group: of the learners that share the work.
+    """
+
+    own: AlgorithmConfig
+
+    def __init__(
+        self, policy: Policy, config: TrainConfig, own: AlgorithmConfig, schema: UnrollSchema,
+        group: Group,
+    ) -> None:
+        """
+        Learn the parameters of ``policy`` from unrolls of ``schema``.
+
+        Raises:
+            ValueError: settings that this machine cannot serve.
+        """
+        self.policy, self.config, self.own, self.group = policy, config, own, group
+        self.descent = Descent(policy, config, group)
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """
+        Learn from a batch.
+
+        Returns:
+            Figures by the tag that TensorBoard shows them under, as ``losses/policy``.
+
+        Raises:
+            FloatingPointError: a loss or gradient that is not finite; it names it.
+        """
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold beside the policy: tensors and plain values."""
+        return {'optimizer': self.descent.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """
+        Go on from :meth:`state`.
+
+        Raises:
+            KeyError, TypeError, RuntimeError, ValueError: of another algorithm or optimiser.
+        """
+        self.descent.load_state(state['optimizer'])
+
+    def rewards(self, batch: Batch) -> Tensor:
+        """Return what losses see of rewards, float [T, B]."""
+        return self.config.reward_scale * transform_rewards(
+            batch.rewards, self.config.reward_transform)
+
+    def discounts(self, batch: Batch) -> Tensor:
+        """Return gamma, and 0 where the task terminated, float [T, B]."""
+        return self.config.discount * (~batch.terminated).float()
+
+    def see(self, batch: Batch) -> None:
+        """Take observations into the statistics that normalise them, if any do."""
+        if self.policy.normalizer is not None:
+            kept = batch.observations[:-1][batch.valid]
+            self.policy.normalizer.see(kept.flatten(1), self.group.sum)
+
+    def mean(self, values: Tensor, mask: Tensor) -> Tensor:
+        """Return this learner's part of a mean over all; see :func:`masked_mean`."""
+        return masked_mean(values, mask, self.group)
+
+    def told(self, parts: Mapping[str, Tensor], **more: float) -> dict[str, float]:
+        """Return means over all learners of their ``parts``, and the rest as it is."""
+        names = list(parts)
+        sums = self.group.sum(torch.stack([parts[name].detach().float() for name in names]))
+        return {**dict(zip(names, sums.tolist(), strict=True)),
+                **{f'losses/{name}': value for name, value in more.items()}}

@@ -1,0 +1,54 @@
+"""
+IMPALA: policy gradient on V-trace advantages, for actions of policies that are some updates old.
+
+Espeholt et al. 2018, arXiv:1802.01561, section 4.2. The paper sums over a batch; here each term
+is a mean over valid steps, so that the step size does not depend on T and B.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from vdl_ros.rl.algorithm_config import ImpalaConfig
+from vdl_ros.rl.algorithms import algorithm
+from vdl_ros.rl.batch import Batch
+from vdl_ros.rl.group import standardized
+from vdl_ros.rl.vtrace import vtrace
+
+__all__ = ['Algorithm']
+
+
+class Algorithm(algorithm.Algorithm):
+    """One step of the optimiser from each batch."""
+
+    own: ImpalaConfig
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """See :meth:`algorithm.Algorithm.update`."""
+        loss, parts = self.loss(batch)
+        norm = self.descent.step(loss, parts)
+        self.see(batch)
+        return self.told(parts, grad_norm=norm)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
+        """Return the loss to minimise and its parts, each a scalar."""
+        config, own, policy = self.config, self.own, self.policy
+        parameters, values, _ = policy(batch.observations, batch.is_reset, batch.state)
+        parameters = parameters[:-1]
+        log_pi = policy.distribution.log_prob(parameters, batch.actions)
+        log_rhos = (log_pi - batch.behaviour_log_probs).detach()
+        trace = vtrace(
+            log_rhos, self.discounts(batch), self.rewards(batch), values.detach(), batch.valid,
+            rho_clip=own.rho_clip, c_clip=own.c_clip, lambda_=own.vtrace_lambda)
+        mask = batch.valid.float()
+        advantages = trace.advantages
+        if config.normalize_advantages:
+            advantages = standardized(advantages, mask, self.group)
+        policy_loss = -self.mean(log_pi * advantages, mask)
+        value_loss = 0.5 * self.mean((trace.targets - values[:-1]).square(), mask)
+        entropy = self.mean(policy.distribution.entropy(parameters), mask)
+        loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
+        return loss, {
+            'losses/total': loss, 'losses/policy': policy_loss, 'losses/value': value_loss,
+            'losses/entropy': entropy, 'losses/mean_rho': self.mean(log_rhos.exp(), mask),
+            'losses/mean_value': self.mean(values[:-1], mask)}

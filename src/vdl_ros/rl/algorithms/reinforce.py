@@ -1,0 +1,96 @@
+"""
+REINFORCE: policy gradient on the rewards that really came until the episode ended.
+
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
+learning", with a learned baseline. Nothing is bootstrapped where the task ended; where a time
+limit did, the baseline stands for what would have come. Episodes are put together from the
+actors' unrolls, so those that were begun with an older policy are a little off-policy; with
+``synchronous`` by as many updates as they have unrolls.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vdl_ros.rl.algorithm_config import ReinforceConfig
+from vdl_ros.rl.algorithms import algorithm
+from vdl_ros.rl.batch import Batch, transform_rewards
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.episode_assembly import Episode, EpisodeAssembly, pad
+from vdl_ros.rl.group import Group, standardized
+from vdl_ros.rl.policy import Policy
+from vdl_ros.rl.unroll import UnrollSchema
+
+__all__ = ['Algorithm']
+
+
+class Algorithm(algorithm.Algorithm):
+    """One step of the optimiser whenever enough episodes have ended."""
+
+    own: ReinforceConfig
+
+    def __init__(
+        self, policy: Policy, config: TrainConfig, own: ReinforceConfig, schema: UnrollSchema,
+        group: Group,
+    ) -> None:
+        """Learn the parameters of ``policy``."""
+        super().__init__(policy, config, own, schema, group)
+        self._assembly = EpisodeAssembly(own.longest_episode)
+        self._ended: list[Episode] = []
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """See :meth:`algorithm.Algorithm.update`."""
+        self._ended += self._assembly.add(batch)
+        self.see(batch)
+        # All learners must make a step, or none.
+        fewest = self.group.sum(torch.tensor(
+            float(len(self._ended) >= self.own.reinforce_episodes)))
+        if float(fewest) < self.group.size:
+            return {}
+        episodes, self._ended = self._ended, []
+        loss, parts = self.loss(episodes)
+        norm = self.descent.step(loss, parts)
+        ended, cut = self.group.sum(torch.tensor(
+            [len(episodes), self._assembly.cut], dtype=torch.float64)).tolist()
+        return self.told(parts, grad_norm=norm, episodes=ended, cut_episodes=cut)
+
+    def loss(self, episodes: list[Episode]) -> tuple[Tensor, algorithm.Metrics]:
+        """Return the loss to minimise and its parts, each a scalar."""
+        config, own, policy = self.config, self.own, self.policy
+        observations, actions, rewards, mask = pad(episodes)
+        steps, count = rewards.shape
+        is_reset = torch.zeros(steps + 1, count, dtype=torch.bool)
+        parameters, values, _ = policy(observations, is_reset, policy.initial_state(count))
+        parameters = parameters[:-1]
+        returns = self._returns(episodes, rewards, values.detach())
+        advantages = returns
+        if own.reinforce_baseline:
+            advantages = returns - values[:-1].detach()
+        if config.normalize_advantages:
+            advantages = standardized(advantages, mask, self.group)
+        log_pi = policy.distribution.log_prob(parameters, actions)
+        policy_loss = -self.mean(log_pi * advantages, mask)
+        value_loss = 0.5 * self.mean((returns - values[:-1]).square(), mask)
+        entropy = self.mean(policy.distribution.entropy(parameters), mask)
+        loss = policy_loss - config.entropy_cost * entropy
+        if own.reinforce_baseline:
+            loss = loss + config.baseline_cost * value_loss
+        return loss, {
+            'losses/total': loss, 'losses/policy': policy_loss, 'losses/value': value_loss,
+            'losses/entropy': entropy, 'losses/mean_return': self.mean(returns, mask)}
+
+    def _returns(self, episodes: list[Episode], rewards: Tensor, values: Tensor) -> Tensor:
+        """Return discounted sums of rewards to the end of each episode, float [L, N]."""
+        config = self.config
+        rewards = config.reward_scale * transform_rewards(rewards, config.reward_transform)
+        lengths = torch.tensor([len(each.rewards) for each in episodes])
+        goes_on = torch.tensor([not each.terminated for each in episodes]).float()
+        beyond = torch.zeros(len(episodes))
+        if self.own.reinforce_baseline:
+            beyond = goes_on * values[lengths, torch.arange(len(episodes))]
+        returns = torch.zeros_like(rewards)
+        for t in range(len(rewards) - 1, -1, -1):
+            returns[t] = (rewards[t] + config.discount * beyond) * (t < lengths)
+            beyond = torch.where(t < lengths, returns[t], beyond)
+        return returns

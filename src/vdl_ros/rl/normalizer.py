@@ -1,0 +1,69 @@
+"""Running mean and deviation of numbers, kept in a module so that they travel with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ['Normalizer']
+
+# Beyond so many deviations, a number is clipped: the first ones seen say little of the rest.
+_CLIP = 10.0
+
+
+class Normalizer(nn.Module):
+    """
+    Gives numbers mean 0 and deviation 1, by all that it has seen (Chan et al. 1979).
+
+    Before the first :meth:`see` it only clips.
+    """
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, shape: Sequence[int] = ()) -> None:
+        """Start with nothing seen; each number of ``shape`` has a mean of its own."""
+        super().__init__()
+        self.register_buffer('count', torch.zeros(1, dtype=torch.float64))
+        self.register_buffer('mean', torch.zeros(tuple(shape), dtype=torch.float64))
+        self.register_buffer('variance', torch.ones(tuple(shape), dtype=torch.float64))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Return [..., *shape] with mean 0 and deviation 1, clipped to 10 deviations."""
+        scaled = (numbers - self.mean.to(numbers)) / self._deviation.to(numbers)
+        return scaled.clamp(-_CLIP, _CLIP)
+
+    def undo(self, normalized: Tensor) -> Tensor:
+        """Return [..., *shape] as they were before they were normalised."""
+        return normalized * self._deviation.to(normalized) + self.mean.to(normalized)
+
+    @property
+    def _deviation(self) -> Tensor:
+        return (self.variance + 1e-8).sqrt()
+
+    @torch.no_grad()
+    def see(self, numbers: Tensor, total: Callable[[Tensor], Tensor] = lambda each: each) -> None:
+        """
+        Take numbers into account.
+
+        Args:
+            numbers: [N, *shape].
+            total: returns the sum of a tensor over all learners.
+        """
+        numbers = numbers.double()
+        shape = self.mean.shape
+        count = total(torch.full((1,), float(len(numbers)), dtype=torch.float64))
+        if not count:
+            return
+        mean = total(numbers.sum(0)) / count
+        squares = total((numbers - mean).square().sum(0))
+        together = self.count + count
+        moved = (mean - self.mean).reshape(shape)
+        self.variance.copy_(((self.variance * self.count + squares
+                              + moved.square() * self.count * count / together)
+                             / together).reshape(shape))
+        self.mean += (moved * count / together).reshape(shape)
+        self.count.copy_(together)

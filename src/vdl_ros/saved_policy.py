@@ -1,0 +1,76 @@
+"""A checkpoint's policy, with the environment that it learned in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.exploration import make_explore
+from vdl_ros.rl.policy import Policy, make_policy
+from vdl_ros.settings import select
+
+__all__ = ['SavedPolicy', 'load_policy']
+
+
+@dataclass(frozen=True)
+class SavedPolicy:
+    """
+    A policy as it was saved, and what it was learned in.
+
+    Attributes:
+        policy: the network.
+        env: settings of its environment.
+        train: settings of its learning.
+        action_space: of one environment.
+        version: updates it is the result of.
+        agent_steps: steps it was learned from.
+    """
+
+    policy: Policy
+    env: EnvConfig
+    train: TrainConfig
+    action_space: gymnasium.Space[Any]
+    version: int
+    agent_steps: int
+
+
+def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPolicy:
+    """
+    Return the policy of a checkpoint.
+
+    Args:
+        path: the file.
+        env_id: that it must have learned in; empty: any.
+        algorithm: that it must have learned by; empty: any.
+
+    Raises:
+        CheckpointError: not a readable checkpoint, or of another environment, algorithm or
+            network.
+    """
+    found = load_checkpoint(path)
+    for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
+        was = found['config'].get(name)
+        if wanted and was != wanted:
+            raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
+    env, train = select(EnvConfig, found['config']), select(TrainConfig, found['config'])
+    own = select_own(train, found['config'])
+    spaces = factory.spaces(env)
+    policy = make_policy(train, *spaces, own)
+    try:
+        policy.load_state_dict(found['learner']['policy'])
+        version, agent_steps = (int(found['learner'][name]) for name in ('version', 'agent_steps'))
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        # torch's first line only says that there is an error.
+        reason = ' '.join(str(error).split())[:200]
+        raise CheckpointError(f'{path}: not a policy for {env.env_id}: {reason}') from None
+    policy.exploration = torch.tensor([make_explore(own, '')(train.total_steps)])
+    return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps)

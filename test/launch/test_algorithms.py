@@ -1,0 +1,34 @@
+"""Every algorithm learns through the graph: actors and a learner in processes of their own."""
+
+import pytest
+
+
+# impala's is in test_train.py, with all that a run writes.
+@pytest.mark.parametrize('algorithm', ['a3c', 'ppo', 'reinforce', 'dqn'])
+def test_cartpole_is_learned(launch, run, algorithm):
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   f'algorithm:={algorithm}')
+    assert train.wait(timeout=240.0) == 0, train.output
+    found = run.summary
+    assert (found['algorithm'], found['ended_by']) == (algorithm, 'stop_at_return')
+    assert found['mean_return_100'] >= 475
+    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
+    if algorithm in ('ppo', 'reinforce'):
+        assert found['policy_lag'] == {'mean': 0.0, 'max': 0}, 'actors wait for the update'
+    assert all(abs(value) < 1e6 for value in run.scalars('losses/total'))
+
+
+def test_a_policy_with_a_memory_is_learned_and_played(launch, run):
+    settings = ('algorithm:=ppo', 'lstm_size:=32', 'stop_at_return:=150.0')
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *settings)
+    assert train.wait(timeout=180.0) == 0, train.output
+    assert run.summary['ended_by'] == 'stop_at_return'
+    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', 'algorithm:=ppo',
+                      f'checkpoint:={run.checkpoint}', 'episodes:=10')
+    assert evaluate.wait() == 0, evaluate.output
+    line = next(line for line in evaluate.output.splitlines() if '10 episodes: mean' in line)
+    assert float(line.split('mean ')[1].split(',')[0]) >= 75
+    other = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', 'algorithm:=dqn',
+                   f'checkpoint:={run.checkpoint}')
+    assert other.wait() == 1
+    assert f"{run.checkpoint}: algorithm is 'ppo', not 'dqn'" in other.output

@@ -1,0 +1,133 @@
+"""Several learners of one launch: one run, whichever of them dies; all end together."""
+
+import signal
+import socket
+
+import pytest
+
+from vdl_ros.msg import Policy
+from vdl_ros.ros import qos
+
+LONG = ('total_steps:=100000000', 'stop_at_return:=1e9', 'checkpoint_period:=1.0')
+
+
+def start(launch, run, *arguments, learners=2, actors=4):
+    return launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                  f'num_learners:={learners}', f'num_actors:={actors}', *arguments)
+
+
+def learner(train, rank):
+    """Return the process of one of the learners, or None."""
+    return next((each for each in train.nodes('learner')
+                 if f'__node:=learner_{rank}' in each.cmdline()), None)
+
+
+def test_two_learners_solve_cartpole_with_one_policy(launch, run, peer):
+    policies = peer.listen(Policy, 'policy', qos.LATCHED)
+    train = start(launch, run, 'stop_at_return:=200.0', 'total_steps:=1500000')
+    peer.until(lambda: policies and len(policies[-1].credits) == 4
+               and all(each.used > 2 for each in policies[-1].credits), 'credit for all actors')
+    assert peer.node.count_publishers('policy') == 1
+    assert [peer.node.count_subscribers(topic) for topic in (
+        'trajectories', 'learner_1/trajectories')] == [1, 1]
+    assert [peer.node.count_publishers(topic) for topic in (
+        'trajectories', 'learner_1/trajectories')] == [2, 2]
+    names = {each.actor_id.rsplit('_', 1)[1] for each in policies[-1].credits}
+    assert names == {'0', '1', '2', '3'}
+    assert {'learner_0', 'learner_1', 'actor_3'} <= set(peer.node.get_node_names())
+    assert train.wait() == 0, train.output
+    assert len({each.learner_id for each in policies}) == 1
+    found = run.summary
+    assert found['ended_by'] == 'stop_at_return'
+    assert found['mean_return_100'] >= 200
+    assert found['learners'] == 2
+    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
+    # An update takes 2 of each learner; 320 steps each, less resets.
+    assert found['trajectories_received'] >= 4 * found['updates']
+    assert 0.9 * 4 * 320 < found['agent_steps'] / found['updates'] <= 4 * 320
+    assert found['actor_restarts'] == found['learner_restarts'] == 0
+    assert [path.name for path in run.path.parent.iterdir() if path.is_dir()] == ['run']
+    assert 'written by learner 0' in train.output
+    assert train.family() == []
+
+
+@pytest.mark.parametrize('rank', [0, 1])
+def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run, rank):
+    train = start(launch, run, *LONG)
+    train.wait_for(lambda: run.steps > 10_000, 'progress')
+    written = run.checkpoint.stat().st_mtime_ns
+    train.wait_for(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')
+    killed, other = learner(train, rank), learner(train, 1 - rank)
+    steps = run.steps
+    killed.send_signal(signal.SIGKILL)
+    train.wait_for(lambda: all(
+        each is not None and each.pid not in (killed.pid, other.pid)
+        for each in (learner(train, 0), learner(train, 1))), 'two other learners')
+    assert f'with learner {rank}' in train.output
+    train.wait_for(lambda: run.steps > steps + 30_000, 'progress of the new group')
+    train.interrupt()
+    assert train.wait(timeout=20.0) == 0, train.output
+    assert train.family() == []
+    found = run.summary
+    assert found['ended_by'] == 'interrupted'
+    assert found['learner_restarts'] == 1
+    assert found['actor_restarts'] == 0
+    assert found['trajectories_lost'] == 0
+    assert 'Traceback' not in train.output
+
+
+def test_observations_go_to_the_learner_that_answers_them(launch, run):
+    train = start(launch, run, 'inference:=learner', 'total_steps:=6000', 'num_envs:=4',
+                  'stop_at_return:=1e9', actors=2)
+    assert train.wait() == 0, train.output
+    assert run.summary['agent_steps'] >= 6000
+    assert run.summary['learners'] == 2
+
+
+def test_learners_and_actors_started_apart_find_each_other(launch, run, tmp_path):
+    """As on two hosts: only the first one is told what to learn."""
+    with socket.create_server(('127.0.0.1', 0)) as free:
+        address = f'group_address:=127.0.0.1:{free.getsockname()[1]}'
+    group = ('num_learners:=2', address)
+    second = launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', *group, 'learner_rank:=1')
+    actors = [launch('ros2', 'launch', 'vdl_ros', 'actors.launch.py', 'num_actors:=1',
+                     f'learner_rank:={rank}') for rank in (0, 1)]
+    first = launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', *group, f'run_dir:={run}',
+                   'env_id:=vdl/Counter-v0', 'total_steps:=20000', 'stop_at_return:=1e9')
+    assert first.wait() == 0, first.output + second.output
+    assert second.wait() == 0, second.output
+    assert run.summary['env_id'] == 'vdl/Counter-v0'
+    assert run.summary['learners'] == 2
+    for each in actors:
+        each.interrupt()
+        assert each.wait(timeout=20.0) == 0, each.output
+
+
+BAD = {
+    'more learners than actors': (
+        ['num_learners:=3'], 'num_learners: 3 is not allowed: at most num_actors, 2'),
+    'rank': (['learner_rank:=1'], 'learner_rank: 1 is not allowed: train.launch.py starts'),
+    'address': (['num_learners:=2', 'group_address:=nowhere'],
+                "group_address: 'nowhere' is not allowed: host:port"),
+}
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_a_bad_group_ends_the_launch(launch, run, name):
+    arguments, line = BAD[name]
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *arguments)
+    assert train.wait() == 1, train.output
+    assert line in train.output
+    assert 'Traceback' not in train.output
+    assert train.family() == []
+
+
+def test_a_learner_that_is_told_otherwise_than_the_first_is_refused(launch, run):
+    with socket.create_server(('127.0.0.1', 0)) as free:
+        address = f'group_address:=127.0.0.1:{free.getsockname()[1]}'
+    launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', 'num_learners:=2', address,
+           f'run_dir:={run}', 'discount:=0.9')
+    second = launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', 'num_learners:=2', address,
+                    'learner_rank:=1', 'discount:=0.8')
+    assert second.wait() == 1, second.output
+    assert 'discount: 0.8 is not allowed: learner 0 has 0.9' in second.output

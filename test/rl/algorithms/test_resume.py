@@ -1,0 +1,136 @@
+"""A learner that goes on from a checkpoint does what the uninterrupted one does."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+
+from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.checkpoint import load_checkpoint, save_checkpoint
+from vdl_ros.rl.learner import Learner
+
+# One step of the optimiser or more with each update, so that nothing is left waiting.
+OWN = {'ppo_epochs': 2, 'ppo_kl_target': 1e-3, 'reinforce_episodes': 1, 'replay_size': 400,
+       'replay_start': 1, 'replay_batch': 8, 'replay_ratio': 2.0, 'target_period': 5}
+KINDS = [
+    ('impala', {}, {}), ('a3c', {}, {}), ('ppo', {}, {}),
+    ('ppo', {}, {'ppo_form': 'kl', 'normalize_returns': True}), ('reinforce', {}, {}),
+    ('impala', {'lstm_size': 4}, {}), ('ppo', {'lstm_size': 4}, {'ppo_minibatches': 2})]
+
+
+@pytest.fixture
+def learner(spaces, config):
+    """Return a function that makes a learner by a kind and a seed."""
+    def make(name, changes, own, seed=1):
+        settings = config(name, normalize_observations=True, seed=seed, total_steps=500,
+                          learning_rate_schedule='linear', **changes)
+        return Learner(settings, *spaces, own=select_own(settings, {**OWN, **own}))
+    return make
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Return a function: the learner's state as it comes back from a file."""
+    def through_file(learner):
+        save_checkpoint(tmp_path / 'c.pt', config={}, learner=learner.state(), progress={})
+        return load_checkpoint(tmp_path / 'c.pt')['learner']
+    return through_file
+
+
+@pytest.fixture
+def update(random_unroll):
+    """Return a function: a learner's update number ``number`` with an actor's next unroll."""
+    def go(learner, number, incarnation=1):
+        unroll = random_unroll(number, sequence=number, incarnation=incarnation,
+                               state_size=learner.policy.state_size)
+        return learner.update([unroll])
+    return go
+
+
+@pytest.mark.parametrize(('name', 'changes', 'own'), KINDS, ids=str)
+def test_it_goes_on_to_the_bit(learner, saved, update, same, name, changes, own):
+    one = learner(name, changes, own)
+    for number in range(3):
+        update(one, number)
+    state = saved(one)
+    # Actors begin anew with a learner that is resumed.
+    expected = [update(one, number, incarnation=2) for number in range(3, 6)]
+    torch.manual_seed(99)
+    other = learner(name, changes, own, seed=5)
+    other.load_state(state)
+    assert [update(other, number, incarnation=2) for number in range(3, 6)] == expected
+    assert same(one.state(), other.state())
+    assert (other.version, other.agent_steps) == (6, one.agent_steps)
+
+
+def test_the_weight_of_the_penalty_goes_on(learner, saved, update):
+    one = learner('ppo', {}, {'ppo_form': 'kl'})
+    for number in range(3):
+        update(one, number)
+    assert one.algorithm.beta != 1.0
+    other = learner('ppo', {}, {'ppo_form': 'kl'})
+    other.load_state(saved(one))
+    assert other.algorithm.beta == one.algorithm.beta
+
+
+@pytest.mark.parametrize('changes', [{}, {'lstm_size': 4}], ids=str)
+def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
+    """With the same replay it would go on to the bit; without, it collects anew."""
+    one = learner('dqn', changes, {})
+    for number in range(3):
+        update(one, number)
+    assert one.algorithm.descent.steps % 5 != 0
+    target = copy.deepcopy(dict(one.algorithm.target.state_dict()))
+    assert not same(target, dict(one.policy.state_dict()))
+    state = saved(one)
+    other = learner('dqn', changes, {'replay_start': 30}, seed=5)
+    other.load_state(state)
+    assert same(dict(other.algorithm.target.state_dict()), target)
+    assert other.algorithm._replay.steps == 0
+    assert update(other, 3) == {'charts/learning_rate': other.algorithm.descent.learning_rate}
+    assert same(dict(other.policy.policy_head.state_dict()), state_of_head(state))
+
+    third = learner('dqn', changes, {}, seed=6)
+    third.load_state(state)
+    third.algorithm._replay = copy.deepcopy(one.algorithm._replay)
+    third.algorithm._owed = one.algorithm._owed
+    torch.set_rng_state(state['torch_rng'])
+    expected = [update(one, number) for number in range(3, 6)]
+    torch.set_rng_state(state['torch_rng'])
+    assert [update(third, number) for number in range(3, 6)] == expected
+    # The copies of the target network, too, came at the same steps.
+    assert same(one.state(), third.state())
+
+
+def state_of_head(state):
+    return {name.removeprefix('policy_head.'): each for name, each in state['policy'].items()
+            if name.startswith('policy_head.')}
+
+
+@pytest.mark.parametrize(('changes', 'own', 'missing'), [
+    ({'algorithm': 'ppo'}, {}, 'beta'),
+    ({'algorithm': 'ppo'}, {'normalize_returns': True}, 'beta'),
+    ({'normalize_observations': False}, {}, 'normalizer'), ({'lstm_size': 4}, {}, 'lstm'),
+    ({'optimizer': 'rmsprop'}, {}, 'adam is not rmsprop')], ids=str)
+def test_the_state_of_another_learner_is_refused(
+        learner, spaces, config, saved, changes, own, missing):
+    state = saved(learner('a3c', {}, {}))
+    settings = dataclasses.replace(
+        config('a3c', normalize_observations=True), **changes)
+    other = Learner(settings, *spaces, own=select_own(settings, own))
+    with pytest.raises(ValueError, match=rf'^checkpoint: not of this network: [^\n]*{missing}'):
+        other.load_state(state)
+
+
+def test_statistics_of_returns_are_needed_where_they_are_used(learner, saved):
+    state = saved(learner('ppo', {}, {}))
+    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*Normalizer'):
+        learner('ppo', {}, {'normalize_returns': True}).load_state(state)
+
+
+def test_a_dqn_is_not_the_policy_of_another_algorithm(learner, saved):
+    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: '):
+        learner('a3c', {}, {}).load_state(saved(learner('dqn', {}, {})))
+    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: '):
+        learner('dqn', {}, {}).load_state(saved(learner('a3c', {}, {})))

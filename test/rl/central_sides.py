@@ -1,0 +1,84 @@
+"""Central inference with no wire between: the learner's side, the actor's, and an actor alone."""
+
+import dataclasses
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.central import CentralInference, Request
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.flow import Ledger
+from vdl_ros.rl.policy import make_policy
+from vdl_ros.rl.remote_actor import RemoteActor, StepSchema
+from vdl_ros.rl.unroll import UnrollSchema
+
+STEPS = 5
+TRAIN = TrainConfig(network='mlp', hidden_size=4)
+
+
+def make_envs(env_id, seed, batch):
+    return factory.make(EnvConfig(env_id=env_id), seed, num_envs=batch)
+
+
+class Learner:
+    """The learner's side: inference, and what has come of it."""
+
+    def __init__(self, env_id, max_policy_lag=1000, own=None, more=None, **train):
+        config = EnvConfig(env_id=env_id)
+        spaces = factory.spaces(config)
+        frames = factory.frames_per_observation(config)
+        self.policy = make_policy(dataclasses.replace(TRAIN, **train), *spaces, own)
+        self.schema = UnrollSchema(*spaces, STEPS, frames, self.policy.state_size)
+        self.steps = StepSchema(spaces[0], frames)
+        self.ledger, self.unrolls, self.refused = Ledger(), [], []
+        self.central = CentralInference(
+            self.policy, self.schema, self.steps, self.ledger, max_policy_lag, **(more or {}))
+
+    def serve(self, *requests):
+        for request in requests:
+            self.steps.check(request.arrays)
+        answers, unrolls = self.central.serve(
+            requests, lambda request, error: self.refused.append(str(error)))
+        for unroll in unrolls:
+            self.ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+        self.unrolls += unrolls
+        return answers
+
+    def use(self, unroll):
+        self.ledger.use(unroll.incarnation, unroll.sequence, 0)
+
+
+class Asking:
+    """An actor's side: asks, and does as it is told."""
+
+    def __init__(self, learner, env_id, seed=4, batch=3, incarnation=1):
+        self.actor = RemoteActor(make_envs(env_id, seed, batch), learner.steps, seed)
+        self.incarnation, self.whole = incarnation, True
+
+    def request(self):
+        return Request(f'actor{self.incarnation}', self.incarnation, self.actor.step,
+                       self.actor.observe(whole=self.whole), num_bytes=7)
+
+    def take(self, answer):
+        assert answer.request.incarnation == self.incarnation
+        assert answer.request.step == self.actor.step
+        self.whole = False
+        return self.actor.take(answer.actions)
+
+
+def go_on(learner, asking, steps):
+    for _ in range(steps):
+        answer, = learner.serve(asking.request())
+        asking.take(answer)
+
+
+def local_unrolls(env_id, count, seed=4, batch=3, policy=None, **more):
+    """Return the unrolls of an actor with a policy of its own, or with ``policy``."""
+    envs = make_envs(env_id, seed, batch)
+    learner = Learner(env_id)
+    schema = learner.schema
+    if policy is not None:
+        schema = UnrollSchema(envs.single_observation_space, envs.single_action_space, STEPS,
+                              schema.frames_per_observation, policy.state_size)
+    actor = Actor(envs, policy or learner.policy, schema, seed, **more)
+    return [actor.unroll()[0] for _ in range(count)]

@@ -1,0 +1,132 @@
+"""A checkpoint's policy comes back with its environment, or the reason why it does not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.config import ALGORITHMS, TrainConfig
+from vdl_ros.rl.evaluation import Act
+from vdl_ros.rl.learner import Learner
+from vdl_ros.saved_policy import load_policy
+from vdl_ros.settings import SettingError, as_dict
+
+ENV = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
+TRAIN = TrainConfig(hidden_size=4, total_steps=100)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Return a function that saves a learner; it returns the file and the learner."""
+    def save(env=ENV, config=None, own=None, **train):
+        train = dataclasses.replace(TRAIN, **train)
+        own = select_own(train, own or {})
+        learner = Learner(train, *factory.spaces(env), own=own)
+        learner.version, learner.agent_steps = 7, 99
+        path = tmp_path / 'checkpoint.pt'
+        save_checkpoint(path, config={**as_dict(env, train, own), **(config or {})},
+                        learner=learner.state(), progress={})
+        return path, learner
+    return save
+
+
+def broken(path, **changes):
+    """Change what a checkpoint holds of the learner; None takes it out."""
+    found = load_checkpoint(path)
+    for name, value in changes.items():
+        found['learner'][name] = value
+        if value is None:
+            del found['learner'][name]
+    save_checkpoint(path, **{name: found[name] for name in ('config', 'learner', 'progress')})
+
+
+def refused(path, message, **wanted):
+    with pytest.raises(CheckpointError) as error:
+        load_policy(path, **wanted)
+    assert str(error.value).startswith(f'{path}: ')
+    assert message in str(error.value)
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'lstm_size': 5}, {'normalize_observations': True}], ids=str)
+@pytest.mark.parametrize('algorithm', ALGORITHMS)
+def test_a_policy_comes_back_with_what_it_was_learned_in(saved, same, algorithm, settings):
+    path, learner = saved(algorithm=algorithm, **settings)
+    if learner.policy.normalizer is not None:
+        learner.policy.normalizer.see(torch.randn(50, 3) * 9)
+        broken(path, policy=learner.policy.state_dict())
+    found = load_policy(path)
+    assert same(dict(found.policy.state_dict()), dict(learner.policy.state_dict()))
+    assert found.policy.state_size == learner.policy.state_size
+    assert (found.env, found.train) == (ENV, learner.config)
+    assert found.action_space == factory.spaces(ENV)[1]
+    assert (found.version, found.agent_steps) == (7, 99)
+    assert not found.policy.training
+
+
+@pytest.mark.parametrize('wanted', [
+    {}, {'env_id': 'vdl/Counter-v0'}, {'algorithm': 'ppo'},
+    {'env_id': 'vdl/Counter-v0', 'algorithm': 'ppo'}])
+def test_the_one_that_is_wanted_is_loaded(saved, wanted):
+    path, _ = saved(algorithm='ppo')
+    assert load_policy(path, **wanted).train.algorithm == 'ppo'
+
+
+def test_another_environment_or_algorithm_is_refused_with_both_names(saved):
+    path, _ = saved(algorithm='ppo')
+    refused(path, "env_id is 'vdl/Counter-v0', not 'CartPole-v1'", env_id='CartPole-v1')
+    refused(path, "algorithm is 'ppo', not 'dqn'", algorithm='dqn')
+    refused(path, "algorithm is 'ppo', not 'dqn'", env_id='vdl/Counter-v0', algorithm='dqn')
+
+
+def test_weights_of_another_network_are_refused(saved):
+    path, _ = saved(hidden_size=4, config={'hidden_size': 5})
+    refused(path, 'not a policy for vdl/Counter-v0: ')
+    refused(path, 'size mismatch')
+    path, _ = saved(algorithm='impala', config={'algorithm': 'dqn'})
+    refused(path, 'not a policy for vdl/Counter-v0: ')
+    refused(path, 'value_head')
+
+
+@pytest.mark.parametrize('changes', [
+    {'policy': None}, {'version': None}, {'agent_steps': None}, {'policy': 3},
+    {'version': 'seven'}, {'agent_steps': []}], ids=str)
+def test_what_is_missing_or_of_no_use_is_said(saved, changes):
+    path, _ = saved()
+    broken(path, **changes)
+    refused(path, 'not a policy for vdl/Counter-v0: ')
+
+
+def test_a_setting_that_is_not_allowed_is_said(saved):
+    path, _ = saved(config={'network': 'transformer'})
+    with pytest.raises(SettingError, match="^network: 'transformer' is not allowed"):
+        load_policy(path)
+
+
+def test_no_file_is_said(tmp_path):
+    refused(tmp_path / 'nothing.pt', 'no such file')
+
+
+def test_values_of_actions_explore_as_at_the_end_of_the_run(saved):
+    torch.manual_seed(0)
+    own = {'exploration_end': 0.25, 'exploration_steps': 50, 'exploration_spread': 0.0}
+    path, _ = saved(algorithm='dqn', own=own)
+    found = load_policy(path)
+    assert found.policy.exploration.tolist() == [0.25]
+    observations = np.ones((2000, 3), np.float32)
+    best = Act(found.policy, found.action_space, deterministic=True)(observations)
+    assert len(set(best)) == 1
+    drawn = Act(found.policy, found.action_space, deterministic=False)(observations)
+    assert (drawn != best).mean() == pytest.approx(0.125, abs=0.03)
+
+
+@pytest.fixture
+def same():
+    """Return a function: whether two dicts of tensors are the same, bit by bit."""
+    return lambda a, b: a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
