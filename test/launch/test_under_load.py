@@ -88,15 +88,18 @@ def growth(samples):
 
 
 def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, peer):
-    total_steps = 40_000
+    total_steps = 30_000
     reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     # Unrolls of 1.2 MB, and half a million weights to learn from them.
     actors = start_actors(launch, 3)
     # One that comes when a fast machine has learned all would wait for ever.
     peer.until(lambda: all('waiting for a policy' in each.output for each in actors),
                'all waiting')
-    learner = start_learner(launch, run, 'env_id:=dummy/OBS7056-v0', 'num_envs:=8',
-                            'unroll_length:=20', f'total_steps:={total_steps}')
+    # Five times over each: so it is slower than three actors on any machine.
+    learner = start_learner(
+        launch, run, 'env_id:=dummy/OBS7056-v0', 'num_envs:=8', 'unroll_length:=20',
+        f'total_steps:={total_steps}', 'algorithm:=ppo', 'synchronous:=false', 'ppo_epochs:=5',
+        'ppo_minibatches:=1', 'ppo_kl_target:=10.0')
     peer.until(lambda: run.steps and all('acts in' in each.output for each in actors),
                'all at work')
     for _ in range(2):
