@@ -22,29 +22,33 @@ def learner(train, rank):
                  if f'__node:=learner_{rank}' in each.cmdline()), None)
 
 
-def test_two_learners_solve_cartpole_with_one_policy(launch, run, peer):
+def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
     policies = peer.listen(Policy, 'policy', qos.LATCHED)
-    train = start(launch, run, 'stop_at_return:=200.0', 'total_steps:=1500000')
+    # Synchronous: nothing is learned before all actors are there.
+    train = start(launch, run, 'algorithm:=ppo', *LONG)
+    node, topics = peer.node, ('trajectories', 'learner_1/trajectories')
     peer.until(lambda: policies and len(policies[-1].credits) == 4
                and all(each.used > 2 for each in policies[-1].credits), 'credit for all actors')
-    assert peer.node.count_publishers('policy') == 1
-    assert [peer.node.count_subscribers(topic) for topic in (
-        'trajectories', 'learner_1/trajectories')] == [1, 1]
-    assert [peer.node.count_publishers(topic) for topic in (
-        'trajectories', 'learner_1/trajectories')] == [2, 2]
+    peer.until(lambda: [node.count_publishers(each) for each in topics] == [2, 2]
+               and [node.count_subscribers(each) for each in topics] == [1, 1]
+               and {'learner_0', 'learner_1', 'actor_3'} <= set(node.get_node_names()),
+               'two actors of each learner')
+    assert node.count_publishers('policy') == 1
     names = {each.actor_id.rsplit('_', 1)[1] for each in policies[-1].credits}
     assert names == {'0', '1', '2', '3'}
-    assert {'learner_0', 'learner_1', 'actor_3'} <= set(peer.node.get_node_names())
+    peer.until(lambda: run.steps > 300_000, 'the steps to learn from')
+    train.interrupt()
     assert train.wait() == 0, train.output
     assert len({each.learner_id for each in policies}) == 1
     found = run.summary
-    assert found['ended_by'] == 'stop_at_return'
+    assert found['ended_by'] == 'interrupted'
     assert found['mean_return_100'] >= 200
     assert found['learners'] == 2
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
-    # An update takes 2 of each learner; 320 steps each, less resets.
+    # An update takes one of each actor; 1,024 steps each, less resets.
     assert found['trajectories_received'] >= 4 * found['updates']
-    assert 0.9 * 4 * 320 < found['agent_steps'] / found['updates'] <= 4 * 320
+    assert 0.9 * 4 * 1024 < found['agent_steps'] / found['updates'] <= 4 * 1024
+    assert found['policy_lag'] == {'mean': 0.0, 'max': 0}
     assert found['actor_restarts'] == found['learner_restarts'] == 0
     assert [path.name for path in run.path.parent.iterdir() if path.is_dir()] == ['run']
     assert 'written by learner 0' in train.output
