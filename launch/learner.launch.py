@@ -33,7 +33,7 @@ def start(context):
         package='vdl_ros', executable='learner', name='learner' if alone else f'learner_{rank}',
         output='screen', remappings=launch_arguments.of_learner(rank),
         parameters=[given | {'launch_id': time.strftime('%Y%m%d-%H%M%S')}],
-        respawn=True, respawn_delay=1.0)
+        respawn=True, respawn_delay=1.0, sigterm_timeout=launch_arguments.SAVING_S)
     return [
         RegisterEventHandler(OnProcessExit(
             target_action=learner,

@@ -1,4 +1,4 @@
-"""A thread that calls back between other work falls behind with nothing."""
+"""A node's process: malformed arguments end it, and a thread that calls back keeps up."""
 
 import time
 
@@ -6,8 +6,23 @@ import pytest
 import rclpy
 from std_msgs.msg import Int64
 
+from vdl_ros.nodes import doctor
 from vdl_ros.ros import qos
-from vdl_ros.ros.process import call_back, make_executor
+from vdl_ros.ros.process import call_back, make_executor, run_node
+
+
+@pytest.mark.parametrize('words', [
+    ['--ros-args', '-p', 'x'], ['--ros-args', '-p', 'checkpoint:='], ['--ros-args', '-r', 'a:b']])
+def test_malformed_ros_arguments_are_one_line_and_status_2(capsys, words):
+    assert run_node('name', pytest.fail, pytest.fail, (), words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ''
+    assert printed.err.startswith('name: Failed to parse ROS arguments')
+    assert printed.err.count('\n') == 1
+    with pytest.raises(SystemExit) as ended:
+        doctor.main(words)
+    assert ended.value.code == 2
+    assert 'doctor: error: Failed to parse ROS arguments' in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -28,20 +43,24 @@ def test_timers_go_on_beside_more_messages_than_are_kept(node, kind):
     publisher = node.create_publisher(Int64, 'policy', qos.TOPICS['policy'])
     executor = make_executor(kind)
     executor.add_node(node)
-    number, rounds, start = 0, 0, time.monotonic()
-    while time.monotonic() < start + 2.0:
+    number, rounds, late, last = 0, 0, 0, time.monotonic()
+    # In rounds, not in seconds: a machine may be held up, but no timer waits for thousands of
+    # messages.
+    while rounds < 500 or len(ticks) < 20:
         for _ in range(5):
             publisher.publish(Int64(data=number))
             number += 1
+        due = time.monotonic() - last >= 0.05
         call_back(executor, 0.0)
         rounds += 1
+        late = late + 1 if due and (not ticks or ticks[-1] == last) else 0
+        assert late < 100, f'{len(ticks)} calls in {rounds} rounds'
+        last = ticks[-1] if ticks else last
+    end = time.monotonic() + 60.0
     while newest[-1] != number - 1:
-        assert time.monotonic() < start + 20.0, f'{newest[-1]} of {number - 1}'
+        assert time.monotonic() < end, f'{newest[-1]} of {number - 1}'
         call_back(executor, 0.1)
     executor.remove_node(node)
-    assert rounds > 100
-    # 40 were due; on a busy machine some are late, but none waits for thousands of messages.
-    assert len(ticks) >= 15
 
 
 @pytest.mark.parametrize('kind', ['events', 'single'])

@@ -29,7 +29,7 @@ from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
 from vdl_ros.msg import MotorCommand, TrajectoryStatus
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import message_from_motors
+from vdl_ros.ros.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import (
@@ -89,6 +89,7 @@ class ArmControllerNode(Node):
         if self._controller.state == 'running':
             self._controller.cancel('arm_controller was stopped')
             self._end()
+            deliver(self._motors)
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         if self._emergency:

@@ -45,7 +45,11 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument('--clean', action='store_true',
                         help='first remove shared memory that killed processes left behind')
     parser.add_argument('--no-loopback', action='store_true', help='send no messages')
-    options = parser.parse_args(_own_arguments(sys.argv[1:] if args is None else args))
+    try:
+        own = _own_arguments(sys.argv[1:] if args is None else args)
+    except RuntimeError as error:  # of rclpy, as of any node
+        parser.error(str(error))
+    options = parser.parse_args(own)
 
     cleaned = None
     if options.clean:

@@ -7,6 +7,7 @@ Publishes: ``episodes`` (vdl_ros/Episode). Parameters: docs/nodes.md, or
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,9 +90,11 @@ def play(node: EvaluateNode, stop: threading.Event) -> int:
     result = node.play(stop)
     if not result.returns:
         return EXIT_OK
+    # Of one episode there is none.
+    interval = '' if math.isnan(result.interval) else (
+        f'95 % of the mean +-{result.interval:.2f}, ')
     node.get_logger().info(
-        f'{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, '
-        f'95 % of the mean +-{result.interval:.2f}, '
+        f'{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, {interval}'
         f'from {min(result.returns):g} to {max(result.returns):g}, '
         f'length {sum(result.lengths) / len(result.lengths):.1f}')
     if node.settings.video and not stop.is_set():

@@ -29,11 +29,13 @@ from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
+    refuse_foreign,
     select_own,
     verify,
 )
 from vdl_ros.rl.central import CentralInference
 from vdl_ros.rl.config import RunConfig, TrainConfig, verify_run
+from vdl_ros.rl.device import choose_device, describe
 from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.group import Group, GroupError
@@ -78,12 +80,15 @@ class LearnerNode(Node):
         self._given = parameters.given(self, *SETTINGS)
         rank = self._given.get('learner_rank', 0)
         self._resume = '' if rank else str(self._given.get('resume', ''))
-        self._values = presets.resolve(
+        # Only the first knows the run: the others take over its settings when they meet it.
+        self._values = dict(self._given) if rank else presets.resolve(
             self._given, saved_settings(Path(self._resume)) if self._resume else None)
         self.run, self.process = (
             select(RunConfig, self._values), select(ProcessConfig, self._values))
         verify_run(self.run)
-        self._verify_all()
+        if not rank:
+            self._verify_all()
+        self.device = choose_device(self.run.device, self.run.learner_rank)
         torch.set_num_threads(self.run.learner_threads)
         self._id = uuid.uuid4().hex
         self.group = Group()
@@ -95,7 +100,7 @@ class LearnerNode(Node):
     def _verify_all(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig]:
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
         own = select_own(train, self._values)
-        verify(train, own)
+        verify(train, own, self.run.num_learners)
         return env, train, own
 
     def prepare(self, stop: threading.Event) -> bool:
@@ -119,7 +124,7 @@ class LearnerNode(Node):
             self.clocks[INFERENCE] = Phases()
         self._learner = Learner(
             train, *factory.spaces(env), factory.frames_per_observation(env),
-            self.clocks[TRAINING], own=own, group=self.group)
+            self.clocks[TRAINING], own=own, group=self.group, device=self.device)
         self._ledger = Ledger()
         first = self.group.rank == 0
         self.folder = RunFolder(
@@ -147,13 +152,15 @@ class LearnerNode(Node):
             f'learner {run.learner_rank} of {run.num_learners} meets the others at '
             f'{run.group_address}')
         group = join(run.learner_rank, run.num_learners, run.group_address, run.group_timeout,
-                     stop=stop)
+                     stop=stop, device=self.device)
         if group is None:
             return False
         self.group = group
-        shared = as_dict(*self._verify_all()) | {'num_actors': run.num_actors}
+        shared = {} if group.rank else (
+            as_dict(*self._verify_all()) | {'num_actors': run.num_actors})
         told = json.loads(group.from_first(json.dumps([self._id, shared]).encode()))
         self._id, shared = told
+        refuse_foreign(self._given, shared['algorithm'])
         for name, value in self._given.items():
             if shared.get(name, value) != value:
                 raise SettingError(f'{name}: {value!r} is not allowed: learner 0 has '
@@ -173,7 +180,8 @@ class LearnerNode(Node):
             steps = StepSchema(schema.observation_space, schema.frames_per_observation)
             central = CentralInference(
                 self._learner.copy_policy(), schema, steps, self._ledger, train.credit,
-                self.clocks[INFERENCE], partial(make_explore, self._learner.own))
+                self.clocks[INFERENCE], partial(make_explore, self._learner.own),
+                train.synchronous)
             inbox = self.inference = InferenceService(
                 central, steps, self._ledger, self._id, publish=actions.publish, warn=self._warn,
                 serving=self.clocks[INFERENCE], getting=self.clocks[TRAINING])
@@ -262,7 +270,8 @@ def _train(node: LearnerNode, stop: threading.Event) -> None:
         finally:
             over.set()
 
-    node.get_logger().info(f'learning; waiting for trajectories; the run is {where}')
+    node.get_logger().info(f'learning on {describe(node.device)}; waiting for trajectories; the '
+                           f'run is {where}')
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     thread = threading.Thread(target=loop, name='training')

@@ -19,6 +19,7 @@ from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
+    call_back,
     make_executor,
     run_node,
     take_settings,
@@ -65,6 +66,12 @@ def record(node: RecorderNode, stop: threading.Event) -> int:
     node.get_logger().info(f'recording to {node.bag.path}')
     while not stop.is_set() and node.recording.failure is None:
         executor.spin_once(timeout_sec=0.1)
+    # What came before the end, and waits, is heard; what comes all the time does not hold the end.
+    for _ in range(node.recording.most_waiting):
+        heard = node.recording.heard
+        call_back(executor, 0.0)
+        if node.recording.heard == heard:
+            break
     executor.remove_node(node)
     node.recording.close()
     failure = node.recording.failure

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-from rclpy.duration import Duration
 from rclpy.node import Node
 from std_msgs.msg import Bool
 
@@ -22,7 +21,7 @@ from vdl_ros.arm.teleop import HELP, REPORTS, Teleop, TeleopConfig
 from vdl_ros.arm.terminal import Terminal
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import message_from_motors
+from vdl_ros.ros.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.process import (
     EXIT_OK,
     ProcessConfig,
@@ -31,12 +30,11 @@ from vdl_ros.ros.process import (
     take_settings,
 )
 from vdl_ros.settings import select
+from vdl_ros.stop_signals import set_by_signals
 
 SETTINGS = (TeleopConfig, ProcessConfig)
 # Between two looks at the keys, s.
 LOOK_S = 0.01
-# The last command is waited for so long, s; if it is lost, the driver's watchdog stops.
-LAST_S = 0.3
 
 
 class TeleopNode(Node):
@@ -81,8 +79,7 @@ class TeleopNode(Node):
         """Switch off what is on, and wait until that is heard."""
         self.keys.stop()
         self._send(self.keys.motors(time.monotonic()))
-        self._motors.wait_for_all_acked(Duration(seconds=LAST_S))
-        self._stop.wait_for_all_acked(Duration(seconds=LAST_S))
+        deliver(self._motors, self._stop)
 
     def _send(self, motors: Motors) -> None:
         """Send a command if it is new, or due again because a motor is on."""
@@ -104,7 +101,7 @@ class TeleopNode(Node):
 
 def steer(node: TeleopNode, stop: threading.Event) -> int:
     """Steer until told to stop, here or by a signal, or until the terminal is gone."""
-    signal.signal(signal.SIGHUP, lambda *_: stop.set())
+    set_by_signals(stop, signal.SIGHUP)
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     with node.terminal as terminal:

@@ -18,6 +18,7 @@ from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.models import MODELS
 from vdl_ros.pose.training import Trainer, TrainingConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
+from vdl_ros.stop_signals import set_by_signals
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -26,8 +27,7 @@ def main(args: Sequence[str] | None = None) -> int:
     bags, folder = options.pop('data'), options.pop('output')
     resume, model = options.pop('resume'), options.pop('init')
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
     try:
         if options['minutes'] and options['epochs'] is None:
             options['epochs'] = 10_000

@@ -31,7 +31,7 @@ from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
 from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import message_from_motors
+from vdl_ros.ros.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.images import from_image
 from vdl_ros.ros.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import (
@@ -133,6 +133,7 @@ class ViewerNode(Node):
         """Let go of every button, and serve no more."""
         self._held.forget()
         self._pump()
+        deliver(self._motors)
         with contextlib.redirect_stdout(io.StringIO()):
             self._server.stop()
 

@@ -20,13 +20,17 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT
 from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
 
 __all__ = [
-    'RECORD', 'declare', 'end_all', 'end_with', 'given', 'node', 'of_learner', 'recorder',
-    'refuse_typing_errors',
+    'RECORD', 'SAVING_S', 'declare', 'end_all', 'end_with', 'given', 'node', 'of_learner',
+    'recorder', 'refuse_typing_errors',
 ]
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
     description='Record every topic to this bag, a folder that must not exist; empty: do not.')
+
+# How long a node that saves something may take to end: launch would kill it after 10 s, in the
+# midst of an update of the policy, or of writing to a slow disk what a recorder has heard.
+SAVING_S = '60'
 
 # Not for users: see ProcessConfig.
 _HIDDEN = ('launch_id',)
@@ -123,7 +127,8 @@ def recorder(context: LaunchContext) -> list[Node]:
     if not path:
         return []
     return [Node(package='vdl_ros', executable='recorder', name='recorder', output='screen',
-                 parameters=[{'output': path, 'launch_id': 'recorder'}])]
+                 parameters=[{'output': path, 'launch_id': 'recorder'}],
+                 sigterm_timeout=SAVING_S)]
 
 
 def end_with(

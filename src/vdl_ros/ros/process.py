@@ -24,8 +24,9 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
-from vdl_ros.ros import memory, parameters, transport
+from vdl_ros.ros import dead_ports, memory, parameters, transport
 from vdl_ros.settings import Scalar, SettingError, describe, select, setting
+from vdl_ros.stop_signals import set_by_signals
 
 __all__ = [
     'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_START_AGAIN', 'ProcessConfig', 'call_back',
@@ -159,24 +160,29 @@ def run_node(
         The exit status.
     """
     words = list(sys.argv[1:] if args is None else args)
-    own = remove_ros_args(args=[name, *words])[1:]
+    try:
+        own = remove_ros_args(args=[name, *words])[1:]
+    except RCLInvalidROSArgsError as error:
+        print(f'{name}: {error}', file=sys.stderr)
+        return EXIT_BAD_INPUT
     if own in (['-h'], ['--help']):
         print(f'usage: ros2 run vdl_ros {name} --ros-args -p NAME:=VALUE ...\n\nparameters:\n'
               f'{describe(*settings)}')
         return EXIT_OK
     node = None
     try:
+        # First of all, and our own: rclpy's would end the context before the last message is sent.
+        stop = stop_on_signals()
         if own:
             raise SettingError(f'{own[0]!r} is not understood; a parameter is given as '
                                '--ros-args -p name:=value')
         transport.configure()
         memory.keep_large_blocks()
-        # Own handlers: rclpy's would end the context before the last message is sent.
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-        stop = stop_on_signals()
-        node = make()
+        with dead_ports.avoided():
+            node = make()
         return work(node, stop)
-    except (ValueError, OSError, RCLInvalidROSArgsError) as error:
+    except (ValueError, OSError) as error:
         print(f'{name}: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     finally:
@@ -191,6 +197,5 @@ def run_node(
 def stop_on_signals() -> threading.Event:
     """Return an event that SIGINT or SIGTERM sets; the second changes nothing."""
     event = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: event.set())
+    set_by_signals(event, signal.SIGINT, signal.SIGTERM)
     return event

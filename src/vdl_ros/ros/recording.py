@@ -57,7 +57,8 @@ class Recording:
     Subscribes to what matches and writes it in a thread of its own.
 
     Attributes:
-        dropped: messages that found no room.
+        heard: messages that came.
+        dropped: those of them that found no room.
         failure: why the writing ended early; None while it goes on.
     """
 
@@ -69,7 +70,7 @@ class Recording:
         self._bag_lock, self._budget_lock = threading.Lock(), threading.Lock()
         self._messages: queue.SimpleQueue[tuple[int, int, bytes] | None] = queue.SimpleQueue()
         self._known: set[str] = set()
-        self.dropped = 0
+        self.heard = self.dropped = 0
         self.failure: OSError | None = None
         self._thread = threading.Thread(target=self._write, name='bag')
         self._thread.start()
@@ -114,7 +115,13 @@ class Recording:
         self._node.create_subscription(
             kind, name, lambda data: self._receive(handle, data), profile, raw=True)
 
+    @property
+    def most_waiting(self) -> int:
+        """How many messages can have come that were not heard yet."""
+        return _DEPTH * len(self._known)
+
     def _receive(self, handle: int, data: bytes) -> None:
+        self.heard += 1
         with self._budget_lock:
             if self.failure is not None or len(data) > self._free:
                 self.dropped += 1
