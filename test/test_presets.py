@@ -162,6 +162,19 @@ def test_a_resumed_run_has_its_own_settings_and_no_preset(tasks, algorithm_file)
         presets.resolve({'n_step': 3}, saved)
 
 
+@pytest.mark.parametrize('more', [
+    {}, {'ppo_clip': 0.1}, {'ppo_minibatches': 4, 'batch_size': 1}], ids=str)
+def test_a_run_does_not_go_on_with_another_algorithm(tasks, more):
+    saved = {'algorithm': 'a3c', 'unroll_length': 1}
+    with pytest.raises(SettingError) as error:
+        presets.resolve({'algorithm': 'ppo', **more}, saved)
+    assert str(error.value) == (
+        "algorithm: 'ppo' is not allowed: the run was learned by 'a3c', and cannot go on with "
+        'another')
+    same = {'algorithm': 'a3c', 'total_steps': 5}
+    assert presets.resolve(same, saved) == {**saved, 'total_steps': 5}
+
+
 def test_a_preset_is_the_callers_to_change(tasks, algorithm_file):
     tasks('a.yaml', ['*'], {'ppo': {'ppo_clip': 0.3}}, seed=2)
     algorithm_file('ppo', batch_size=4)

@@ -16,6 +16,7 @@ import yaml
 
 from vdl_ros.rl.algorithm_config import refuse_foreign
 from vdl_ros.rl.config import TrainConfig
+from vdl_ros.settings import SettingError
 
 __all__ = ['folder', 'preset', 'resolve']
 
@@ -64,10 +65,14 @@ def resolve(
         default_env_id: the environment if neither names one.
 
     Raises:
-        SettingError: a setting is given that another algorithm has.
+        SettingError: a setting is given that another algorithm has, or another algorithm than
+            that of the run that is resumed.
     """
-    algorithm = str(given.get('algorithm') or (saved or {}).get('algorithm')
-                    or TrainConfig.algorithm)
+    was = (saved or {}).get('algorithm')
+    algorithm = str(given.get('algorithm') or was or TrainConfig.algorithm)
+    if was and algorithm != was:
+        raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was learned by '
+                           f'{was!r}, and cannot go on with another')
     refuse_foreign(given, algorithm)
     under = dict(saved) if saved else preset(
         str(given.get('env_id', default_env_id)), algorithm)

@@ -35,6 +35,7 @@ from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.rl.unroll import Unroll
 from vdl_ros.settings import as_dict, select, settings_of
+from vdl_ros.stop_signals import set_by_signals
 
 
 class SerialInbox:
@@ -105,8 +106,7 @@ def main(args: list[str] | None = None) -> int:
              if text is not None}
     run_dir, resume = given.pop('run_dir', None), given.pop('resume', None)
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
     try:
         values = presets.resolve(
             {name: known[name].parse(text) for name, text in given.items()},

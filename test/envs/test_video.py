@@ -19,8 +19,11 @@ def decode(path):
 
 
 def test_film_of_a_solved_task(tmp_path):
-    def act(observations):
+    given = []
+
+    def act(observations, is_reset, rewards):
         assert observations.shape == (1, 2)
+        given.append((bool(is_reset[0]), float(rewards[0])))
         return np.clip(5 * (observations[:, 1:] - observations[:, :1]), -1, 1).astype(np.float32)
 
     path = tmp_path / 'deep' / 'reach.mp4'
@@ -30,6 +33,10 @@ def test_film_of_a_solved_task(tmp_path):
     assert fps == 10
     assert -20 < total < 0
     assert 1 < length < 20
+    assert [first for first, _ in given] == [True] + [False] * (length - 1)
+    assert given[0][1] == 0
+    # The last step, onto the goal, is worth 0.
+    assert sum(reward for _, reward in given) == pytest.approx(total)
     # The picture before the first step, and one of each step; 48 x 160 is enlarged by 7.
     assert pictures.shape == (length + 1, 336, 1120, 3)
     white = (pictures[:, 168] > 200).all(axis=2)
@@ -43,7 +50,7 @@ def test_film_of_a_game_shows_what_was_played(tmp_path):
     config = EnvConfig(env_id='ALE/Breakout-v5', episodic_life=True, time_limit=60)
     seen = []
 
-    def act(observations):
+    def act(observations, *_):
         seen.append(observations)
         return np.array([len(seen) % 4])
 
@@ -69,14 +76,14 @@ def test_film_of_a_game_shows_what_was_played(tmp_path):
 def test_max_steps_ends_the_film(tmp_path):
     path = tmp_path / 'pong.mp4'
     _, length = record_episode(
-        EnvConfig(env_id='ALE/Pong-v5'), 0, lambda _: np.array([0]), path, max_steps=5)
+        EnvConfig(env_id='ALE/Pong-v5'), 0, lambda *_: np.array([0]), path, max_steps=5)
     assert length == 5
     _, fps, pictures = decode(path)
     assert (fps, len(pictures)) == (15, 6)
 
 
 def test_failed_policy_leaves_no_file(tmp_path):
-    def act(_):
+    def act(*_):
         raise RuntimeError('policy')
 
     with pytest.raises(RuntimeError, match='policy'):
@@ -86,7 +93,7 @@ def test_failed_policy_leaves_no_file(tmp_path):
 
 def test_environment_without_pictures_is_explained(tmp_path):
     with pytest.raises(EnvError, match='vdl/Counter-v0 draws no pictures'):
-        record_episode(EnvConfig(env_id='vdl/Counter-v0'), 0, lambda _: np.array([0]),
+        record_episode(EnvConfig(env_id='vdl/Counter-v0'), 0, lambda *_: np.array([0]),
                        tmp_path / 'x.mp4')
     assert not list(tmp_path.iterdir())
 

@@ -148,12 +148,17 @@ def batch_of(schema, arrays):
     return make_batch([Unroll(arrays, 'a', 0, 0, 0)], schema)
 
 
+MEMORIES = [{'lstm_size': 4}, {'last_action_reward': True},
+            {'lstm_size': 4, 'last_action_reward': True}]
+
+
+@pytest.mark.parametrize('memory', MEMORIES, ids=str)
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
-def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id):
-    actor, schema = make_actor(env_id, 7, lstm_size=4)
+def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id, memory):
+    actor, schema = make_actor(env_id, 7, **memory)
     policy = actor.policy
     first, _ = actor.unroll()
-    assert first['state'].shape == (BATCH, 8)
+    assert first['state'].shape == (BATCH, policy.state_size)
     assert not first['state'].any()
     resets = 0
     before = first
@@ -163,7 +168,9 @@ def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id):
         # Over the steps that were acted: the last observation is the first of what follows.
         batch = batch_of(schema, before)
         with torch.no_grad():
-            state = policy(batch.observations[:-1], batch.is_reset[:-1], batch.state).state
+            state = policy(batch.observations[:-1], batch.is_reset[:-1], batch.state,
+                           batch.actions, batch.rewards).state
+            state = policy.told(state, batch.actions[-1], batch.rewards[-1])
         np.testing.assert_allclose(following['state'], state.numpy(), rtol=1e-5, atol=1e-6)
         assert following['state'].any()
         resets += int(before['is_reset'][1:].sum())
@@ -171,9 +178,10 @@ def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id):
     assert resets > BATCH
 
 
+@pytest.mark.parametrize('memory', MEMORIES, ids=str)
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
-def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(env_id):
-    actor, schema = make_actor(env_id, 9, lstm_size=4)
+def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(env_id, memory):
+    actor, schema = make_actor(env_id, 9, **memory)
     inputs, outputs = [], []
     choose = actor.policy.forward
 
@@ -187,7 +195,8 @@ def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(
         arrays, _ = actor.unroll()
         batch = batch_of(schema, arrays)
         with torch.no_grad():
-            parameters, values, _ = choose(batch.observations, batch.is_reset, batch.state)
+            parameters, values, _ = choose(batch.observations, batch.is_reset, batch.state,
+                                           batch.actions, batch.rewards)
         acted = outputs[9 * number:]
         assert len(acted) == 9
         for t, step in enumerate(acted):
@@ -198,9 +207,14 @@ def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(
             batch.behaviour_log_probs, expected, rtol=1e-4, atol=1e-5)
         # The state matters, and so does every reset within.
         with torch.no_grad():
-            other, _, _ = choose(batch.observations, batch.is_reset, batch.state + 0.5)
-            uncut, _, _ = choose(
-                batch.observations, torch.zeros_like(batch.is_reset), batch.state)
+            other, _, _ = choose(batch.observations, batch.is_reset, batch.state + 0.5,
+                                 batch.actions, batch.rewards)
+            uncut, _, _ = choose(batch.observations, torch.zeros_like(batch.is_reset),
+                                 batch.state, batch.actions, batch.rewards)
+        if 'lstm_size' not in memory:
+            # Only the first observation is seen with what the unroll carries.
+            assert torch.equal((other == parameters).all(-1)[0], batch.is_reset[0])
+            continue
         began = batch.is_reset.cumsum(0) > 0
         assert torch.equal((other == parameters).all(-1), began)
         beyond = batch.is_reset.clone()

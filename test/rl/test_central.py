@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from vdl_ros.rl import central as module
+from vdl_ros.rl.actor import weights
 from vdl_ros.rl.unroll import UnrollError
 
 sys.path.append(str(Path(__file__).resolve().parent))
@@ -116,6 +117,24 @@ def test_without_credit_the_answer_waits_until_an_unroll_is_used():
     assert learner.serve(asking.request()) == []
     assert len(learner.unrolls) == 3
     assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 3))
+
+
+def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded():
+    learner = Learner('vdl/Counter-v0', max_policy_lag=1, more={'synchronous': True})
+    asking, other = (Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in (1, 2))
+    learner.central.load(dict(weights(learner.policy)), 1)
+    for each in (asking, other):
+        go_on(learner, each, STEPS)
+        assert learner.serve(each.request()) == []
+    learner.use(learner.unrolls[0])
+    assert learner.serve() == [], 'the weights are still those of before the update'
+    learner.central.load(dict(weights(learner.policy)), 2)
+    answer, = learner.serve()
+    assert (answer.request.incarnation, answer.policy_version) == (1, 2)
+    asking.take(answer)
+    go_on(learner, asking, STEPS - 1)
+    assert learner.serve(asking.request()) == []
+    assert [unroll.policy_version for unroll in learner.unrolls] == [1, 1, 2]
 
 
 def test_an_actor_that_restarts_begins_anew():

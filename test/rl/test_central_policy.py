@@ -63,12 +63,14 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize('lstm_size', [0, 4])
+@pytest.mark.parametrize('memory', [
+    {}, {'lstm_size': 4}, {'lstm_size': 4, 'last_action_reward': True},
+    {'last_action_reward': True}], ids=str)
 @pytest.mark.parametrize('way', WAYS)
-def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, lstm_size):
+def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, memory):
     """To the bit, as the same numbers are drawn: what is seen, done, and remembered."""
     env_id, settings = WAYS[way]
-    learner = Learner(env_id, lstm_size=lstm_size, **settings, more={
+    learner = Learner(env_id, **memory, **settings, more={
         'make_explore': lambda actor_id: lambda agent_steps: 0.5})
     learner.policy.exploration = torch.tensor([0.5])
     expected = local_unrolls(env_id, 12, policy=learner.policy)
@@ -85,13 +87,14 @@ def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, lstm_size):
         for name, array in wanted.items():
             assert unroll.arrays[name].dtype == array.dtype
             np.testing.assert_array_equal(unroll.arrays[name], array, err_msg=name)
-    states = [unroll.arrays['state'] for unroll in learner.unrolls if lstm_size]
+    states = [unroll.arrays['state'] for unroll in learner.unrolls if memory]
     assert all(state.any() for state in states[1:])
     assert len(states) in (0, 12)
 
 
-def test_what_is_remembered_of_actors_in_one_batch_is_kept_apart():
-    learner = Learner('vdl/Counter-v0', lstm_size=4)
+@pytest.mark.parametrize('told', [False, True])
+def test_what_is_remembered_of_actors_in_one_batch_is_kept_apart(told):
+    learner = Learner('vdl/Counter-v0', lstm_size=4, last_action_reward=told)
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
                      incarnation=number) for number in range(3)]
     for turn in range(6 * STEPS + 3):
@@ -105,13 +108,15 @@ def test_what_is_remembered_of_actors_in_one_batch_is_kept_apart():
     for number in range(3):
         mine = [each for each in learner.unrolls if each.incarnation == number]
         assert len(mine) >= 3
-        state = torch.zeros(number + 1, 8)
+        state = learner.policy.initial_state(number + 1)
         for unroll in mine:
             batch = make_batch([unroll], learner.schema)
             torch.testing.assert_close(batch.state, state)
             with torch.no_grad():
                 parameters, _, state = learner.policy(
-                    batch.observations[:-1], batch.is_reset[:-1], batch.state)
+                    batch.observations[:-1], batch.is_reset[:-1], batch.state,
+                    batch.actions, batch.rewards)
+                state = learner.policy.told(state, batch.actions[-1], batch.rewards[-1])
             torch.testing.assert_close(
                 learner.policy.distribution.log_prob(parameters, batch.actions),
                 batch.behaviour_log_probs, rtol=1e-4, atol=1e-5)

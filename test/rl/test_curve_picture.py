@@ -2,6 +2,7 @@
 
 import re
 
+import matplotlib
 import matplotlib.image
 import numpy as np
 import pytest
@@ -68,6 +69,32 @@ def test_every_group_has_its_line_and_its_name(tmp_path):
     path = draw(tmp_path / 'plot.svg', [group('impala'), group('ppo', seeds=1)], note='band: x')
     assert {'impala, 3 runs', 'ppo', 'CartPole-v1', 'band: x', 'agent steps',
             'return, mean of the last 100 episodes'} <= set(words(path))
+
+
+@pytest.mark.parametrize('text', ['_hidden', 'x$^$', '$E=mc^2$', r'\alpha $1 to $2', '__'])
+def test_words_are_shown_as_they_are_written(tmp_path, text):
+    path = draw(tmp_path / 'plot.svg', [group('ppo', seeds=1), group(text, seeds=1)],
+                title=f'{text} title', note=f'{text} note', y=f'{text} y')
+    assert {text, f'{text} title', f'{text} note', f'{text} y', 'ppo'} <= set(words(path))
+    draw_curve([row(100, 1.0, 1), row(200, 2.0, 2)], tmp_path / 'curve.svg', title=text)
+    assert f'{text}   2 s' in words(tmp_path / 'curve.svg')
+    # The letters of formulas lean.
+    assert 'Oblique' not in path.read_text() + (tmp_path / 'curve.svg').read_text()
+
+
+def test_a_group_without_a_name_keeps_its_line_in_the_legend(tmp_path):
+    def lines():
+        return (tmp_path / 'plot.svg').read_text().count('stroke-width: 2;')
+
+    draw(tmp_path / 'plot.svg', [group('a', seeds=1), group('b', seeds=1)])
+    named = lines()
+    draw(tmp_path / 'plot.svg', [group('a', seeds=1), group('', seeds=1)])
+    assert lines() == named
+
+
+def test_other_pictures_of_the_program_keep_their_mathematics(tmp_path):
+    draw(tmp_path / 'plot.svg', [group()])
+    assert matplotlib.rcParams['text.parse_math'] is True
 
 
 def test_many_groups_are_told_apart(tmp_path):

@@ -70,11 +70,11 @@ def test_steps_are_those_of_the_optimiser_that_is_named(settings, reference):
 def test_a_long_gradient_is_scaled_down_and_a_short_one_is_not():
     length = 2 * (1 + 4 + 9) ** 0.5
     network, descent = make(max_grad_norm=0.5)
-    assert descent.step(network.loss(), {}) == pytest.approx(length)
+    assert descent.step(network.loss(), {}) == {'losses/grad_norm': pytest.approx(length)}
     gradient = torch.cat([network.first.grad, network.second.grad])
     torch.testing.assert_close(gradient, torch.tensor([2.0, 4.0, 6.0]) * 0.5 / length)
     network, descent = make(max_grad_norm=8.0)
-    assert descent.step(network.loss(), {}) == pytest.approx(length)
+    assert descent.step(network.loss(), {}) == {'losses/grad_norm': pytest.approx(length)}
     assert network.first.grad.tolist() == [2.0, 4.0]
 
 
@@ -155,12 +155,17 @@ def test_two_learners_step_along_the_sum_of_their_gradients(pair):
             descent = Descent(members[which], CONFIG, group)
             parameter = (members[which].first, members[which].second)[which]
             others = 0.0 * members[which].loss()
-            return descent.step(parameter.square().sum() + others, {})
+            loss = parameter.square().sum()
+            return descent.step(loss + others, {'part': loss, 'one': torch.tensor(1.0)})
         return step
 
-    norms = pair(learn(0), learn(1))
+    found = pair(learn(0), learn(1))
     network, descent = make()
-    assert norms == [descent.step(network.loss(), {})] * 2
+    loss = network.loss() - network.fixed.sum()
+    # What each has is a part of a mean over both.
+    expected = descent.step(loss, {'part': loss, 'one': torch.tensor(2.0)})
+    assert expected == {'part': 14.0, 'one': 2.0, 'losses/grad_norm': pytest.approx(2 * 14**0.5)}
+    assert found == [expected] * 2
     for member in members:
         assert torch.equal(member.first, network.first)
         assert torch.equal(member.second, network.second)

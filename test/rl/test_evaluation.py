@@ -30,7 +30,7 @@ def play(episodes, batch, seed=6, stop=None):
     envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=batch)
     identities = envs.reset(seed=seed)[0][:, 2].astype(int)
     return identities, evaluate(
-        envs, lambda observations, is_reset: np.zeros(len(observations), np.int64), episodes,
+        envs, lambda observations, *_: np.zeros(len(observations), np.int64), episodes,
         seed, stop)
 
 
@@ -55,16 +55,19 @@ def test_mean_spread_and_interval():
     result = Evaluation((1.0, 2.0, 3.0, 6.0), (1, 1, 1, 1))
     assert result.mean == 3.0
     assert result.std == pytest.approx(np.sqrt(3.5))
-    assert result.interval == pytest.approx(1.96 * np.sqrt(3.5) / 2)
+    # The deviation of a sample, which is a little more than that of what was drawn.
+    assert result.interval == pytest.approx(1.96 * np.sqrt(14 / 3) / 2)
+    assert np.isnan(Evaluation((1.0,), (1,)).interval)
 
 
-def test_whoever_plays_is_told_where_episodes_begin():
+def test_whoever_plays_is_told_where_episodes_begin_and_what_the_last_actions_were_worth():
     envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=3)
     told = []
 
-    def act(observations, is_reset):
-        # In these environments the second number is the step in the episode.
+    def act(observations, is_reset, rewards):
+        # In these environments the second number is the step in the episode, and the reward.
         assert is_reset.tolist() == (observations[:, 1] == 0).tolist()
+        assert rewards.tolist() == observations[:, 1].tolist()
         told.append(is_reset)
         return np.zeros(3, np.int64)
 
@@ -162,6 +165,27 @@ def test_without_resets_it_goes_on_and_another_number_of_players_begins_anew(mem
     both = memory.act(np.ones((2, 3), np.float32))
     np.testing.assert_allclose(both, np.repeat(first, 2, 0), rtol=1e-5)
     np.testing.assert_allclose(memory.act(one), first, rtol=1e-5)
+
+
+def test_the_policy_is_told_what_it_did_and_what_that_was_worth():
+    torch.manual_seed(0)
+    act, policy = make_act(deterministic=False, last_action_reward=True)
+    told, forward = [], policy.forward
+
+    def spy(observations, is_reset, state):
+        told.append(state)
+        return forward(observations, is_reset, state)
+
+    policy.forward = spy
+    one = np.ones((2, 3), np.float32)
+    first = act(one)
+    second = act(one, None, np.array([0.5, -7.0]))
+    act(one)
+    assert not told[0].any()
+    torch.testing.assert_close(told[1], torch.cat(
+        [torch.eye(4)[torch.from_numpy(first)], torch.tensor([[0.5], [-1.0]])], -1))
+    torch.testing.assert_close(told[2], torch.cat(
+        [torch.eye(4)[torch.from_numpy(second)], torch.zeros(2, 1)], -1))
 
 
 def test_two_who_play_one_policy_remember_apart(memory):

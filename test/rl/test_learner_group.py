@@ -3,10 +3,12 @@
 import multiprocessing
 import os
 import threading
+from datetime import timedelta
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.config import TrainConfig
@@ -173,30 +175,47 @@ def test_a_learner_that_dies_is_an_error_of_the_other(start_process, address):
     assert '\n' not in line
 
 
-def test_a_learner_that_is_silent_is_waited_for_so_long(learners):
+def test_a_learner_that_is_silent_is_waited_for_so_long(start_process, address):
     ready = FORK.Event()
 
-    def first(group):
+    def first():
+        group = join(0, 2, address, PATIENCE)
+        gloo = dist.group.WORLD._get_backend(torch.device('cpu'))
+        assert gloo.options._timeout.total_seconds() == group._timeout == PATIENCE
+        # Shorter only now: they may take longer than that to meet.
+        gloo._set_default_timeout(timedelta(seconds=1.0))
+        group._timeout = 1.0
         with pytest.raises(GroupError) as error:
             group.sum(torch.ones(2))
         ready.set()
+        group.close()
         return str(error.value)
 
-    def second(group):
+    def second():
+        group = join(1, 2, address, PATIENCE)
         assert ready.wait(PATIENCE)
+        group.close()
 
-    line, _ = learners(first, second, timeout=1.0)
-    assert line == ('learner 0 waited for a sum with learner 1: nothing came within '
-                    'group_timeout, 1 s')
+    line, waited = start_process(first), start_process(second)
+    assert line() == ('learner 0 waited for a sum with learner 1: nothing came within '
+                      'group_timeout, 1 s')
+    waited()
 
 
-def test_who_does_not_come_is_named(start_process, address):
+def test_who_does_not_come_is_named(address):
     with pytest.raises(GroupError, match=(
             rf'^learner 0 waited at group_address {address}: learners 1, 2 did not come within '
             r'group_timeout, 0.3 s$')):
         join(0, 3, address, 0.3)
     with pytest.raises(GroupError, match=r'^learner 1 .*: learner 0 did not come within'):
         join(1, 3, address, 0.3)
+
+
+@pytest.mark.parametrize(('rank', 'others'), [(0, 'learners 1, 2'), (1, 'learner 0')])
+def test_nobody_misses_itself_when_there_was_no_time_to_look(address, rank, others):
+    """As where the name of the first learner's host is long looked for."""
+    with pytest.raises(GroupError, match=rf': {others} did not come within group_timeout, 0 s$'):
+        join(rank, 3, address, 0.0)
 
 
 def test_waiting_for_the_others_can_be_interrupted(address):
@@ -208,10 +227,11 @@ def test_waiting_for_the_others_can_be_interrupted(address):
 
 def test_who_comes_back_too_early_waits_for_the_next_group(start_process, address):
     """Its place in the group that it died in stays taken."""
-    early, over = FORK.Event(), FORK.Event()
+    met, early, over = FORK.Event(), FORK.Event(), FORK.Event()
 
     def first():
         group = join(0, 2, address, PATIENCE)
+        met.set()
         assert early.wait(PATIENCE)
         with pytest.raises(GroupError):
             group.sum(torch.ones(1))
@@ -222,6 +242,8 @@ def test_who_comes_back_too_early_waits_for_the_next_group(start_process, addres
 
     def dies():
         join(1, 2, address, PATIENCE)
+        # One that dies while they connect is an error of that already.
+        assert met.wait(PATIENCE)
         over.set()
         os._exit(9)
 
@@ -247,10 +269,12 @@ def test_an_address_that_cannot_be_is_refused(rank, address, message):
 
 def test_another_number_of_learners_is_refused(start_process, address):
     def member(rank):
-        return join(rank, 2, address, PATIENCE).size
+        group = join(rank, 2, address, PATIENCE)
+        # Who is gone before the other is connected as well is an error of it.
+        return group.sum(torch.ones(1)).tolist()
 
     first = start_process(member, 0)
     with pytest.raises(SettingError, match='num_learners: 3 is not allowed: learner 0 counts 2'):
         join(1, 3, address, PATIENCE)
     second = start_process(member, 1)
-    assert first() == second() == 2
+    assert first() == second() == [2.0]

@@ -249,6 +249,49 @@ def test_what_came_before_counts_until_a_reset_and_no_further():
     torch.testing.assert_close(alone.parameters[:, 0], one.parameters[2:, 1])
 
 
+@pytest.mark.parametrize('lstm_size', [0, 5])
+@pytest.mark.parametrize(('action_space', 'own', 'told'), [
+    (ACTIONS, None, 7), (FORCES, None, 3), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
+@pytest.mark.parametrize(('network', 'space'), [('mlp', NUMBERS), ('impala', IMAGES)])
+def test_a_policy_that_is_told_its_last_action_and_reward_has_them_in_its_state(
+        network, space, action_space, own, told, lstm_size):
+    policy = make(space, action_space, own, network=network, lstm_size=lstm_size,
+                  last_action_reward=True)
+    with torch.no_grad():  # heads begin so small that nothing would matter
+        policy.policy_head.weight.mul_(100)
+    assert policy.state_size == 2 * lstm_size + told
+    batch, is_reset = observations(space, 6, 3), torch.rand(6, 3) < 0.3
+    is_reset[2, 1], is_reset[3] = True, torch.tensor([True, False, False])
+    state, rewards = torch.rand(3, policy.state_size), 3 * torch.randn(6, 3)
+    actions = torch.randn(6, 3, 2) if action_space is FORCES else torch.randint(6, (6, 3))
+    whole = policy(batch, is_reset, state, actions, rewards)
+    now = state
+    for t in range(6):
+        parameters, values, now = policy(batch[t:t + 1], is_reset[t:t + 1], now)
+        torch.testing.assert_close(parameters[0], whole.parameters[t], rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(values[0], whole.values[t], rtol=1e-5, atol=1e-4)
+        now = policy.told(now, actions[t], rewards[t])
+        last = now[:, -told:]
+        torch.testing.assert_close(last[:, -1], rewards[t].clamp(-1, 1))
+        shown = actions[t] if action_space is FORCES else torch.eye(6)[actions[t]]
+        assert torch.equal(last[:, :-1], shown)
+    # What was done at 2 counts at 3, but not where an episode begins there.
+    other_actions, other_rewards = actions.clone(), rewards.clone()
+    other_actions[2] = 5 - actions[2]
+    other_rewards[2] = -0.5 * rewards[2].sign()
+    for given in ((other_actions, rewards), (actions, other_rewards)):
+        other = policy(batch, is_reset, state, *given)
+        same = (other.parameters == whole.parameters).all(-1)
+        assert same[:3].all()
+        assert same[3, 0]
+        assert not same[3, 1:].any()
+
+
+def test_what_is_not_told_is_not_in_the_state():
+    policy, state = make(lstm_size=5), torch.rand(2, 10)
+    assert policy.told(state, torch.tensor([1, 2]), torch.ones(2)) is state
+
+
 def test_no_gradient_flows_through_a_reset():
     policy = make(lstm_size=5)
     before = torch.randn(2, 10, requires_grad=True)
@@ -274,6 +317,23 @@ def test_observations_are_normalised_by_statistics_that_travel_with_the_weights(
     assert not any('normalizer' in name for name, _ in policy.named_parameters())
     assert make(IMAGES, network='impala', normalize_observations=True).normalizer is None
     assert make().normalizer is None
+
+
+def test_bytes_are_normalised_as_they_were_seen():
+    policy = make(IMAGES, network='mlp', normalize_observations=True)
+    images = observations(IMAGES, 200)
+    policy.normalizer.see(images.flatten(1))
+    seen = []
+    policy.policy_torso.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    policy(images)
+    torch.testing.assert_close(seen[0].mean(0), torch.zeros(4 * 84 * 84), rtol=0, atol=1e-3)
+    torch.testing.assert_close(seen[0].std(0), torch.ones(4 * 84 * 84), rtol=0.01, atol=0)
+
+
+def test_only_networks_of_images_compute_in_bfloat16():
+    assert make(precision='bfloat16').precision == torch.float32
+    assert make(IMAGES, network='mlp', precision='bfloat16').precision == torch.float32
+    assert make(IMAGES, network='impala', precision='bfloat16').precision == torch.bfloat16
 
 
 @pytest.mark.parametrize('network', ['impala', 'nature', 'resnet', 'universe'])

@@ -105,6 +105,16 @@ def test_a_size_is_rounded_to_whole_columns_and_at_least_one(schema):
     assert len(Replay(schema, 3, 0.9, 1, 0.0).actions) == 1
 
 
+def test_it_is_full_once_each_column_is_taken(schema, batch):
+    replay, full = make(schema, 5), []
+    for seed in range(4):
+        replay.add(batch(seed), batch(seed).rewards)
+        full.append(replay.full)
+    assert full == [False, True, True, True]
+    # Some of it only resets, and is no step to learn from.
+    assert replay.steps < 5 * 8
+
+
 def frequencies(replay, count=40_000):
     sample = replay.draw(count)
     drawn = torch.zeros_like(replay.returns)
@@ -204,24 +214,31 @@ def test_a_step_without_error_can_be_drawn_still(schema, batch):
     assert replay.steps == before
 
 
-def test_a_replay_larger_than_the_memory_is_refused(monkeypatch):
+@pytest.mark.parametrize(('learners', 'split'), [
+    (1, ''), (2, ', split over 2 learners, if all are on this host'),
+    (3, ', split over 3 learners, if all are on this host')])
+def test_a_replay_larger_than_the_memory_is_refused(monkeypatch, learners, split):
+    """Each of several learners has its part of it, as if all were on this host."""
     space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
     schema = UnrollSchema(space, gymnasium.spaces.Discrete(6), 20, 4)
     monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=2e8))
     with pytest.raises(ValueError) as caught:
-        Replay(schema, 1_000_000, 0.99, 1, 0.0)
+        Replay(schema, 1_000_000, 0.99, 1, 0.0, learners)
     message = str(caught.value)
     found = re.fullmatch(
         r'replay_size: 1000000 steps of uint8 \[4, 84, 84\] need (\S+) GB, '
-        r'and 0\.2 GB are free: at most (\d+)', message)
+        r'and 0\.2 GB are free, of which 80 % may be used'
+        rf'{split}: at most (\d+)', message)
     assert found, message
     # 21 observations for 20 steps; beside these the rest is small.
     assert float(found[1]) == pytest.approx(1e6 / 20 * 21 * 4 * 84 * 84 / 1e9, rel=0.01)
     most = int(found[2])
-    assert most == pytest.approx(0.8 * 2e8 / (21 / 20 * 4 * 84 * 84), rel=0.01)
-    assert Replay(schema, most, 0.99, 1, 0.0).actions.shape == (most // 20, 20)
+    assert most % 20 == 0
+    # What is left over is not enough for one column more.
+    assert most == int(0.8 * 2e8 / learners / (21 * (4 * 84 * 84 + 1) + 20 * 36)) * 20
+    assert Replay(schema, most, 0.99, 1, 0.0, learners).actions.shape == (most // 20, 20)
     with pytest.raises(ValueError, match='^replay_size: '):
-        Replay(schema, most + 20, 0.99, 1, 0.0)
+        Replay(schema, most + 20, 0.99, 1, 0.0, learners)
 
 
 def test_what_is_beside_the_observations_counts_too(monkeypatch, schema):

@@ -7,8 +7,13 @@ import matplotlib.image
 import pytest
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
-from vdl_ros.rl.run_folder import RunFolder, RunFolderError
+from vdl_ros import presets
+from vdl_ros.rl.config import RunConfig
+from vdl_ros.rl.run_folder import RunFolder, RunFolderError, saved_settings
+from vdl_ros.rl.run_series import RecordedRun
+from vdl_ros.settings import select
 
 PARTS = {'config': {}, 'learner': {}, 'progress': {}}
 
@@ -21,6 +26,18 @@ def row(steps, value=1.5):
 
 def steps_of(folder):
     return [each['agent_steps'] for each in folder.progress()]
+
+
+@pytest.fixture(autouse=True)
+def numbers(monkeypatch):
+    """
+    Number event files from 0 in each test.
+
+    They are read in the order of their names: second, process, number. Within a second that is
+    the order of their making only as long as the numbers have one digit; two starts of a run are
+    two processes, and further apart.
+    """
+    monkeypatch.setattr(event_file_writer, '_global_uid', event_file_writer.AtomicCounter(0))
 
 
 @pytest.fixture
@@ -119,6 +136,27 @@ def test_progress_after_the_checkpoint_is_forgotten_at_resume(path):
     assert 400 not in [event.step for event in events.Scalars('a')]
 
 
+@pytest.mark.parametrize('rows', [[100, 200, 300], []], ids=['rows', 'events alone'])
+def test_nothing_is_left_of_what_came_before_a_restart_at_the_start(path, rows):
+    """The only checkpoint is that of step 0, and so no row is kept."""
+    folder = RunFolder(path, launch_id='x')
+    folder.open({}, 0)
+    for steps in (100, 200, 300):
+        folder.report(row(steps), {'losses/entropy': float(steps)})
+    folder.close({'env_id': 'x'})
+    if not rows:
+        (path / 'progress.csv').write_text('agent_steps,wall_s\n1')
+    again = RunFolder(path, launch_id='x')
+    again.open({}, 0)
+    assert again.progress() == []
+    for steps in (50, 120):
+        again.report(row(steps), {'losses/entropy': float(-steps)})
+    again.close({'env_id': 'x'})
+    assert steps_of(again) == [50, 120]
+    series = RecordedRun(path).series('steps', 'losses/entropy')
+    assert (list(series.x), list(series.y)) == ([50, 120], [-50, -120])
+
+
 @pytest.mark.parametrize('rest', [
     '3', '300,0.5', '300,0.5,1.5', '300,0.5,1.5,20.0,3,10.0,0.2', '300,0.5,x,20.0,3,1,1,1'])
 def test_a_line_cut_short_is_left_out(path, rest):
@@ -146,6 +184,24 @@ def test_a_run_of_before_lengths_were_recorded_goes_on(path):
     assert math.isnan(old.pop('mean_length_100'))
     assert old | {'mean_length_100': 20.0} == row(100)
     assert new == row(1001)
+
+
+def test_what_is_of_one_start_is_not_gone_on_with(path):
+    """A run of a GPU can be resumed where there is none."""
+    RunFolder(path).open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
+    assert saved_settings(path) == {'seed': 3}
+
+
+@pytest.mark.parametrize(('given', 'actors'), [
+    ({}, 2), ({'num_actors': 4}, 4), ({'num_actors': 7}, 7),
+    ({'num_actors': 5, 'num_learners': 2}, 3),
+    ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)], ids=str)
+def test_a_resumed_run_waits_for_the_actors_of_this_start(path, given, actors):
+    """Synchronous, it would wait for those of the start before, of which some are not there."""
+    RunFolder(path).open({'seed': 3, 'num_actors': 4}, 0)
+    values = presets.resolve(given, saved_settings(path))
+    assert select(RunConfig, values).own_actors == actors
+    assert values['seed'] == 3
 
 
 def test_the_end_writes_summary_and_curve(path):

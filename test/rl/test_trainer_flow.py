@@ -1,16 +1,27 @@
 """What a trainer learns from: so much of each actor that waits, and nothing that is too old."""
 
 import dataclasses
+import importlib
 import queue
+import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from vdl_ros.envs import factory
+from vdl_ros.envs.config import EnvConfig
+from vdl_ros.rl.central import CentralInference
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.flow import Credit, Ledger
 from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.run_folder import RunFolder
 from vdl_ros.rl.trainer import Trainer
+
+sys.path.append(str(Path(__file__).resolve().parent))
+Asking = importlib.import_module('central_sides').Asking
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=10**6)
 SETTINGS = {'env_id': 'none', 'algorithm': 'impala'}
@@ -182,3 +193,55 @@ def test_an_actor_that_is_told_of_its_stale_trajectory_catches_up(graph):
     assert each.batches[:3] == [
         [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
     assert each.trainer.summary('')['trajectories_stale'] == 1
+
+
+class CentralGraph:
+    """A trainer whose learner answers its actors, also between an update and its publication."""
+
+    def __init__(self, path, **config):
+        self.config = dataclasses.replace(CONFIG, inference='learner', **config)
+        spaces = factory.spaces(EnvConfig(env_id='vdl/Counter-v0'))
+        self.learner, self.ledger = Learner(self.config, *spaces), Ledger()
+        steps = StepSchema(spaces[0], 1)
+        self.central = CentralInference(
+            self.learner.copy_policy(), self.learner.schema, steps, self.ledger,
+            self.config.credit, synchronous=self.config.synchronous)
+        self.actors = {number: Asking(SimpleNamespace(steps=steps), 'vdl/Counter-v0',
+                                      incarnation=number) for number in range(2)}
+        # How many actors were answered before each publication.
+        self.early, self._unrolls = [], []
+        self.trainer = Trainer(
+            self.learner, RunFolder(path), SETTINGS, inbox=self, ledger=self.ledger,
+            publish=self._publish, say=lambda line: None, num_actors=2)
+
+    def _serve(self, *requests):
+        answers, unrolls = self.central.serve(requests, None)
+        for answer in answers:
+            self.actors[answer.request.incarnation].take(answer)
+        self._unrolls += unrolls
+        return len(answers)
+
+    def _publish(self):
+        self.early.append(self._serve())  # as the thread that looks for credit may at any time
+        self.central.load(self.learner.weights(), self.learner.version)
+
+    def get(self, timeout):
+        while not self._unrolls:
+            asked = [each.request() for each in self.actors.values()]
+            assert self._serve(*asked) or self._unrolls, 'all wait for ever'
+        unroll = self._unrolls.pop(0)
+        self.ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+        return unroll
+
+
+@pytest.mark.parametrize(('settings', 'nobody_behind'), [
+    ({'synchronous': True, 'batch_size': 1}, True), ({'synchronous': True}, True),
+    ({'max_policy_lag': 1, 'batch_size': 1}, False)], ids=str)
+def test_whom_the_learner_answers_is_never_behind_if_synchronous(
+        tmp_path, settings, nobody_behind):
+    each = CentralGraph(tmp_path / 'run', total_steps=500, **settings)
+    assert each.trainer.run(threading.Event()) == 'total_steps'
+    assert len(each.early) > 4
+    # If not, credit counts at once: nobody waits for the weights.
+    assert (sum(each.early) == 0) == nobody_behind
+    assert (each.ledger.lag_max == 0) == nobody_behind

@@ -70,6 +70,19 @@ def test_a_minibatch_has_a_step():
     verify(train, PpoConfig(ppo_minibatches=10))
 
 
+@pytest.mark.parametrize('form', ['clip', 'kl'])
+def test_a_divergence_cannot_be_aimed_at_in_one_step(form):
+    train = TrainConfig(algorithm='ppo')
+    own = PpoConfig(ppo_form=form, ppo_epochs=1, ppo_minibatches=1)
+    if form == 'kl':
+        refused(train, own,
+                "ppo_epochs: 1 is not allowed with ppo_form 'kl' and ppo_minibatches 1: one step")
+    else:
+        verify(train, own)
+    verify(train, dataclasses.replace(own, ppo_epochs=2))
+    verify(train, dataclasses.replace(own, ppo_minibatches=2))
+
+
 def test_what_dqn_keeps_and_draws_may_be_as_large_as_what_holds_it():
     verify(DQN, AT_THE_EDGE)
     verify(dataclasses.replace(DQN, total_steps=500), AT_THE_EDGE)
@@ -89,6 +102,15 @@ def test_what_dqn_keeps_and_draws_may_be_as_large_as_what_holds_it():
      "exploration_end: 2 is not allowed with exploration 'epsilon': at most 1")])
 def test_what_does_not_fit_dqn_is_refused_with_both_values(train, own, message):
     refused(dataclasses.replace(DQN, **train), dataclasses.replace(AT_THE_EDGE, **own), message)
+
+
+def test_each_learner_collects_before_it_learns():
+    train = dataclasses.replace(DQN, total_steps=1001)
+    verify(train, AT_THE_EDGE, num_learners=2)
+    with pytest.raises(SettingError, match=re.escape(
+            'replay_start: 500 is not allowed: at most total_steps / num_learners = 1001 / 3 = '
+            '333, or nothing would be learned')):
+        verify(train, AT_THE_EDGE, num_learners=3)
 
 
 def test_a_temperature_may_be_larger_than_1():

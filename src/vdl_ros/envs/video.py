@@ -106,7 +106,7 @@ class Film:
 def record_episode(
     config: EnvConfig,
     seed: int,
-    act: Callable[[NDArray[Any]], NDArray[Any]],
+    act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
     path: str | Path,
     fps: float | None = None,
     max_steps: int = 27_000,
@@ -117,7 +117,8 @@ def record_episode(
     Args:
         config: the environment; a film of a game goes through all lives.
         seed: of the episode.
-        act: from observations [1, ...] to actions [1, ...], as the environment takes them.
+        act: from observations [1, ...], is_reset [1] and the rewards [1] before to actions
+            [1, ...], as the environment takes them.
         path: the MP4 file to write.
         fps: steps shown per second; by default as fast as in reality, 60 / ``frame_skip`` for
             Atari.
@@ -133,11 +134,13 @@ def record_episode(
     env = make(config, seed, num_envs=1, render=True)
     try:
         observations, _ = env.reset()
+        rewards: NDArray[Any] = np.zeros(1)
         total, steps, over = 0.0, 0, False
         with Film(path, fps or float(env.metadata.get('render_fps', 30))) as film:
             film.add(_picture(env.render()))
             while not over and steps < max_steps:
-                observations, rewards, terminated, truncated, _ = env.step(act(observations))
+                observations, rewards, terminated, truncated, _ = env.step(
+                    act(observations, np.array([steps == 0]), rewards))
                 film.add(_picture(env.render()))
                 total += float(rewards[0])
                 steps += 1

@@ -10,6 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.rl.device import to_host
 from vdl_ros.rl.episodes import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.phases import Phases
 from vdl_ros.rl.policy import Policy
@@ -20,8 +21,8 @@ __all__ = ['Actor', 'load_weights', 'weights']
 
 
 def weights(policy: Policy) -> Arrays:
-    """Return the policy's parameters by name, as arrays that share their memory."""
-    return {name: tensor.detach().cpu().numpy() for name, tensor in policy.state_dict().items()}
+    """Return the policy's parameters by name; on the CPU, as arrays that share their memory."""
+    return {name: tensor.numpy() for name, tensor in to_host(policy.state_dict()).items()}
 
 
 def load_weights(policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -120,6 +121,9 @@ class Actor:
                         self.policy.distribution.to_environment(arrays['actions'][t]))
                 (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
                  arrays['truncated'][t], is_reset[t + 1]) = step
+                self._state = self.policy.told(
+                    self._state, torch.from_numpy(arrays['actions'][t]),
+                    torch.from_numpy(arrays['rewards'][t]))
             finished = self._episodes.add(
                 arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset)
             return arrays | self._schema.encode(observations, is_reset), finished

@@ -47,7 +47,8 @@ class PpoConfig:
     ppo_epochs: int = setting(
         10, 'Times a batch is gone through.', minimum=1, maximum=1000)
     ppo_minibatches: int = setting(
-        4, 'Parts of a batch, a step of the optimiser each.', minimum=1, maximum=4096)
+        4, 'Parts of a batch, a step of the optimiser each; with an LSTM or last_action_reward '
+        'parts are whole columns, and at most as many.', minimum=1, maximum=4096)
     normalize_returns: bool = setting(
         False, 'The value network learns returns of mean 0 and deviation 1, by statistics that '
         'the learner keeps.')
@@ -78,18 +79,21 @@ class DqnConfig:
     replay_size: int = setting(
         50_000, 'Steps kept to learn from again.', minimum=1, maximum=1_000_000_000, unit='steps')
     replay_start: int = setting(
-        1000, 'Steps to collect before learning begins.', minimum=1, maximum=1_000_000_000,
-        unit='steps')
+        1000, 'Steps that each learner collects before learning begins, which it does at the '
+        'latest when the replay is full.', minimum=1, maximum=1_000_000_000, unit='steps')
     replay_ratio: float = setting(
         4.0, 'How often each step is learned from on average.', minimum=1e-6, maximum=1e4)
     replay_batch: int = setting(
-        128, 'Steps in one step of the optimiser.', minimum=1, maximum=1_000_000, unit='steps')
+        128, 'Steps in one step of the optimiser; with an LSTM or last_action_reward as many '
+        'whole columns of unroll_length as fit in it, at least one.', minimum=1,
+        maximum=1_000_000, unit='steps')
     prioritized: bool = setting(
         False, 'Draw steps with a large error more often.')
     priority_exponent: float = setting(
         0.6, 'How strongly errors set the odds, alpha.', minimum=0.0, maximum=10.0)
     importance_exponent: float = setting(
-        0.4, 'How far the loss makes up for the odds, beta.', minimum=0.0, maximum=1.0)
+        0.4, 'How far the loss makes up for the odds, beta; not at all with an LSTM or '
+        'last_action_reward.', minimum=0.0, maximum=1.0)
     target_period: int = setting(
         200, 'Steps of the optimiser from one copy of the target network to the next.',
         minimum=1, maximum=1_000_000_000)
@@ -143,9 +147,14 @@ def refuse_foreign(given: Mapping[str, object], algorithm: str) -> None:
                     f'{algorithm!r}')
 
 
-def verify(train: TrainConfig, own: AlgorithmConfig) -> None:
+def verify(train: TrainConfig, own: AlgorithmConfig, num_learners: int = 1) -> None:
     """
     Check settings against each other.
+
+    Args:
+        train: of every algorithm.
+        own: of the one.
+        num_learners: that share the work.
 
     Raises:
         SettingError: names both settings, their values and what to change.
@@ -173,19 +182,26 @@ def verify(train: TrainConfig, own: AlgorithmConfig) -> None:
                 f"ppo_epochs: {own.ppo_epochs} is not allowed with ppo_form 'kl' and "
                 f'ppo_minibatches {own.ppo_minibatches}: one step cannot show how far it goes')
     if isinstance(own, DqnConfig):
-        _verify_dqn(train, own)
+        _verify_dqn(train, own, num_learners)
 
 
-def _verify_dqn(train: TrainConfig, own: DqnConfig) -> None:
+def _verify_dqn(train: TrainConfig, own: DqnConfig, num_learners: int) -> None:
     values = as_dict(train, own)
     for smaller, larger in (
             ('n_step', 'unroll_length'), ('unroll_length', 'replay_size'),
-            ('replay_batch', 'replay_size'), ('replay_start', 'replay_size'),
-            ('replay_start', 'total_steps')):
+            ('replay_batch', 'replay_size'), ('replay_start', 'replay_size')):
         if values[smaller] > values[larger]:  # type: ignore[operator]
             raise SettingError(
                 f'{smaller}: {values[smaller]} is not allowed: at most {larger}, '
                 f'{values[larger]}')
+    # Each learner has a replay of its own, and all wait until the last has begun.
+    share = train.total_steps // num_learners
+    if own.replay_start > share:
+        of_one = '' if num_learners == 1 else (
+            f' / num_learners = {train.total_steps} / {num_learners} =')
+        raise SettingError(
+            f'replay_start: {own.replay_start} is not allowed: at most total_steps'
+            f'{of_one or ","} {share}, or nothing would be learned')
     for name in ('exploration_start', 'exploration_end'):
         if own.exploration == 'epsilon' and getattr(own, name) > 1.0:
             raise SettingError(

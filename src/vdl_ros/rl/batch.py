@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vdl_ros.rl.device import HostMemory
 from vdl_ros.rl.unroll import Unroll, UnrollSchema
 
 __all__ = ['Batch', 'Source', 'make_batch', 'transform_rewards']
@@ -43,7 +44,7 @@ class Batch:
         truncated: [T, B] bool.
         is_reset: [T + 1, B] bool, where an observation is the first of an episode.
         behaviour_log_probs: [T, B] float32.
-        state: [B, S] float32, of the policy's LSTM before the first observation; S may be 0.
+        state: [B, S] float32, what the policy remembers before the first observation; S may be 0.
         sources: where the columns come from, in order.
     """
 
@@ -62,6 +63,11 @@ class Batch:
         """[T, B] bool; False for a step whose action the environment ignored, to reset itself."""
         return ~self.is_reset[1:]
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of them."""
+        return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
+
     def columns(self, index: Tensor) -> Batch:
         """Return the columns of ``index``, int64 [N], without their sources."""
         return replace(
@@ -71,27 +77,42 @@ class Batch:
                 'behaviour_log_probs')})
 
 
-def make_batch(unrolls: Sequence[Unroll], schema: UnrollSchema) -> Batch:
-    """Put unrolls side by side: every array is copied once, into its place in the batch."""
-    steps = schema.unroll_length
+def make_batch(
+    unrolls: Sequence[Unroll], schema: UnrollSchema, memory: HostMemory | None = None,
+) -> Batch:
+    """
+    Put unrolls side by side: every array is copied once, into its place in the batch.
+
+    Args:
+        unrolls: of ``schema``.
+        schema: what they look like.
+        memory: where the batch is learned from, if not in host memory. Each unroll's observations
+            are sent there while the next one's are decoded; ``memory.settle`` comes before use.
+
+    Raises:
+        UnrollError: an unroll whose frames do not fit together.
+    """
+    memory = memory or HostMemory()
     space = schema.observation_space
     total = sum(unroll.num_envs for unroll in unrolls)
-    observations = np.empty((steps + 1, total, *space.shape), space.dtype)
+    observations = memory.empty(
+        (schema.unroll_length + 1, total, *space.shape), space.dtype)
     start = 0
     for unroll in unrolls:
         stop = start + unroll.num_envs
-        schema.decode_into(unroll.arrays, observations[:, start:stop])
+        columns = memory.columns(observations, start, stop)
+        schema.decode_into(unroll.arrays, columns.numpy())
+        memory.put(observations, start, columns)
         start = stop
 
     def joined(name: str, axis: int = 1) -> Tensor:
-        return torch.from_numpy(
-            np.concatenate([unroll.arrays[name] for unroll in unrolls], axis=axis))
+        return memory.take(np.concatenate([unroll.arrays[name] for unroll in unrolls], axis=axis))
 
     return Batch(
-        torch.from_numpy(observations), joined('actions'), joined('rewards'),
-        joined('terminated'), joined('truncated'), joined('is_reset'),
-        joined('behaviour_log_probs'),
-        joined('state', 0) if schema.state_size else torch.zeros(total, 0),
+        observations, joined('actions'), joined('rewards'), joined('terminated'),
+        joined('truncated'), joined('is_reset'), joined('behaviour_log_probs'),
+        joined('state', 0) if schema.state_size else memory.take(
+            np.zeros((total, 0), np.float32)),
         tuple(Source(unroll.incarnation, unroll.sequence, unroll.num_envs)
               for unroll in unrolls))
 

@@ -3,7 +3,8 @@ Central inference: answers the observations of many actors in one batch, and cut
 
 What an actor sees is all here already, so its unrolls need not travel: an observation crosses the
 wire once. Credit works as between processes (``flow.py``): an actor that has ``max_policy_lag``
-unrolls which are not learned from yet gets its answer when one is.
+unrolls which are not learned from yet gets its answer when one is; if actors are synchronous, when
+the weights that came of it are loaded.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ class CentralInference:
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
         ledger: Ledger, max_policy_lag: int, phases: Phases | None = None,
         make_explore: Callable[[str], Callable[[int], float]] = lambda actor_id: lambda steps: 0.0,
+        synchronous: bool = False,
     ) -> None:
         """
         Answer with ``policy``, which must not be the one that learns.
@@ -120,13 +122,17 @@ class CentralInference:
             max_policy_lag: unrolls of one actor that may wait to be learned from.
             phases: the clock of the thread that serves.
             make_explore: returns how an actor explores, see ``exploration.py``.
+            synchronous: whether nobody may act with other weights than the newest: credit then
+                counts from the next :meth:`load`.
         """
         self._phases = phases or Phases()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
         self._ledger, self._max_policy_lag = ledger, max_policy_lag
-        self._make_explore = make_explore
+        self._make_explore, self._synchronous = make_explore, synchronous
         self._version = self._agent_steps = 0
+        # By incarnation, if synchronous: unrolls that the weights are learned from.
+        self._used: dict[int, int] = {}
         self._lock = threading.Lock()
         self._sessions: dict[int, _Session] = {}
         self._waiting: dict[int, _Session] = {}
@@ -134,10 +140,12 @@ class CentralInference:
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
-        """Answer with these weights from now on; may be called from another thread."""
+        """Answer with these weights from now on; for the thread that writes the ledger."""
         with self._lock:
             load_weights(self._policy, arrays)
             self._version, self._agent_steps = version, agent_steps
+            if self._synchronous:
+                self._used = {key: peer.used for key, peer in self._ledger.peers.items()}
 
     def serve(
         self, requests: Sequence[Request], refuse: Callable[[Request, UnrollError], None],
@@ -180,8 +188,12 @@ class CentralInference:
             self._go_on(session, request, unrolls)
 
     def _may_act(self, session: _Session) -> bool:
-        peer = self._ledger.peers.get(session.request.incarnation)
-        used = peer.used if peer is not None else 0
+        incarnation = session.request.incarnation
+        if self._synchronous:
+            used = self._used.get(incarnation, 0)
+        else:
+            peer = self._ledger.peers.get(incarnation)
+            used = peer.used if peer is not None else 0
         return session.sequence - used < self._max_policy_lag
 
     def _begin(self, request: Request) -> None:
@@ -209,6 +221,8 @@ class CentralInference:
         arrays['is_reset'][t] = request.arrays['is_reset']
         for name in ('rewards', 'terminated', 'truncated'):
             arrays[name][t - 1] = request.arrays[name]
+        session.state = self._policy.told(session.state, *(
+            torch.from_numpy(arrays[name][t - 1]) for name in ('actions', 'rewards')))
         session.request = request
         session.num_bytes += request.num_bytes
         if t == self._unroll_schema.unroll_length:

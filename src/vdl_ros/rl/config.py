@@ -41,6 +41,9 @@ class TrainConfig:
     lstm_size: int = setting(
         0, 'Cells of an LSTM between the network and its heads; 0: none.',
         minimum=0, maximum=4096)
+    last_action_reward: bool = setting(
+        False, 'Give the last action, and the last reward clipped to [-1, 1], to the LSTM, or '
+        'without one to the heads, beside what the network sees, as the agents of IMPALA do.')
     action_distribution: str = setting(
         'gaussian', 'Of continuous actions: a normal distribution whose actions the environment '
         'clips, or one squashed by tanh into the range of actions.',
@@ -50,7 +53,7 @@ class TrainConfig:
         'and sends to all actors with its weights. Not of images.')
     precision: str = setting(
         'auto', 'What networks of images compute in; auto: bfloat16 where trying it shows that '
-        'the processor is faster with it. All else is float32.',
+        'the processor is faster with it, and on GPUs that have it. All else is float32.',
         choices=('auto', 'float32', 'bfloat16'))
     total_steps: int = setting(
         1_500_000, 'Agent steps to learn from before the run ends.', minimum=1, unit='steps')
@@ -119,8 +122,11 @@ class RunConfig:
         60.0, 'Time from one checkpoint to the next.', minimum=0.1, maximum=1e6, unit='s')
     status_period: float = setting(
         1.0, 'Time from one line of progress to the next.', minimum=0.1, maximum=1e4, unit='s')
+    device: str = setting(
+        'auto', 'What the learners compute on; auto: a CUDA device if PyTorch finds one.',
+        choices=('auto', 'cpu', 'cuda'))
     learner_threads: int = setting(
-        1, 'Threads of the learner\'s network.', minimum=1, maximum=256)
+        1, 'Threads of the learner\'s network, on the CPU.', minimum=1, maximum=256)
     num_learners: int = setting(
         1, 'Learners that share the work, each with a share of the actors: an update takes '
         'batch_size of each.', minimum=1, maximum=64)

@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from vdl_ros.rl.curves import Curve
 __all__ = ['draw_curve', 'draw_curves']
 
 matplotlib.use('Agg')
+# Names are the user's: a dollar in one begins no formula.
+_as_written = matplotlib.rc_context({'text.parse_math': False})
 
 # Told apart in any colour vision, and by lightness in grey; after the last one, dashed lines.
 _COLORS = ('#1f6feb', '#e8750a', '#12806a', '#b83280', '#8a6d1d', '#57606a')
@@ -31,6 +34,7 @@ _Y_LABELS = {'return': 'return, mean of the last 100 episodes',
              'length': 'length in agent steps, mean of the last 100 episodes'}
 
 
+@_as_written
 def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
     """
     Draw the mean return of one run against agent steps, with its last value and its time.
@@ -56,6 +60,7 @@ def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -
     _save(figure, path)
 
 
+@_as_written
 def draw_curves(
     curves: Sequence[Curve], path: Path, *, x: str, y: str, title: str, note: str = '',
     width: float = 8.0, raw: bool = False,
@@ -88,7 +93,8 @@ def draw_curves(
     if x == 'time':
         scale, unit = _time_unit(max(run.x[-1] for each in curves for run in each.runs))
     axes = _axes(figure, unit, _wrap(_Y_LABELS.get(y, y), 15 * height))
-    for number, (curve, label) in enumerate(zip(curves, labels, strict=True)):
+    lines = []
+    for number, curve in enumerate(curves):
         color = _COLORS[number % len(_COLORS)]
         if raw:
             for run in curve.runs:
@@ -96,16 +102,20 @@ def draw_curves(
         if curve.band is not None:
             axes.fill_between(curve.x / scale, *curve.band, color=color, alpha=0.16, linewidth=0,
                               zorder=1.5)
-        _line(axes, curve.x / scale, curve.mean, number, label)
+        lines.append(_line(axes, curve.x / scale, curve.mean, number))
     axes.annotate(note, (0, 1), xycoords='axes fraction', xytext=(0, 6),
                   textcoords='offset points', fontsize=8.5, color=_GREY)
     axes.set_title(title, loc='left', fontsize=12, weight='bold', pad=8 + 12 * _lines(note))
     axes.set_xlim(left=0)
     # Below the label of x, half an inch under the axes: there it hides no curve.
-    axes.legend(loc='upper left', bbox_to_anchor=(0, 0), borderaxespad=0, borderpad=0,
-                bbox_transform=axes.transAxes + ScaledTranslation(
-                    0, -0.5, figure.dpi_scale_trans),
-                frameon=False, fontsize=9, handlelength=1.6, ncols=columns)
+    legend = axes.legend(
+        lines, [str(number) for number in range(len(lines))], loc='upper left',
+        bbox_to_anchor=(0, 0), borderaxespad=0, borderpad=0,
+        bbox_transform=axes.transAxes + ScaledTranslation(0, -0.5, figure.dpi_scale_trans),
+        frameon=False, fontsize=9, handlelength=1.6, ncols=columns)
+    # Named only now: it would leave out a name that begins with an underscore.
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_text(label)
     _save(figure, path)
 
 
@@ -122,12 +132,13 @@ def _axes(figure: Figure, x: str, y_label: str) -> Axes:
 
 
 def _line(
-    axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int, label: str = '',
-) -> None:
+    axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int,
+) -> Line2D:
     """Draw the line of the curve with this number; one point, which has no line, as a dot."""
-    axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2, label=label,
-              linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],
-              marker='o' if len(x) == 1 else '', zorder=2.5)
+    line, = axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2,
+                      linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],
+                      marker='o' if len(x) == 1 else '', zorder=2.5)
+    return line
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:

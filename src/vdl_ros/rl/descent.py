@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,22 +50,23 @@ class Descent:
         if config.learning_rate_schedule == 'linear':
             self.learning_rate *= max(1.0 - agent_steps / config.total_steps, 0.0)
 
-    def step(self, loss: Tensor, parts: Mapping[str, Tensor]) -> float:
+    def step(self, loss: Tensor, parts: Mapping[str, Tensor]) -> dict[str, float]:
         """
-        Go one step down ``loss``; return the length of its gradient before it was clipped.
+        Go one step down ``loss``.
 
         Args:
             loss: this learner's part of the mean over all.
-            parts: what it is made of, scalars by metric's name: only for the error.
+            parts: what it is made of, scalars by metric's name, parts of means like it.
+
+        Returns:
+            Those means over all learners, and as 'losses/grad_norm' the length of the gradient
+            before it was clipped.
 
         Raises:
             FloatingPointError: loss or gradient is not finite; no parameter was changed.
         """
-        # One learner's loss may be finite while another's is not: all must agree.
-        if not torch.isfinite(self.group.sum(loss)):
-            broken = [name for name, value in parts.items() if not torch.isfinite(value)]
-            raise FloatingPointError(f'{", ".join(broken) or "loss of another learner"} '
-                                     'not finite')
+        scalars = torch.stack([each.detach().double() for each in (loss, *parts.values())])
+        sums = self.group.sum(scalars)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.group.add_gradients(self._parameters)
@@ -72,7 +74,14 @@ class Descent:
                      if parameter.grad is not None}
         norm = torch.linalg.vector_norm(torch.stack([
             torch.linalg.vector_norm(gradient) for gradient in gradients.values()]))
-        if not torch.isfinite(norm):
+        # One learner's loss may be finite while another's is not: all must agree. It is looked at
+        # only now, with the gradient, because a device is waited for at every look.
+        total, *means, length = torch.cat([sums, norm.detach().double()[None]]).tolist()
+        if not math.isfinite(total):
+            broken = [name for name, value in parts.items() if not torch.isfinite(value)]
+            raise FloatingPointError(f'{", ".join(broken) or "loss of another learner"} '
+                                     'not finite')
+        if not math.isfinite(length):
             broken = [name for name, gradient in gradients.items()
                       if not torch.isfinite(gradient).all()]
             raise FloatingPointError(
@@ -85,7 +94,7 @@ class Descent:
             group['lr'] = self.learning_rate
         self._optimizer.step()
         self.steps += 1
-        return float(norm)
+        return dict(zip(parts, means, strict=True)) | {'losses/grad_norm': length}
 
     def state(self) -> dict[str, Any]:
         """Return the optimiser's state."""

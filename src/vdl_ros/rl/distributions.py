@@ -32,9 +32,14 @@ class ActionDistribution(Protocol):
     A family of distributions with ``size`` parameters.
 
     ``parameters`` are float [..., size]; a sample is int64 [...] (discrete) or float [..., A].
+
+    Attributes:
+        size: numbers that say which distribution it is.
+        num_inputs: E, of an action that a network is told.
     """
 
     size: int
+    num_inputs: int
 
     def sample(self, parameters: Tensor) -> Tensor:
         """Return one action for each set of parameters."""
@@ -54,6 +59,9 @@ class ActionDistribution(Protocol):
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return what the environment is told for ``actions``; it clips them to its box."""
 
+    def to_network(self, actions: Tensor) -> Tensor:
+        """Return what a network is told of ``actions``, float [..., E]."""
+
 
 class _AsTheyAre:
     """Actions that the environment takes as they are."""
@@ -68,7 +76,11 @@ class Categorical(_AsTheyAre):
 
     def __init__(self, size: int) -> None:
         """Make the family for ``size`` actions."""
-        self.size = size
+        self.size = self.num_inputs = size
+
+    def to_network(self, actions: Tensor) -> Tensor:
+        """Return 1 for the action and 0 for the others, float [..., E]."""
+        return functional.one_hot(actions, self.num_inputs).float()
 
     def sample(self, parameters: Tensor) -> Tensor:
         """Return int64 [...], by the Gumbel-max trick: one pass, no normalisation."""
@@ -105,7 +117,11 @@ class DiagonalGaussian(_AsTheyAre):
 
     def __init__(self, dimensions: int) -> None:
         """Make the family for actions of ``dimensions`` numbers."""
-        self.size = 2 * dimensions
+        self.size, self.num_inputs = 2 * dimensions, dimensions
+
+    def to_network(self, actions: Tensor) -> Tensor:
+        """Return ``actions``."""
+        return actions
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = parameters.chunk(2, -1)
@@ -169,6 +185,7 @@ class EpsilonGreedy(Categorical):
     def __init__(self, actions: int) -> None:
         """Make the family for so many actions."""
         super().__init__(actions + 1)
+        self.num_inputs = actions
 
     def _logits(self, parameters: Tensor) -> Tensor:
         values, epsilon = parameters[..., :-1], parameters[..., -1:]

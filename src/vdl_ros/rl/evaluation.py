@@ -44,8 +44,13 @@ class Evaluation:
 
     @property
     def interval(self) -> float:
-        """Half the width of the mean's 95 % confidence interval, by the normal distribution."""
-        return 1.96 * self.std / math.sqrt(len(self.returns))
+        """
+        Half the width of the mean's 95 % confidence interval, by the normal distribution.
+
+        Of a single episode NaN: it says nothing of others.
+        """
+        count = len(self.returns)
+        return 1.96 * self.std / math.sqrt(count - 1) if count > 1 else math.nan
 
 
 class Act:
@@ -59,10 +64,12 @@ class Act:
         self._choose = policy.distribution.mode if deterministic else policy.distribution.sample
         self._box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
         self._state = policy.initial_state(0)
+        self._drawn = torch.empty(0)
 
     @torch.inference_mode()
     def __call__(
         self, observations: NDArray[Any], is_reset: NDArray[Any] | None = None,
+        rewards: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         """
         Return actions.
@@ -71,22 +78,27 @@ class Act:
             observations: [B, ...].
             is_reset: [B] bool, where an episode begins; nowhere if it is not given. What the
                 policy remembers is forgotten there, and everywhere when B changes.
+            rewards: [B] float, of the actions before; 0 if they are not given.
         """
         batch = len(observations)
         if len(self._state) != batch:
             self._state = self._policy.initial_state(batch)
+        else:
+            told = np.zeros(batch) if rewards is None else rewards
+            self._state = self._policy.told(
+                self._state, self._drawn, torch.from_numpy(told.astype(np.float32)))
         resets = np.zeros(batch, np.bool_) if is_reset is None else is_reset
         parameters, _, self._state = self._policy(
             torch.from_numpy(np.ascontiguousarray(observations))[None],
             torch.from_numpy(resets)[None], self._state)
-        actions: NDArray[Any] = self._policy.distribution.to_environment(
-            self._choose(parameters[0]).numpy())
+        self._drawn = self._choose(parameters[0])
+        actions: NDArray[Any] = self._policy.distribution.to_environment(self._drawn.numpy())
         return actions if self._box is None else np.clip(actions, self._box.low, self._box.high)
 
 
 def evaluate(
     envs: VectorEnv,
-    act: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+    act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
     episodes: int,
     seed: int,
     stop: threading.Event | None = None,
@@ -96,6 +108,13 @@ def evaluate(
 
     Each environment plays its share and what it plays beyond that is not counted: with first
     come, first counted, short episodes would be counted more often.
+
+    Args:
+        envs: B environments.
+        act: as :class:`Act`.
+        episodes: so many.
+        seed: of the first ones.
+        stop: ends it early.
     """
     batch = envs.num_envs
     shares = np.full(batch, episodes // batch)
@@ -104,11 +123,11 @@ def evaluate(
     lengths: list[int] = []
     total, length = np.zeros(batch), np.zeros(batch, np.int64)
     done = np.zeros(batch, np.bool_)
-    is_reset = np.ones(batch, np.bool_)
+    is_reset, rewards = np.ones(batch, np.bool_), np.zeros(batch)
     observations, _ = envs.reset(seed=seed)
     while shares.any() and not (stop and stop.is_set()):
         observations, rewards, terminated, truncated, _ = envs.step(
-            act(observations, is_reset))
+            act(observations, is_reset, rewards))
         # The step after an episode's last one is the environment's own reset.
         total = np.where(done, 0.0, total + rewards)
         length = np.where(done, 0, length + 1)

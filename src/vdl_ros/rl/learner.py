@@ -15,9 +15,10 @@ from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.batch import Batch, make_batch
 from vdl_ros.rl.checkpoint import pack, unpack
 from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.device import CPU, memory_of
 from vdl_ros.rl.group import Group
 from vdl_ros.rl.phases import Phases
-from vdl_ros.rl.policy import Policy, make_policy
+from vdl_ros.rl.policy import Policy, choose_precision, make_policy
 from vdl_ros.rl.unroll import Arrays, Unroll, UnrollSchema
 
 __all__ = ['Learner']
@@ -34,6 +35,7 @@ class Learner:
         algorithm: how it learns.
         schema: what unrolls look like.
         group: of the learners that share the work.
+        device: what it computes on.
         version: number of updates made.
         agent_steps: valid steps learned from, by all learners.
     """
@@ -48,6 +50,7 @@ class Learner:
         *,
         own: AlgorithmConfig | None = None,
         group: Group | None = None,
+        device: torch.device = CPU,
     ) -> None:
         """
         Make the network with weights drawn by ``config.seed``.
@@ -60,6 +63,7 @@ class Learner:
             phases: the clock of the thread that learns.
             own: settings of the algorithm; its defaults if they are not given.
             group: of the learners that share the work; this one alone if it is not given.
+            device: what it computes on; see :func:`choose_device`.
 
         Raises:
             ValueError: spaces the network or the algorithm cannot serve.
@@ -67,12 +71,14 @@ class Learner:
         torch.manual_seed(config.seed)
         self.config, self.own = config, own or select_own(config, {})
         self.group = group or Group()
-        self.policy = make_policy(config, observation_space, action_space, self.own)
+        self.device = device
+        self.policy = make_policy(config, observation_space, action_space, self.own, device)
         self.schema = UnrollSchema(
             observation_space, action_space, config.unroll_length, frames_per_observation,
             self.policy.state_size)
         self.algorithm = make_algorithm(
             self.policy, config, self.own, self.schema, self.group)
+        self._memory = memory_of(CPU if self.algorithm.learns_from_host else device)
         self.version = 0
         self.agent_steps = 0
         self._phases = phases or Phases()
@@ -94,7 +100,7 @@ class Learner:
             UnrollError: an unroll whose frames do not fit together.
         """
         with self._phases('decode'):
-            return make_batch(unrolls, self.schema)
+            return make_batch(unrolls, self.schema, self._memory)
 
     def learn(self, batch: Batch) -> dict[str, float]:
         """
@@ -105,6 +111,7 @@ class Learner:
             GroupError: another learner is gone.
         """
         with self._phases('learn'):
+            self._memory.settle(batch.tensors)
             descent = self.algorithm.descent
             descent.schedule(self.agent_steps)
             try:
@@ -135,8 +142,15 @@ class Learner:
         return weights(self.policy)
 
     def copy_policy(self) -> Policy:
-        """Return another policy of the same network, to act while this one learns."""
-        return copy.deepcopy(self.policy)
+        """
+        Return another policy of the same network, to act while this one learns.
+
+        It acts where all actors do, on the CPU, and so may compute in another precision.
+        """
+        policy = copy.deepcopy(self.policy)
+        if self.device != CPU:
+            choose_precision(policy.to(CPU), self.config.precision)
+        return policy
 
     def state(self) -> dict[str, Any]:
         """Return everything that a checkpoint must hold to go on from here."""

@@ -1,10 +1,14 @@
 """
-Several learners, each a process, as one: ``torch.distributed`` over Gloo, on GPUs over NCCL.
+Several learners, each a process, as one: ``torch.distributed`` over Gloo, and NCCL between GPUs.
+
+What is in host memory is summed by Gloo, always. What is on a GPU is summed by NCCL where each
+learner has one of its own, since NCCL refuses two on the same; else it goes through host memory.
 
 The first learner listens at an address, the others come to it (``TCPStore``); when all are there,
 each is connected to each. All must ask for the same sums in the same order. Who leaves, dies or
 is silent for ``timeout`` seconds is an error of all the others: a group is never mended, but left
-by all, who then meet again in a new one. Nothing is pickled.
+by all, who then meet again in a new one. NCCL only queues a sum: if it fails, PyTorch's watchdog
+ends the process, and its launch starts it again. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 
 import psutil
 import torch
@@ -25,10 +29,13 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
 from vdl_ros.rl.config import host_and_port
+from vdl_ros.rl.device import CPU, nccl_identity
 from vdl_ros.rl.group import Group, GroupError
 from vdl_ros.settings import SettingError
 
-__all__ = ['LearnerGroup', 'join']
+__all__ = ['LearnerGroup', 'agree_on_nccl', 'join']
+
+T = TypeVar('T')
 
 # From one look for the others to the next, s.
 _LOOK_S = 0.05
@@ -44,10 +51,15 @@ _TCPStore: Callable[..., Store] = dist.TCPStore  # type: ignore[attr-defined]
 
 
 class LearnerGroup(Group):
-    """One of several learners that have met; see :func:`join`."""
+    """
+    One of several learners that have met; see :func:`join`.
+
+    Attributes:
+        uses_nccl: for what is on GPUs.
+    """
 
     def __init__(
-        self, store: Store, rank: int, size: int, timeout: float, device: str = 'cpu',
+        self, store: Store, rank: int, size: int, timeout: float, device: torch.device = CPU,
     ) -> None:
         """
         Connect to the others, who all must be there.
@@ -57,7 +69,7 @@ class LearnerGroup(Group):
             rank: which one this is.
             size: how many there are.
             timeout: longest wait for the others in a sum, s.
-            device: of the tensors that are summed, as torch names it; 'cpu' are, in any case.
+            device: what this learner computes on.
 
         Raises:
             GroupError: another one is gone.
@@ -65,7 +77,9 @@ class LearnerGroup(Group):
         self.rank, self.size, self._timeout = rank, size, timeout
         # The first learner's store serves the others for as long as it is held.
         self._store: Store | None = store
-        backend = 'gloo' if device == 'cpu' else f'cpu:gloo,{device}:nccl'
+        self.uses_nccl = self._together('the devices of all learners', lambda: agree_on_nccl(
+            store, rank, size, nccl_identity(device)))
+        backend = 'cpu:gloo,cuda:nccl' if self.uses_nccl else 'gloo'
         self._together('the connection of all learners', lambda: dist.init_process_group(
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)))
 
@@ -76,9 +90,9 @@ class LearnerGroup(Group):
         Raises:
             GroupError: another learner is gone or silent; so do all that follow.
         """
-        total = numbers.detach().clone()
+        total = self._movable(numbers.detach(), copy=True)
         self._together('a sum', lambda: dist.all_reduce(total))
-        return total
+        return total.to(numbers.device)
 
     def least(self, number: int) -> int:
         """See :meth:`Group.least`."""
@@ -89,7 +103,7 @@ class LearnerGroup(Group):
     def add_gradients(self, parameters: Sequence[Tensor]) -> None:
         """See :meth:`Group.add_gradients`; all travel as one tensor."""
         gradients = [each.grad for each in parameters if each.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat = self._movable(torch.cat([gradient.flatten() for gradient in gradients]))
         self._together('the sum of gradients', lambda: dist.all_reduce(flat))
         parts = torch.split(flat, [gradient.numel() for gradient in gradients])
         for gradient, part in zip(gradients, parts, strict=True):
@@ -122,9 +136,14 @@ class LearnerGroup(Group):
         if dist.is_initialized():
             dist.destroy_process_group()
 
-    def _together(self, what: str, do: Callable[[], Any]) -> None:
+    def _movable(self, numbers: Tensor, *, copy: bool = False) -> Tensor:
+        """Return numbers where they can go to the others from."""
+        nccl = self.uses_nccl and numbers.is_cuda
+        return numbers.to(numbers.device if nccl else CPU, copy=copy)
+
+    def _together(self, what: str, do: Callable[[], T]) -> T:
         """
-        Do something that all must do at the same time.
+        Do something that all must do at the same time, and return what comes of it.
 
         Raises:
             GroupError: names whom it waited for, for what, and how long.
@@ -132,7 +151,7 @@ class LearnerGroup(Group):
         others = _named([rank for rank in range(self.size) if rank != self.rank])
         since = time.monotonic()
         try:
-            do()
+            return do()
         except RuntimeError as error:
             if time.monotonic() - since >= self._timeout:
                 reason = f'nothing came within group_timeout, {self._timeout:g} s'
@@ -146,7 +165,7 @@ class LearnerGroup(Group):
 
 def join(
     rank: int, size: int, address: str, timeout: float, *,
-    stop: threading.Event | None = None, device: str = 'cpu',
+    stop: threading.Event | None = None, device: torch.device = CPU,
 ) -> LearnerGroup | None:
     """
     Meet the other learners.
@@ -170,11 +189,10 @@ def join(
     stop = stop or threading.Event()
     deadline = time.monotonic() + timeout
     own = _own_address(host, port, address)
-    missing = list(range(size))
+    missing = [0] if rank else list(range(1, size))
     while time.monotonic() < deadline and not stop.is_set():
         store = _listen(host, port, address) if rank == 0 else _reach(host, port)
         if store is None:
-            missing = [0] if rank else missing
             stop.wait(_LOOK_S)
             continue
         try:
@@ -193,6 +211,24 @@ def join(
         return None
     raise GroupError(f'learner {rank} waited at group_address {address}: {_named(missing)} did '
                      f'not come within group_timeout, {timeout:g} s')
+
+
+def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
+    """
+    Return whether all learners use NCCL, the same for all; each calls it once.
+
+    Args:
+        store: where all have met.
+        rank: which one this is.
+        size: how many there are.
+        identity: of its device, see :func:`nccl_identity`.
+
+    Raises:
+        RuntimeError: another one is gone.
+    """
+    store.set(f'device/{rank}', identity)
+    found = [store.get(f'device/{each}') for each in range(size)]
+    return all(found) and len(set(found)) == size
 
 
 def _meet(

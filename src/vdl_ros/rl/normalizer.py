@@ -55,15 +55,15 @@ class Normalizer(nn.Module):
         """
         numbers = numbers.double()
         shape = self.mean.shape
-        count = total(torch.full((1,), float(len(numbers)), dtype=torch.float64))
-        if not count:
-            return
-        mean = total(numbers.sum(0)) / count
-        squares = total((numbers - mean).square().sum(0))
-        together = self.count + count
-        moved = (mean - self.mean).reshape(shape)
-        self.variance.copy_(((self.variance * self.count + squares
-                              + moved.square() * self.count * count / together)
-                             / together).reshape(shape))
-        self.mean += (moved * count / together).reshape(shape)
-        self.count.copy_(together)
+        count = total(torch.full_like(self.count, len(numbers)))
+        # Without a branch on how many came, which a device would be waited for: of none, the share
+        # is 0.
+        some = count.clamp(min=1.0)
+        mean = total(numbers.sum(0)) / some
+        variance = (total((numbers - mean).square().sum(0)) / some).reshape(shape)
+        share = count / (self.count + count).clamp(min=1.0)
+        moved = mean - self.mean
+        self.variance += (share * (variance - self.variance
+                                   + (1 - share) * moved.square())).reshape(shape)
+        self.mean += (share * moved).reshape(shape)
+        self.count += count

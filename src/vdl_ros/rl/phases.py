@@ -52,7 +52,7 @@ class Phases:
         # Made once: entering one allocates nothing.
         self._sections = {name: _Section(self, name) for name in PHASES}
         self._listening = _Listening(self)
-        self._since = clock()
+        self._since = self._read = clock()
 
     def __call__(self, name: str) -> _Section:
         """Return the section of a phase, for a ``with`` statement in the clock's own thread."""
@@ -73,6 +73,8 @@ class Phases:
         while True:
             since = self._since
             found, name, now = dict(self._seconds), self._stack[-1], self._clock()
+            # Its thread may have asked the clock before and not have changed phase yet.
+            self._read = now
             if since == self._since:  # else its thread has changed phase meanwhile
                 break
         found[name] += now - since
@@ -84,7 +86,9 @@ class _Section:
     A phase as a context manager.
 
     Without a lock, which would cost as much as all the rest: Python changes threads at calls and
-    jumps, and there is none where a clock is between two states.
+    jumps back, and the only one where a clock is between two states is the call for the time. If
+    another thread has read the clock since, the change is at the moment of that: what was told
+    stays true.
     """
 
     __slots__ = ('_name', '_phases')
@@ -95,6 +99,8 @@ class _Section:
     def __enter__(self) -> None:
         phases = self._phases
         stack, now = phases._stack, phases._clock()
+        if now < phases._read:
+            now = phases._read
         phases._seconds[stack[-1]] += now - phases._since
         phases._since = now
         stack.append(self._name)
@@ -105,6 +111,8 @@ class _Section:
     ) -> None:
         phases = self._phases
         stack, now = phases._stack, phases._clock()
+        if now < phases._read:
+            now = phases._read
         phases._seconds[stack[-1]] += now - phases._since
         phases._since = now
         stack.pop()

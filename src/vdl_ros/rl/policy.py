@@ -13,10 +13,11 @@ from vdl_ros.precision import faster_in_bfloat16
 from vdl_ros.rl import distributions
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
 from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.device import CPU, computes_bfloat16
 from vdl_ros.rl.networks import SMALLEST_IMAGE, make_torso, orthogonal
 from vdl_ros.rl.normalizer import Normalizer
 
-__all__ = ['Output', 'Policy', 'make_policy']
+__all__ = ['Output', 'Policy', 'choose_precision', 'make_policy']
 
 # Images in a batch that decides on the precision.
 _TRIED = 16
@@ -29,7 +30,8 @@ class Output(NamedTuple):
     Attributes:
         parameters: float [..., P], of the distribution of actions.
         values: float [...]; of action values, the largest.
-        state: float [B, S], of the LSTM after the last step; S is 0 if there is none.
+        state: float [B, S], after the last observation; what follows it is for
+            :meth:`Policy.told` to add. S is 0 if nothing is remembered.
     """
 
     parameters: Tensor
@@ -44,11 +46,16 @@ class Policy(nn.Module):
     Attributes:
         distribution: what the policy head's numbers mean.
         observation_shape: shape of one observation.
-        state_size: S, numbers of the LSTM's state; 0: there is none.
+        of_images: whether it is an image.
+        state_size: S, numbers that it remembers: the LSTM's state, then the last action and
+            reward if it is told them; 0: none.
+        last_action_reward: whether it is told them.
         precision: of the torso, torch.float32 or torch.bfloat16; parameters and heads are float32.
         normalizer: of observations, or None.
-        exploration: with action values, epsilon or temperature, [1] or [B].
+        exploration: with action values, epsilon or temperature, [1] or [B]; not a weight.
     """
+
+    exploration: Tensor
 
     def __init__(
         self,
@@ -58,24 +65,29 @@ class Policy(nn.Module):
         *,
         hidden_size: int = 64,
         lstm_size: int = 0,
+        last_action_reward: bool = False,
         normalize: bool = False,
     ) -> None:
         """Build the net; use :func:`make_policy` for one that fits given spaces."""
         super().__init__()
         self.distribution = distribution
         self.observation_shape = observation_shape
-        self.state_size = 2 * lstm_size
+        self.last_action_reward = last_action_reward
+        told = distribution.num_inputs + 1 if last_action_reward else 0
+        self._lstm_numbers = 2 * lstm_size
+        self.state_size = self._lstm_numbers + told
         self.precision = torch.float32
-        self.exploration = torch.zeros(1)
-        self._images = network != 'mlp'
-        self._channels_last = self._images and observation_shape[1] >= SMALLEST_IMAGE > \
+        self.register_buffer('exploration', torch.zeros(1), persistent=False)
+        self.of_images = network != 'mlp'
+        self._channels_last = self.of_images and observation_shape[1] >= SMALLEST_IMAGE > \
             observation_shape[2]
         self._of_values = isinstance(distribution, distributions.EpsilonGreedy)
-        shape = self.image_shape if self._images else (math.prod(observation_shape),)
+        shape = self.image_shape if self.of_images else (math.prod(observation_shape),)
         self.normalizer = Normalizer(shape) if normalize else None
         self.policy_torso, features = make_torso(network, shape, hidden_size)
-        separate = not self._images and not lstm_size and not self._of_values
+        separate = not self.of_images and not lstm_size and not self._of_values
         self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
+        features += told
         self.lstm: nn.LSTMCell | None = None
         if lstm_size:
             self.lstm = nn.LSTMCell(features, lstm_size)
@@ -97,27 +109,57 @@ class Policy(nn.Module):
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the state before the first observation, [batch, S]."""
-        return torch.zeros(batch, self.state_size)
+        return self.policy_head.weight.new_zeros(batch, self.state_size)
+
+    def told(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
+        """
+        Return the state with what was done last in it, if the policy is told that.
+
+        Args:
+            state: [B, S].
+            actions: [B] or [B, A].
+            rewards: [B] float, of these actions.
+        """
+        if not self.last_action_reward:
+            return state
+        return torch.cat(
+            [state[:, :self._lstm_numbers], self._last(actions, rewards)], -1)
+
+    def _last(self, actions: Tensor, rewards: Tensor) -> Tensor:
+        """Return what the policy is told of actions [..., (A)] and rewards [...]."""
+        clipped = rewards.clamp(-1.0, 1.0).unsqueeze(-1)
+        return torch.cat([self.distribution.to_network(actions), clipped], -1)
 
     def forward(
         self, observations: Tensor, is_reset: Tensor | None = None, state: Tensor | None = None,
+        actions: Tensor | None = None, rewards: Tensor | None = None,
     ) -> Output:
         """
-        Say what to do; without an LSTM, the axes before the observation's may be any.
+        Say what to do; if nothing is remembered, the axes before the observation's may be any.
 
         Args:
-            observations: [..., *observation_shape], with an LSTM [T, B, *observation_shape];
+            observations: [..., *observation_shape], with a state [T, B, *observation_shape];
                 uint8 images are scaled to [0, 1].
             is_reset: [T, B] bool, where an episode begins: the state is forgotten there.
-            state: [B, S], before the first observation; unused and unneeded without an LSTM.
+            state: [B, S], before the first observation; unneeded where S is 0.
+            actions: [T - 1, B] or [T - 1, B, A], or more, what followed the observations; unneeded
+                where T is 1, or the policy is not told its last action and reward.
+            rewards: [T - 1, B] float, or more, likewise.
         """
         lead = observations.shape[:observations.dim() - len(self.observation_shape)]
         features, value_features = self._features(observations)
-        if self.lstm is not None:
+        if self.state_size:
             assert is_reset is not None
             assert state is not None
-            features, state = self._remember(features.reshape(*lead, -1), is_reset, state)
-            value_features = features = features.flatten(0, 1)
+            state, last = state.tensor_split([self._lstm_numbers], -1)
+            if self.last_action_reward:
+                rows = self._rows(last, is_reset, actions, rewards)
+                features, value_features = (
+                    torch.cat([each, rows], -1) for each in (features, value_features))
+            if self.lstm is not None:
+                features, state = self._remember(features.reshape(*lead, -1), is_reset, state)
+                value_features = features = features.flatten(0, 1)
+            state = torch.cat([state, last], -1)
         elif state is None:
             state = features.new_zeros(0, 0)
         parameters = self.policy_head(features)
@@ -133,14 +175,14 @@ class Policy(nn.Module):
 
     def _features(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return features for policy and value, [N, F] each."""
-        if self._images:
+        if self.of_images:
             inputs = observations.reshape(-1, *self.observation_shape)
             if self._channels_last:
                 inputs = inputs.movedim(-1, 1)
         else:
             inputs = observations.reshape(-1, math.prod(self.observation_shape))
-        # Bytes are exact in either precision.
-        scaled = inputs.dtype == torch.uint8
+        # Bytes are exact in either precision; the normaliser has seen them as they are.
+        scaled = inputs.dtype == torch.uint8 and self.normalizer is None
         inputs = inputs.to(self.precision)
         if scaled:
             inputs = inputs.mul_(1 / 255)
@@ -151,6 +193,18 @@ class Policy(nn.Module):
             features = self.policy_torso(inputs).float()
             return features, (
                 features if self.value_torso is None else self.value_torso(inputs).float())
+
+    def _rows(
+        self, last: Tensor, is_reset: Tensor, actions: Tensor | None, rewards: Tensor | None,
+    ) -> Tensor:
+        """Return what led to each observation, [T * B, E + 1]; 0 where an episode begins."""
+        rows = last[None]
+        if len(is_reset) > 1:
+            assert actions is not None
+            assert rewards is not None
+            before = slice(len(is_reset) - 1)
+            rows = torch.cat([rows, self._last(actions[before], rewards[before])])
+        return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
 
     def _remember(
         self, features: Tensor, is_reset: Tensor, state: Tensor,
@@ -171,17 +225,19 @@ def make_policy(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     own: AlgorithmConfig | None = None,
+    device: torch.device = CPU,
 ) -> Policy:
     """
     Return a policy for the spaces of one environment.
 
     Args:
-        config: of which network, hidden_size, lstm_size, precision, action_distribution and
-            normalize_observations count. network auto takes impala for images, uint8 [C, H, W] or
-            [H, W, C]; precision auto takes what this processor computes images faster in.
+        config: of which network, hidden_size, lstm_size, last_action_reward, precision,
+            action_distribution and normalize_observations count. network auto takes impala for
+            images, uint8 [C, H, W] or [H, W, C]; for precision see :func:`choose_precision`.
         observation_space: a Box.
         action_space: see :func:`distributions.for_space`.
         own: the algorithm's settings; dqn's ask for a network of action values.
+        device: where it computes. Its first weights are drawn on the CPU, the same for all.
 
     Raises:
         ValueError: a space or a combination of network and space that cannot be served.
@@ -202,16 +258,32 @@ def make_policy(
         distributions.for_values(action_space, own.exploration) if isinstance(own, DqnConfig)
         else distributions.for_space(action_space, config.action_distribution),
         hidden_size=config.hidden_size, lstm_size=config.lstm_size,
+        last_action_reward=config.last_action_reward,
         normalize=config.normalize_observations and network == 'mlp')
-    precision = config.precision
-    if precision == 'auto' and network != 'mlp':
-        precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
-    if precision == 'bfloat16':
-        policy.precision = torch.bfloat16
+    choose_precision(policy.to(device), config.precision)
     return policy
 
 
+def choose_precision(policy: Policy, asked: str) -> None:
+    """
+    Set what a policy's torso computes in, where it is now.
+
+    Args:
+        policy: on the device that it computes on.
+        asked: 'float32', 'bfloat16', or 'auto': what this processor is faster in, on a CUDA
+            device bfloat16 if it has units for it. Its exponents are those of float32, so
+            gradients need no scaling. What is not for images computes in float32 all the same.
+    """
+    if asked == 'auto' and policy.of_images:
+        asked = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
+    policy.precision = (
+        torch.bfloat16 if asked == 'bfloat16' and policy.of_images else torch.float32)
+
+
 def _faster_in_bfloat16(policy: Policy) -> bool:
+    device = policy.policy_head.weight.device
+    if device != CPU:
+        return computes_bfloat16(device)
     # No random numbers: they would be missing from the run's.
     images = torch.full((_TRIED, *policy.image_shape), 0.5)
     with torch.no_grad():

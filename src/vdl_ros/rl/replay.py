@@ -2,7 +2,8 @@
 Replay: what was done, kept to be learned from again, by chance or by how surprising it was.
 
 Kept are columns of unrolls, so that an observation lies in memory once and a policy with a memory
-can be shown what came before. Rewards are summed over n steps when a column comes in.
+can be shown what came before. Rewards are summed over n steps when a column comes in. All of it is
+in host memory, wherever the learning is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from vdl_ros.rl.unroll import UnrollSchema
 
 __all__ = ['Replay', 'Sample', 'n_step_returns']
 
-# Share of the memory that is free which a replay may take.
+# Share of the memory that is free which all replays of a host may take.
 _SHARE = 0.8
 
 
@@ -82,6 +83,7 @@ class Replay:
         steps: valid steps in it.
         observations: [columns, T + 1, ...].
         actions: [columns, T] int64.
+        rewards: [columns, T] float32, as the environment gave them.
         returns, factors, times: [columns, T], see :func:`n_step_returns`.
         is_reset: [columns, T + 1] bool.
         state: [columns, S] float32, of the policy's memory before the first observation.
@@ -89,9 +91,13 @@ class Replay:
 
     def __init__(
         self, schema: UnrollSchema, size: int, discount: float, n: int, priority_exponent: float,
+        learners: int = 1,
     ) -> None:
         """
         Make room for about ``size`` steps.
+
+        Memory is taken only as steps come. So that learners that begin together do not all count
+        on the same memory, each may have its part of it, as if all were on this host.
 
         Args:
             schema: what unrolls look like.
@@ -99,27 +105,31 @@ class Replay:
             discount: gamma.
             n: rewards that are summed.
             priority_exponent: alpha; 0: all steps have the same odds.
+            learners: how many have a replay of their own.
 
         Raises:
-            ValueError: it is larger than the memory.
+            ValueError: it is larger than this learner's part of the memory.
         """
         steps, space = schema.unroll_length, schema.observation_space
         columns = max(size // steps, 1)
-        # Observations and is_reset; actions, returns, factors, times, weights; state.
+        # Observations and is_reset; actions, rewards, returns, factors, times, weights; state.
         column = ((steps + 1) * (math.prod(space.shape) * space.dtype.itemsize + 1)
-                  + steps * (8 + 4 + 4 + 8 + 8) + 4 * schema.state_size)
+                  + steps * (8 + 4 + 4 + 4 + 8 + 8) + 4 * schema.state_size)
         free = psutil.virtual_memory().available
-        most = int(_SHARE * free // column)
+        most = int(_SHARE * free / learners // column)
         if columns > most:
+            split = '' if learners == 1 else (
+                f', split over {learners} learners, if all are on this host')
             raise ValueError(
                 f'replay_size: {size} steps of {space.dtype} {list(space.shape)} need '
-                f'{columns * column / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free: '
-                f'at most {most * steps}')
+                f'{columns * column / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free, of which '
+                f'{100 * _SHARE:.0f} % may be used{split}: at most {most * steps}')
         self._discount, self._n, self._alpha = discount, n, priority_exponent
         dtype = torch.from_numpy(space.sample()).dtype
         self.observations = torch.empty(columns, steps + 1, *space.shape, dtype=dtype)
         self.actions = torch.zeros(columns, steps, dtype=torch.int64)
-        self.returns, self.factors = (torch.zeros(columns, steps) for _ in range(2))
+        self.rewards, self.returns, self.factors = (
+            torch.zeros(columns, steps) for _ in range(3))
         self.times = torch.zeros(columns, steps, dtype=torch.int64)
         self.is_reset = torch.zeros(columns, steps + 1, dtype=torch.bool)
         self.state = torch.zeros(columns, schema.state_size)
@@ -131,6 +141,11 @@ class Replay:
     def steps(self) -> int:
         """Valid steps in it."""
         return int((self._weights > 0).sum())
+
+    @property
+    def full(self) -> bool:
+        """Whether each column has been taken; there may be fewer valid steps than ``size``."""
+        return self._filled == len(self.actions)
 
     @property
     def valid(self) -> Tensor:
@@ -145,7 +160,7 @@ class Replay:
         for b in range(rewards.shape[1]):
             at = self._next
             self.observations[at] = batch.observations[:, b]
-            self.actions[at] = batch.actions[:, b]
+            self.actions[at], self.rewards[at] = batch.actions[:, b], batch.rewards[:, b]
             self.returns[at], self.factors[at] = returns[:, b], factors[:, b]
             self.times[at] = times[:, b]
             self.is_reset[at] = batch.is_reset[:, b]
@@ -168,9 +183,11 @@ class Replay:
                       (weights[places] / totals[-1]).float())
 
     def weigh(self, column: Tensor, time: Tensor, errors: Tensor) -> None:
-        """Set the odds of steps by the size of their errors, float [N]."""
+        """Set the odds of steps by the size of their errors, float [N]; of valid ones only."""
         if not self._alpha:
             return
+        valid = self._weights[column, time] > 0
+        column, time, errors = column[valid], time[valid], errors[valid]
         weights = (errors.double().abs() + 1e-6) ** self._alpha
         self._weights[column, time] = weights
         self._largest = max(self._largest, float(weights.max()))

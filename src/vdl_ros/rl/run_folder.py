@@ -21,8 +21,9 @@ _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'epis
             'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
 # Columns that runs of an earlier version do not have, and what is written for them.
 _LATER = {'mean_length_100': 'nan'}
-# Settings of one start of a run, not of the run.
-_OF_A_START = ('run_dir', 'resume', 'num_learners', 'learner_rank', 'group_address')
+# Settings of one start of a run, not of the run: num_actors is how many are started with it.
+_OF_A_START = ('run_dir', 'resume', 'device', 'num_actors', 'num_learners', 'learner_rank',
+               'group_address')
 
 
 class RunFolderError(ValueError):
@@ -85,9 +86,10 @@ class RunFolder:
         writer.writerow(_COLUMNS)
         writer.writerows([line[name] for name in _COLUMNS] for line in kept)
         self._progress.flush()
-        # Room for many rows: the training must not wait for the thread that writes them.
+        # What is later than the checkpoint is not kept, be it all that there is. Room for many
+        # rows: the training must not wait for the thread that writes them.
         self._events = SummaryWriter(
-            str(self.path), purge_step=agent_steps + 1 if kept else None, max_queue=1000)
+            str(self.path), purge_step=agent_steps + 1, max_queue=1000)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
         """Add a line to progress.csv, and scalars to the events at the row's agent_steps."""

@@ -21,6 +21,7 @@ import torch
 
 from vdl_ros.rl.batch import Batch
 from vdl_ros.rl.checkpoint import CheckpointError
+from vdl_ros.rl.device import describe
 from vdl_ros.rl.flow import Ledger
 from vdl_ros.rl.group import GroupError
 from vdl_ros.rl.learner import Learner
@@ -97,8 +98,7 @@ class Trainer:
             ValueError: it is of another environment, algorithm or network.
         """
         self.learner, self.folder, self.settings = learner, folder, settings
-        self.group = learner.group
-        self.inbox, self.ledger = inbox, ledger
+        self.group, self.inbox, self.ledger = learner.group, inbox, ledger
         self.progress = Progress(ledger, tells=folder is None)
         self._publish, self._say, self._topics = publish, say, topics
         self._checkpoint_period, self._status_period = checkpoint_period, status_period
@@ -338,6 +338,7 @@ class Trainer:
             'algorithm': learner.config.algorithm,
             'ended_by': reason,
             'learners': self.group.size,
+            'device': describe(learner.device),
             'agent_steps': learner.agent_steps,
             'updates': learner.version,
             'wall_s': round(wall, 3),

@@ -13,7 +13,7 @@ actions                [T, B] or           int64, or float32 before the environm
 rewards                [T, B] float32      as the environment gave them
 terminated, truncated  [T, B] bool         kept apart
 behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
-state                  [B, S] float32      of a policy with an LSTM, before x_0; else it is absent
+state                  [B, S] float32      what the policy remembers before x_0; absent if nothing
 =====================  ==================  =====================================================
 
 An environment that has ended ignores the next action and resets, so the step into a reset
@@ -122,7 +122,7 @@ class UnrollSchema:
             action_space: of one environment.
             unroll_length: T.
             frames_per_observation: pictures stacked in one observation.
-            state_size: S, numbers of the policy's LSTM; 0: it has none.
+            state_size: S, numbers that the policy remembers; 0: it remembers nothing.
 
         Raises:
             ValueError: observations that are not one array.

@@ -33,7 +33,7 @@ class Linear(nn.Module):
     def initial_state(self, batch):
         return torch.zeros(batch, 0)
 
-    def forward(self, observations, is_reset=None, state=None):
+    def forward(self, observations, is_reset=None, state=None, *_):
         out = self.layer(observations.double())
         if self.of_values:
             return Output(torch.cat([out, torch.zeros_like(out[..., :1])], -1), out.amax(-1),

@@ -6,46 +6,21 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.batch import Batch, make_batch
 from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.distributions import Categorical
-from vdl_ros.rl.policy import Output, make_policy
+from vdl_ros.rl.policy import make_policy
 from vdl_ros.rl.unroll import UnrollSchema
 
 CONFIG = TrainConfig(discount=0.9, baseline_cost=0.4, entropy_cost=0.03, hidden_size=8)
 OWN = ImpalaConfig(rho_clip=1.3, c_clip=0.7, vtrace_lambda=0.8)
 
 
-class Linear(nn.Module):
-    """The smallest policy there is, in float64."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.distribution = Categorical(4)
-        self.normalizer = None
-        self.layer = nn.Linear(3, 5, dtype=torch.float64)
-
-    def forward(self, observations, is_reset=None, state=None):
-        out = self.layer(observations.double())
-        return Output(out[..., :4], out[..., 4], state)
-
-
 def batch_of(random_unroll, spaces, seeds, state_size=0):
     return make_batch([random_unroll(seed, state_size=state_size) for seed in seeds],
                       UnrollSchema(*spaces, 8, 1, state_size))
-
-
-@pytest.fixture
-def batch(random_unroll, spaces):
-    made = batch_of(random_unroll, spaces, range(3))
-    assert not made.valid.all()
-    assert made.terminated.any()
-    return made
 
 
 def algorithm(policy, config=CONFIG, own=OWN, group=None):
@@ -60,66 +35,49 @@ def gradients(policy, batch, config=CONFIG, own=OWN):
 
 
 @pytest.mark.parametrize('lambda_', [0.0, 0.8, 1.0])
-def test_loss_and_gradient_are_those_of_the_definition(batch, naive_vtrace, lambda_):
-    policy = Linear()
+def test_loss_and_gradient_are_those_of_the_definition(
+        batch, linear, log_probs, check_gradient, naive_vtrace, lambda_):
+    policy = linear()
 
     def outputs():
-        parameters, values, _ = policy(batch.observations)
-        parameters = parameters[:-1].detach().numpy()
-        log_probs = parameters - np.log(np.exp(parameters).sum(-1, keepdims=True))
-        return log_probs, values.detach().numpy()
+        found, values = log_probs(policy, batch.observations)
+        return found[:-1], values
 
     actions = batch.actions.numpy()[..., None]
     valid = batch.valid.numpy()
-    log_probs, values = outputs()
+    before, values = outputs()
     targets, advantages = naive_vtrace(
-        np.take_along_axis(log_probs, actions, -1)[..., 0] - batch.behaviour_log_probs.numpy(),
+        np.take_along_axis(before, actions, -1)[..., 0] - batch.behaviour_log_probs.numpy(),
         np.where(batch.terminated.numpy(), 0.0, 0.9), batch.rewards.numpy(), values, valid,
         1.3, 0.7, lambda_)
 
     def definition():
         """Return the loss with targets and advantages held fixed."""
-        log_probs, values = outputs()
-        chosen = np.take_along_axis(log_probs, actions, -1)[..., 0]
+        now, values = outputs()
+        chosen = np.take_along_axis(now, actions, -1)[..., 0]
         total, count = 0.0, 0
         for t, b in np.argwhere(valid):
-            entropy = -(np.exp(log_probs[t, b]) * log_probs[t, b]).sum()
+            entropy = -(np.exp(now[t, b]) * now[t, b]).sum()
             total += -chosen[t, b] * advantages[t, b]
             total += 0.4 * 0.5 * (targets[t, b] - values[t, b]) ** 2
             total -= 0.03 * entropy
             count += 1
         return total / count
 
-    loss, *found = gradients(
-        policy, batch, own=dataclasses.replace(OWN, vtrace_lambda=lambda_))
-    assert float(loss) == pytest.approx(definition(), rel=1e-6)
-    for parameter, gradient in zip(policy.parameters(), found, strict=True):
-        flat, step = parameter.data.view(-1), 1e-6
-        for i in range(len(flat)):
-            flat[i] += step
-            above = definition()
-            flat[i] -= 2 * step
-            below = definition()
-            flat[i] += step
-            assert float(gradient.view(-1)[i]) == pytest.approx(
-                (above - below) / (2 * step), rel=1e-4, abs=1e-7)
+    loss, _ = algorithm(
+        policy, own=dataclasses.replace(OWN, vtrace_lambda=lambda_)).loss(batch)
+    check_gradient(policy, loss, definition)
 
 
-@pytest.mark.parametrize('lstm_size', [0, 4])
-def test_ignored_steps_contribute_nothing(random_unroll, spaces, lstm_size):
-    config = dataclasses.replace(CONFIG, lstm_size=lstm_size)
+@pytest.mark.parametrize('memory', [
+    {}, {'lstm_size': 4}, {'lstm_size': 4, 'last_action_reward': True}], ids=str)
+def test_ignored_steps_contribute_nothing(random_unroll, spaces, ignored_changed, memory):
+    config = dataclasses.replace(CONFIG, **memory)
     policy = make_policy(config, *spaces)
     batch = batch_of(random_unroll, spaces, range(3), policy.state_size)
     before = gradients(policy, batch, config)
-    ignored = ~batch.valid
-    changed = dataclasses.replace(
-        batch,
-        actions=torch.where(ignored, 3 - batch.actions, batch.actions),
-        rewards=torch.where(ignored, batch.rewards - 50.0, batch.rewards),
-        behaviour_log_probs=torch.where(ignored, -9.0, batch.behaviour_log_probs),
-        terminated=batch.terminated ^ ignored)
-    assert ignored.any()
-    assert all(map(torch.equal, before, gradients(policy, changed, config)))
+    assert not batch.valid.all()
+    assert all(map(torch.equal, before, gradients(policy, ignored_changed(batch), config)))
     counted = dataclasses.replace(batch, rewards=batch.rewards + batch.valid)
     assert not torch.equal(before[0], gradients(policy, counted, config)[0])
 
@@ -167,8 +125,8 @@ def test_a_rewarded_action_becomes_likelier_and_its_state_more_valued(spaces):
     assert now()[1] > value
 
 
-def test_the_entropy_bonus_flattens_the_policy(batch):
-    policy = Linear()
+def test_the_entropy_bonus_flattens_the_policy(batch, linear):
+    policy = linear()
     entropy_only = algorithm(policy, TrainConfig(entropy_cost=1.0, baseline_cost=0.0))
     nothing = dataclasses.replace(batch, rewards=batch.rewards * 0)
     with torch.no_grad():
@@ -180,8 +138,8 @@ def test_the_entropy_bonus_flattens_the_policy(batch):
     assert entropy_only.loss(nothing)[1]['losses/entropy'] > before
 
 
-def test_parts_add_up_to_the_total(batch):
-    loss, parts = algorithm(Linear()).loss(batch)
+def test_parts_add_up_to_the_total(batch, linear):
+    loss, parts = algorithm(linear()).loss(batch)
     assert all(value.shape == () for value in parts.values())
     parts = {name: float(value.detach()) for name, value in parts.items()}
     assert float(loss.detach()) == parts['losses/total']
@@ -189,16 +147,16 @@ def test_parts_add_up_to_the_total(batch):
         parts['losses/policy'] + 0.4 * parts['losses/value'] - 0.03 * parts['losses/entropy'])
 
 
-def test_the_mean_ratio_is_of_the_steps_that_count(batch):
-    policy = Linear()
+def test_the_mean_ratio_is_of_the_steps_that_count(batch, linear):
+    policy = linear()
     chosen = policy.distribution.log_prob(policy(batch.observations)[0][:-1], batch.actions)
     ratios = (chosen - batch.behaviour_log_probs).exp()[batch.valid]
     found = algorithm(policy).loss(batch)[1]['losses/mean_rho']
     assert float(found.detach()) == pytest.approx(float(ratios.mean().detach()))
 
 
-def test_the_loss_sees_transformed_rewards(batch):
-    policy = Linear()
+def test_the_loss_sees_transformed_rewards(batch, linear):
+    policy = linear()
     large = dataclasses.replace(batch, rewards=batch.rewards.sign() * 5.0)
     clipped = dataclasses.replace(CONFIG, reward_transform='abs_one')
     units = dataclasses.replace(batch, rewards=batch.rewards.sign())
@@ -207,25 +165,25 @@ def test_the_loss_sees_transformed_rewards(batch):
     assert not torch.equal(gradients(policy, large)[0], expected)
 
 
-def test_the_loss_sees_scaled_rewards(batch):
+def test_the_loss_sees_scaled_rewards(batch, linear):
     scaled = dataclasses.replace(CONFIG, reward_scale=0.25)
     small = dataclasses.replace(batch, rewards=batch.rewards * 0.25)
-    expected = gradients(Linear(), small)
-    assert all(map(torch.equal, gradients(Linear(), batch, scaled), expected))
+    expected = gradients(linear(), small)
+    assert all(map(torch.equal, gradients(linear(), batch, scaled), expected))
 
 
-def test_standardized_advantages_do_not_depend_on_the_size_of_rewards(batch):
+def test_standardized_advantages_do_not_depend_on_the_size_of_rewards(batch, linear):
     normal = dataclasses.replace(CONFIG, normalize_advantages=True, baseline_cost=0.0)
     nothing = batch.observations * 0  # so that values are those of the bias: small
     few, many = (dataclasses.replace(batch, observations=nothing, rewards=batch.rewards * size)
                  for size in (1e3, 1e5))
-    for small, large in zip(gradients(Linear(), few, normal), gradients(Linear(), many, normal),
+    for small, large in zip(gradients(linear(), few, normal), gradients(linear(), many, normal),
                             strict=True):
         torch.testing.assert_close(small, large, rtol=2e-2, atol=2e-3)
 
 
-def test_an_update_is_one_step_down_the_loss(batch):
-    policy = Linear()
+def test_an_update_is_one_step_down_the_loss(batch, linear):
+    policy = linear()
     config = dataclasses.replace(CONFIG, max_grad_norm=1e-2)
     learning = algorithm(policy, config)
     loss, *expected = gradients(policy, batch, config)

@@ -103,6 +103,47 @@ def test_without_a_memory_it_is_a_guess(name):
     assert abs(play(policy, 4) - 0.5) < 0.045
 
 
+class Told(Recall):
+    """
+    Episodes of two steps in which nothing is shown; the last action is worth 1 if it is right.
+
+    What is right follows from the first action's reward, -1 or 1 by chance for action 0 or 1; or
+    from that action: it is the other one.
+    """
+
+    def __init__(self, by_reward, num_envs=16):
+        super().__init__(2, num_envs)
+        self.by_reward = by_reward
+
+    def _observe(self):
+        return super()._observe() * [0, 1]
+
+    def step(self, actions):
+        hint = np.zeros(self.num_envs, np.float32)
+        if self.time == 0 and self.by_reward:
+            hint = 2.0 * self.shown - 1.0
+        elif self.time == 0:
+            self.shown = 1 - actions
+        observations, rewards, *ended = super().step(actions)
+        return observations.astype(np.float32), (rewards + hint).astype(np.float32), *ended
+
+
+@pytest.mark.parametrize('by_reward', [False, True], ids=['action', 'reward'])
+@pytest.mark.parametrize('lstm_size', [0, 8])
+@pytest.mark.parametrize('name', list(OWN))
+def test_the_last_action_and_reward_are_acted_upon(name, lstm_size, by_reward):
+    policy = train(name, Told(by_reward), 60, lstm_size=lstm_size, last_action_reward=True)
+    envs, is_reset, rewards = Told(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
+    act = Act(policy, envs.single_action_space, deterministic=True)
+    observations, _ = envs.reset(seed=9)
+    paid = []
+    for _ in range(3 * 10):
+        observations, rewards, *_ = envs.step(act(observations, is_reset, rewards))
+        is_reset = np.full(100, envs.time == 0)
+        paid.append(rewards)
+    assert np.mean(paid[1::3]) > 0.99
+
+
 class Aim(gymnasium.vector.VectorEnv):
     """Episodes of one step: an action of -3 to 1 is worth less by its squared distance to -1.5."""
 

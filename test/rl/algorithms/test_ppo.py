@@ -237,37 +237,6 @@ def test_the_early_end_is_at_four_times_the_target(batch, linear, algorithm, con
     assert update(kl / 4 * 1.001)['losses/minibatches'] == 8
 
 
-@pytest.mark.parametrize(('share', 'beta'), [
-    (1.51, 2.0), (1.49, 1.0), (1 / 1.49, 1.0), (1 / 1.51, 0.5)])
-def test_beta_follows_the_divergence(batch, linear, algorithm, config, share, beta):
-    """Twice where it is over 1.5 times the target, half where under the target / 1.5."""
-    def update(**own):
-        learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=1,
-                            ppo_minibatches=4, **own)
-        torch.manual_seed(0)
-        return learner, learner.update(batch)
-
-    kl = update(ppo_form='kl')[1]['losses/last_kl']
-    assert kl > 1e-5
-    learner, told = update(ppo_form='kl', ppo_kl_target=kl / share)
-    assert told['losses/last_kl'] == kl
-    assert learner.beta == told['losses/kl_beta'] == beta
-    assert update(ppo_form='clip', ppo_kl_target=kl / share)[0].beta == 1.0
-
-
-def test_beta_has_bounds(batch, linear, algorithm, config):
-    learner = algorithm(linear(), config('ppo', learning_rate=0.0), ppo_form='kl', ppo_epochs=1,
-                        ppo_minibatches=1)
-    betas = [learner.update(batch)['losses/kl_beta'] for _ in range(15)]
-    assert betas[:3] == [0.5, 0.25, 0.125]
-    assert betas[-2:] == [1e-4, 1e-4]
-    learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_form='kl',
-                        ppo_epochs=1, ppo_minibatches=2, ppo_kl_target=1e-6)
-    betas = [learner.update(batch)['losses/kl_beta'] for _ in range(8)]
-    assert betas[:3] == [2.0, 4.0, 8.0]
-    assert betas[-2:] == [100.0, 100.0]
-
-
 def test_the_divergence_told_is_from_the_policy_at_the_start(
         batch, linear, algorithm, config, log_probs, monkeypatch):
     learner = algorithm(linear(), config('ppo', learning_rate=0.05), ppo_epochs=3,

@@ -88,7 +88,9 @@ def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
     other.load_state(state)
     assert same(dict(other.algorithm.target.state_dict()), target)
     assert other.algorithm._replay.steps == 0
-    assert update(other, 3) == {'charts/learning_rate': other.algorithm.descent.learning_rate}
+    assert update(other, 3) == {
+        'charts/learning_rate': other.algorithm.descent.learning_rate,
+        'losses/replayed_steps': other.algorithm._replay.steps}
     assert same(dict(other.policy.policy_head.state_dict()), state_of_head(state))
 
     third = learner('dqn', changes, {}, seed=6)

@@ -27,14 +27,15 @@ class Algorithm(algorithm.Algorithm):
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
         loss, parts = self.loss(batch)
-        norm = self.descent.step(loss, parts)
+        told = self.descent.step(loss, parts)
         self.see(batch)
-        return self.told(parts, grad_norm=norm)
+        return told
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
         """Return the loss to minimise and its parts, each a scalar."""
         config, policy = self.config, self.policy
-        parameters, values, _ = policy(batch.observations, batch.is_reset, batch.state)
+        parameters, values, _ = policy(
+            batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         parameters = parameters[:-1]
         log_pi = policy.distribution.log_prob(parameters, batch.actions)
         advantages = gae(self.discounts(batch), self.rewards(batch), values.detach(),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.batch import Batch, transform_rewards
 from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.descent import Descent
+from vdl_ros.rl.device import send
 from vdl_ros.rl.group import Group, masked_mean
 from vdl_ros.rl.policy import Policy
 from vdl_ros.rl.unroll import UnrollSchema
@@ -29,6 +29,9 @@ class Algorithm:
     Subclasses write :meth:`update`.
 
     Attributes:
+        learns_from_host: whether batches stay in host memory, to be kept for later; else they
+            come on ``device``.
+        device: where the policy is, and all that meets it.
         policy: the network.
         config: settings of every algorithm.
         own: settings of this one.
@@ -36,6 +39,7 @@ class Algorithm:
         group: of the learners that share the work.
     """
 
+    learns_from_host = False
     own: AlgorithmConfig
 
     def __init__(
@@ -49,6 +53,7 @@ class Algorithm:
             ValueError: settings that this machine cannot serve.
         """
         self.policy, self.config, self.own, self.group = policy, config, own, group
+        self.device = next(policy.parameters()).device
         self.descent = Descent(policy, config, group)
 
     def update(self, batch: Batch) -> dict[str, float]:
@@ -89,15 +94,8 @@ class Algorithm:
         """Take observations into the statistics that normalise them, if any do."""
         if self.policy.normalizer is not None:
             kept = batch.observations[:-1][batch.valid]
-            self.policy.normalizer.see(kept.flatten(1), self.group.sum)
+            self.policy.normalizer.see(send(kept.flatten(1), self.device), self.group.sum)
 
     def mean(self, values: Tensor, mask: Tensor) -> Tensor:
         """Return this learner's part of a mean over all; see :func:`masked_mean`."""
         return masked_mean(values, mask, self.group)
-
-    def told(self, parts: Mapping[str, Tensor], **more: float) -> dict[str, float]:
-        """Return means over all learners of their ``parts``, and the rest as it is."""
-        names = list(parts)
-        sums = self.group.sum(torch.stack([parts[name].detach().float() for name in names]))
-        return {**dict(zip(names, sums.tolist(), strict=True)),
-                **{f'losses/{name}': value for name, value in more.items()}}

@@ -21,6 +21,7 @@ from vdl_ros.rl.algorithm_config import PpoConfig
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.batch import Batch
 from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.device import send
 from vdl_ros.rl.gae import gae
 from vdl_ros.rl.group import Group, standardized
 from vdl_ros.rl.normalizer import Normalizer
@@ -57,7 +58,7 @@ class Algorithm(algorithm.Algorithm):
         """Learn the parameters of ``policy``."""
         super().__init__(policy, config, own, schema, group)
         self.beta = 1.0
-        self.returns = Normalizer() if own.normalize_returns else None
+        self.returns = Normalizer().to(self.device) if own.normalize_returns else None
 
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
@@ -68,22 +69,24 @@ class Algorithm(algorithm.Algorithm):
             for part, index in self._minibatches(batch):
                 loss, parts = self.loss(part, _Targets(
                     *(index(each) for each in vars(targets).values())))
-                norm = self.descent.step(loss, parts)
-                told = self.told(parts, grad_norm=norm)
+                told = self.descent.step(loss, parts)
                 for name, value in told.items():
                     sums[name] = sums.get(name, 0.0) + value
                 count += 1
                 kl = told['losses/kl']
             if kl > _TOO_FAR * self.own.ppo_kl_target:
                 break
-        self._adapt(kl)
+        # The divergence is measured before each step: of the first it is always 0.
+        if count > 1:
+            self._adapt(kl)
         self.see(batch)
         return {**{name: value / count for name, value in sums.items()},
                 'losses/last_kl': kl, 'losses/kl_beta': self.beta, 'losses/minibatches': count}
 
     @torch.no_grad()
     def _targets(self, batch: Batch) -> _Targets:
-        parameters, values, _ = self.policy(batch.observations, batch.is_reset, batch.state)
+        parameters, values, _ = self.policy(
+            batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         if self.returns is not None:
             values = self.returns.undo(values)
         advantages = gae(self.discounts(batch), self.rewards(batch), values, batch.valid,
@@ -100,7 +103,7 @@ class Algorithm(algorithm.Algorithm):
         """
         Yield parts of ``batch``, with a function that takes the same part of its targets.
 
-        Steps are drawn one by one, unless the policy remembers: then whole columns.
+        Steps are drawn one by one, but with an LSTM or last_action_reward whole columns.
         """
         if self.policy.state_size:
             for columns in self._draw(batch.rewards.shape[1]):
@@ -113,14 +116,16 @@ class Algorithm(algorithm.Algorithm):
     def _draw(self, count: int) -> tuple[Tensor, ...]:
         """Return all numbers below ``count`` in as many random parts as all learners make."""
         parts = self.group.least(min(self.own.ppo_minibatches, count))
-        return torch.randperm(count).tensor_split(parts)
+        # By the CPU's random numbers: their state is in the checkpoint.
+        return send(torch.randperm(count), self.device).tensor_split(parts)
 
     def loss(self, batch: Batch, targets: _Targets) -> tuple[Tensor, algorithm.Metrics]:
         """Return the loss to minimise and its parts, each a scalar."""
         config, own, policy = self.config, self.own, self.policy
         steps = len(batch.rewards)
         parameters, values, _ = policy(
-            batch.observations[:steps], batch.is_reset[:steps], batch.state)
+            batch.observations[:steps], batch.is_reset[:steps], batch.state, batch.actions,
+            batch.rewards)
         mask = batch.valid.float()
         ratio = (policy.distribution.log_prob(parameters, batch.actions)
                  - batch.behaviour_log_probs).exp()
@@ -169,8 +174,8 @@ def _one_row(batch: Batch) -> Batch:
     """Return all steps of a batch side by side: T is 1, and the last observation is left out."""
     flat = {name: getattr(batch, name).flatten(0, 1)[None] for name in (
         'actions', 'rewards', 'terminated', 'truncated', 'behaviour_log_probs')}
-    count = flat['rewards'].shape[1]
+    valid = batch.valid.flatten()
     # Of is_reset only what makes a step valid is of use in one row.
-    resets = torch.stack([torch.zeros(count, dtype=torch.bool), ~batch.valid.flatten()])
+    resets = torch.stack([torch.zeros_like(valid), ~valid])
     return Batch(observations=batch.observations[:-1].flatten(0, 1)[None], is_reset=resets,
-                 state=torch.zeros(count, 0), **flat)
+                 state=batch.state.new_zeros(len(valid), 0), **flat)

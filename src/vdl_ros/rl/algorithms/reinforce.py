@@ -17,6 +17,7 @@ from vdl_ros.rl.algorithm_config import ReinforceConfig
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.batch import Batch, transform_rewards
 from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.device import send
 from vdl_ros.rl.episode_assembly import Episode, EpisodeAssembly, pad
 from vdl_ros.rl.group import Group, standardized
 from vdl_ros.rl.policy import Policy
@@ -28,6 +29,7 @@ __all__ = ['Algorithm']
 class Algorithm(algorithm.Algorithm):
     """One step of the optimiser whenever enough episodes have ended."""
 
+    learns_from_host = True
     own: ReinforceConfig
 
     def __init__(
@@ -42,7 +44,11 @@ class Algorithm(algorithm.Algorithm):
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
         self._ended += self._assembly.add(batch)
+        told = self._learn()
         self.see(batch)
+        return told
+
+    def _learn(self) -> dict[str, float]:
         # All learners must make a step, or none.
         fewest = self.group.sum(torch.tensor(
             float(len(self._ended) >= self.own.reinforce_episodes)))
@@ -50,18 +56,20 @@ class Algorithm(algorithm.Algorithm):
             return {}
         episodes, self._ended = self._ended, []
         loss, parts = self.loss(episodes)
-        norm = self.descent.step(loss, parts)
+        told = self.descent.step(loss, parts)
         ended, cut = self.group.sum(torch.tensor(
             [len(episodes), self._assembly.cut], dtype=torch.float64)).tolist()
-        return self.told(parts, grad_norm=norm, episodes=ended, cut_episodes=cut)
+        return told | {'losses/episodes': ended, 'losses/cut_episodes': cut}
 
     def loss(self, episodes: list[Episode]) -> tuple[Tensor, algorithm.Metrics]:
         """Return the loss to minimise and its parts, each a scalar."""
         config, own, policy = self.config, self.own, self.policy
-        observations, actions, rewards, mask = pad(episodes)
+        observations, actions, rewards, mask = (
+            send(each, self.device) for each in pad(episodes))
         steps, count = rewards.shape
-        is_reset = torch.zeros(steps + 1, count, dtype=torch.bool)
-        parameters, values, _ = policy(observations, is_reset, policy.initial_state(count))
+        is_reset = torch.zeros(steps + 1, count, dtype=torch.bool, device=self.device)
+        parameters, values, _ = policy(
+            observations, is_reset, policy.initial_state(count), actions, rewards)
         parameters = parameters[:-1]
         returns = self._returns(episodes, rewards, values.detach())
         advantages = returns
@@ -84,11 +92,11 @@ class Algorithm(algorithm.Algorithm):
         """Return discounted sums of rewards to the end of each episode, float [L, N]."""
         config = self.config
         rewards = config.reward_scale * transform_rewards(rewards, config.reward_transform)
-        lengths = torch.tensor([len(each.rewards) for each in episodes])
-        goes_on = torch.tensor([not each.terminated for each in episodes]).float()
-        beyond = torch.zeros(len(episodes))
+        lengths = send(torch.tensor([len(each.rewards) for each in episodes]), self.device)
+        goes_on = send(torch.tensor([not each.terminated for each in episodes]), self.device)
+        beyond = torch.zeros(len(episodes), device=self.device)
         if self.own.reinforce_baseline:
-            beyond = goes_on * values[lengths, torch.arange(len(episodes))]
+            beyond = goes_on.float() * values.gather(0, lengths[None])[0]
         returns = torch.zeros_like(rewards)
         for t in range(len(rewards) - 1, -1, -1):
             returns[t] = (rewards[t] + config.discount * beyond) * (t < lengths)

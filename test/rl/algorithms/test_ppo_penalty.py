@@ -1,0 +1,70 @@
+"""PPO with a penalty on the divergence: how its weight, beta, adapts."""
+
+import pytest
+import torch
+
+from vdl_ros.rl.batch import make_batch
+from vdl_ros.rl.unroll import UnrollSchema
+
+
+@pytest.mark.parametrize(('share', 'beta'), [
+    (1.51, 2.0), (1.49, 1.0), (1 / 1.49, 1.0), (1 / 1.51, 0.5)])
+def test_beta_follows_the_divergence(batch, linear, algorithm, config, share, beta):
+    """Twice where it is over 1.5 times the target, half where under the target / 1.5."""
+    def update(**own):
+        learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=1,
+                            ppo_minibatches=4, **own)
+        torch.manual_seed(0)
+        return learner, learner.update(batch)
+
+    kl = update(ppo_form='kl')[1]['losses/last_kl']
+    assert kl > 1e-5
+    learner, told = update(ppo_form='kl', ppo_kl_target=kl / share)
+    assert told['losses/last_kl'] == kl
+    assert learner.beta == told['losses/kl_beta'] == beta
+    assert update(ppo_form='clip', ppo_kl_target=kl / share)[0].beta == 1.0
+
+
+def test_beta_has_bounds(batch, linear, algorithm, config):
+    learner = algorithm(linear(), config('ppo', learning_rate=0.0), ppo_form='kl', ppo_epochs=1,
+                        ppo_minibatches=2)
+    betas = [learner.update(batch)['losses/kl_beta'] for _ in range(15)]
+    assert betas[:3] == [0.5, 0.25, 0.125]
+    assert betas[-2:] == [1e-4, 1e-4]
+    learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_form='kl',
+                        ppo_epochs=1, ppo_minibatches=2, ppo_kl_target=1e-6)
+    betas = [learner.update(batch)['losses/kl_beta'] for _ in range(8)]
+    assert betas[:3] == [2.0, 4.0, 8.0]
+    assert betas[-2:] == [100.0, 100.0]
+
+
+@pytest.mark.parametrize('memory', [{'lstm_size': 3}, {'last_action_reward': True}], ids=str)
+def test_one_step_does_not_change_beta(random_unroll, spaces, pair, real, config, memory):
+    """A single column is a single minibatch: the divergence before its step is always 0."""
+    def make(epochs=1):
+        return real(config('ppo', **memory, learning_rate=0.01), ppo_form='kl',
+                    ppo_epochs=epochs, ppo_minibatches=4, ppo_kl_target=0.5)
+
+    def update(learner, columns, seed=0):
+        size = learner.policy.state_size
+        told = learner.update(make_batch(
+            [random_unroll(seed, batch=columns, state_size=size)],
+            UnrollSchema(*spaces, 8, 1, size)))
+        assert learner.beta == told['losses/kl_beta']
+        return told['losses/minibatches'], learner.beta
+
+    learner = make()
+    assert [update(learner, 1, seed) for seed in range(3)] == [(1, 1.0)] * 3
+    assert update(learner, 2) == (2, 0.5)
+    assert update(learner, 1) == (1, 0.5)
+    assert update(make(epochs=2), 1) == (2, 0.5)
+    members = [make(), make()]
+
+    def learn(rank):
+        def run(group):
+            members[rank].group = members[rank].descent.group = group
+            return [update(members[rank], columns) for columns in (1 + 2 * rank, 2 + rank)]
+        return run
+
+    # All make as many as the one with the fewest columns.
+    assert pair(learn(0), learn(1)) == [[(1, 1.0), (2, 0.5)]] * 2
