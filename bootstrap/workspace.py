@@ -37,8 +37,16 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
             '--install-base', root / 'install', '--event-handlers', 'console_direct+',
             '--cmake-args', f'-DPython3_EXECUTABLE={python}', '-DBUILD_TESTING=OFF',
         ], environment.prefix / 'log' / 'colcon.log', env=environment.variables(), cwd=root)
+        remove_dead_links(root / 'install')
         stamp.set()
     _install_standin(root, environment, force)
+
+
+def remove_dead_links(folder: Path) -> None:
+    """Remove links to files that are there no more: colcon leaves those of an earlier version."""
+    for path in [each for each in folder.rglob('*') if each.is_symlink()]:
+        if not path.exists():
+            path.unlink()
 
 
 def _outside_itself(root: Path, prefix: Path) -> Path:

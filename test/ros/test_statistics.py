@@ -1,18 +1,20 @@
 """Topic statistics keep rclcpp's contract."""
 
-import itertools
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import rclpy
+from rclpy.clock import ClockType
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.time import Time
 from statistics_msgs.msg import MetricsMessage, StatisticDataType
 
 from vdl_ros.ros import qos
+from vdl_ros.ros import statistics as module
 from vdl_ros.ros.statistics import RunningStatistic, TopicStatistics
 
 AVERAGE = StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE
@@ -83,43 +85,48 @@ def graph():
     made.close()
 
 
-def test_two_messages_a_second_name_node_and_topic(graph):
+def test_two_messages_a_second_name_node_and_topic(graph, monkeypatch):
+    # Time as it is told: how late a machine is says nothing here.
+    clock = graph.node.get_clock()
+    now = 100.0
+
+    def at(seconds):
+        nonlocal now
+        now = seconds
+        clock.set_ros_time_override(Time(seconds=seconds, clock_type=ClockType.ROS_TIME))
+
+    clock._set_ros_time_is_active(True)
+    at(100.0)
+    monkeypatch.setattr(module, 'time', SimpleNamespace(monotonic=lambda: now))
     statistics = TopicStatistics(graph.node, 'policy')
-    graph.spin_until(lambda: graph.node.count_subscribers('/statistics') == 1)
-    ages = [0.010, 0.030]
-    # Without a gap in between: two messages give two ages and one period.
-    for age in ages:
-        stamp = graph.node.get_clock().now() - Duration(seconds=age)
-        assert statistics.received(stamp.to_msg()) == pytest.approx(age, abs=0.05)
+    for moment, age in ((100.25, 0.010), (100.5, 0.030)):
+        at(moment)
+        stamp = clock.now() - Duration(seconds=age)
+        assert statistics.received(stamp.to_msg()) == pytest.approx(age)
+    at(100.625)
     assert math.isnan(statistics.received(None))
-
-    def measured():
-        """Return what was heard from the second on in which something was measured."""
-        return list(itertools.dropwhile(
-            lambda each: not points(each.statistics)[COUNT], graph.heard))
-
-    graph.spin_until(lambda: len(measured()) >= 4)
-    first, second = measured()[:2], measured()[2:4]
-    for pair in (first, second):
+    at(101.0)
+    graph.spin_until(lambda: len(graph.heard) >= 2)
+    at(102.0)
+    graph.spin_until(lambda: len(graph.heard) >= 4)
+    first, second = graph.heard[:2], graph.heard[2:4]
+    for pair, begin in ((first, 100), (second, 101)):
         assert [each.metrics_source for each in pair] == ['message_age', 'message_period']
         assert {each.measurement_source_name for each in pair} == {'/team/worker:policy'}
         assert {each.unit for each in pair} == {'ms'}
-        assert pair[0].window_start == pair[1].window_start
-        start, stop = (Time.from_msg(stamp).nanoseconds * 1e-9 for stamp in (
-            pair[0].window_start, pair[0].window_stop))
-        assert 0.8 < stop - start < 10
+        for each in pair:
+            assert (each.window_start.sec, each.window_start.nanosec) == (begin, 0)
+            assert (each.window_stop.sec, each.window_stop.nanosec) == (begin + 1, 0)
     age, period = (points(each.statistics) for each in first)
     assert (age[COUNT], period[COUNT]) == (2, 2)
-    assert 10 <= age[MINIMUM] <= age[AVERAGE] <= age[MAXIMUM] < 80
-    assert age[MAXIMUM] >= 30
-    assert 0 <= period[MINIMUM] <= period[MAXIMUM] < 1000
-    # The next second starts with nothing, and where the last one stopped.
+    assert (age[MINIMUM], age[AVERAGE], age[MAXIMUM]) == pytest.approx((10.0, 20.0, 30.0))
+    assert (period[MINIMUM], period[AVERAGE], period[MAXIMUM]) == pytest.approx(
+        (125.0, 187.5, 250.0))
+    # The next second starts with nothing.
     for each in second:
         found = points(each.statistics)
         assert found.pop(COUNT) == 0
         assert all(math.isnan(value) for value in found.values())
-    assert abs(Time.from_msg(second[0].window_start).nanoseconds
-               - Time.from_msg(first[0].window_stop).nanoseconds) < 1e8
 
 
 def test_who_knows_of_losses_says_how_many_there_were_since_the_subscription(graph):

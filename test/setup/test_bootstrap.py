@@ -39,6 +39,17 @@ def test_again_it_does_nothing():
     assert done.stdout == '[setup] ready: source setup.bash\n'
 
 
+def test_links_to_files_that_have_moved_are_removed(modules, tmp_path):
+    (tmp_path / 'src').mkdir()
+    (tmp_path / 'install/rl').mkdir(parents=True)
+    (tmp_path / 'src/new.py').touch()
+    for name in ('new.py', 'old.py'):
+        (tmp_path / 'install/rl' / name).symlink_to(tmp_path / 'src' / name)
+    (tmp_path / 'install/rl/file').touch()
+    modules.workspace.remove_dead_links(tmp_path / 'install')
+    assert sorted(each.name for each in (tmp_path / 'install/rl').iterdir()) == ['file', 'new.py']
+
+
 def test_a_python_that_is_too_old(modules, monkeypatch, no_distribution, tmp_path):
     monkeypatch.setattr(modules.environment.sys, 'version_info', (3, 9, 1))
     with pytest.raises(modules.steps.SetupError, match=r'Python 3\.9 is not supported: 3\.10 to'):

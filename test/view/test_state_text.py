@@ -31,6 +31,14 @@ def test_angles_are_in_degrees_and_motors_in_words():
     assert 'Nobody measures the joints.' in state_text(told, positions, None, 101.0)
 
 
+def test_up_to_three_notes_take_the_same_room():
+    told = Told(motors=dict.fromkeys(JOINTS, 0), measured_at=100.0)
+    none, one = (state_text(told, UNKNOWN, None, now) for now in (100.0, 102.0))
+    three = state_text(Told(emergency=True), UNKNOWN, None, 100.0)
+    assert none.count('\n\n') == one.count('\n\n') == three.count('\n\n') == 3
+    assert [text.count('&nbsp;') for text in (none, one, three)] == [3, 2, 0]
+
+
 def test_what_matters_is_noted():
     told = Told(emergency=True, trajectory='running', progress=0.42)
     text = state_text(told, UNKNOWN, SimpleNamespace(confident=True), 0.0)

@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 
 from builtin_interfaces.msg import Time
+from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from std_msgs.msg import Bool, Header
 
 from vdl_ros.arm.driver import ArmDriver, Guard, Link
@@ -25,7 +27,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.statistics import TopicStatistics
 
-__all__ = ['ArmTopics', 'Senders', 'message_from_motors', 'motors_from_message']
+__all__ = ['ArmTopics', 'Senders', 'deliver', 'message_from_motors', 'motors_from_message']
 
 # Nodes of this package that may publish on arm/motors and mostly do not.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
@@ -36,6 +38,8 @@ _STARTING_S, _GATHERING_S = 15.0, 1.0
 _WATCH_S = 0.02
 # The graph is asked for publishers so often at the most, s.
 _COUNT_AGAIN_S = 1.0
+# The last command of a node is waited for so long, s; if it is lost, the driver's watchdog stops.
+_LAST_S = 1.0
 
 
 def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
@@ -53,6 +57,12 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
         raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 as it is')
     return Motors.of([getattr(message, name) for name in JOINTS],
                      lamp=message.lamp == 1 or (message.lamp == 0 and lamp))
+
+
+def deliver(*publishers: Publisher) -> None:
+    """Wait until what was published has arrived, for a node that is about to end."""
+    for each in publishers:
+        each.wait_for_all_acked(Duration(seconds=_LAST_S))
 
 
 def message_from_motors(

@@ -14,6 +14,8 @@ __all__ = ['Estimate', 'Told', 'state_text']
 
 # Positions that are older are not where the arm is now, s.
 STALE_S = 1.0
+# Room for so many notes is kept, so that buttons below do not move while somebody presses them.
+_NOTES = 3
 
 
 @dataclasses.dataclass
@@ -69,4 +71,5 @@ def state_text(
         notes.append(f'Trajectory: {100.0 * told.progress:.0f} %.')
     elif told.trajectory == 'aborted':
         notes.append(f'Trajectory given up: {told.reason}.')
+    notes += ['&nbsp;'] * (_NOTES - len(notes))
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)

@@ -9,12 +9,11 @@ and nobody holds the lock on it, so this is safe while other graphs run.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import re
 import time
-from collections.abc import Iterable
 from pathlib import Path
+
+from vdl_ros.ros import shm_files
 
 __all__ = ['clean_stale_shared_memory', 'stale_shared_memory']
 
@@ -33,11 +32,11 @@ def stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> lis
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
-        for path in sorted((root / 'dev/shm').iterdir()):
+        for path in sorted((root / shm_files.FOLDER).iterdir()):
             match = NAME.fullmatch(path.name)
             if match:
                 groups.setdefault(match['group'], []).append(path)
-    held = _held(root) if groups else set()
+    held = shm_files.held(root) if groups else set()
     return [path for files in groups.values()
             if not any(file.name in held for file in files)
             and all(_abandoned(file, now) for file in files) for path in files]
@@ -54,38 +53,8 @@ def clean_stale_shared_memory(root: Path = Path('/'), now: float | None = None) 
     return files, size
 
 
-def _held(root: Path) -> set[str]:
-    names = set()
-    for process in _processes(root):
-        with contextlib.suppress(OSError):
-            for line in (process / 'maps').read_text(errors='replace').splitlines():
-                if '/dev/shm/' in line:
-                    names.add(line.rpartition('/dev/shm/')[2].removesuffix(' (deleted)'))
-        with contextlib.suppress(OSError):
-            for link in (process / 'fd').iterdir():
-                with contextlib.suppress(OSError):
-                    target = os.readlink(link)
-                    if '/dev/shm/' in target:
-                        names.add(target.rpartition('/dev/shm/')[2])
-    return names
-
-
-def _processes(root: Path) -> Iterable[Path]:
-    return (path for path in (root / 'proc').iterdir() if path.name.isdigit())
-
-
 def _abandoned(path: Path, now: float) -> bool:
-    # Locks are seen across containers that share /dev/shm, where /proc shows nothing.
     try:
-        if now - path.stat().st_mtime < YOUNG:
-            return False
-        handle = os.open(path, os.O_RDONLY)
+        return now - path.stat().st_mtime >= YOUNG and not shm_files.is_locked(path)
     except OSError:
         return False  # another user's, or just removed: not ours to judge
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)

@@ -1,0 +1,53 @@
+"""Fast DDS's files in ``/dev/shm``: which are mapped or open, and which are locked."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ['FOLDER', 'held', 'is_locked']
+
+FOLDER = 'dev/shm'
+
+
+def held(root: Path = Path('/')) -> set[str]:
+    """Return the names of all files in ``/dev/shm`` that a process we may look at has in use."""
+    names = set()
+    for process in _processes(root):
+        with contextlib.suppress(OSError):
+            for line in (process / 'maps').read_text(errors='replace').splitlines():
+                if '/dev/shm/' in line:
+                    names.add(line.rpartition('/dev/shm/')[2].removesuffix(' (deleted)'))
+        with contextlib.suppress(OSError):
+            for link in (process / 'fd').iterdir():
+                with contextlib.suppress(OSError):
+                    target = os.readlink(link)
+                    if '/dev/shm/' in target:
+                        names.add(target.rpartition('/dev/shm/')[2])
+    return names
+
+
+def _processes(root: Path) -> Iterable[Path]:
+    return (path for path in (root / 'proc').iterdir() if path.name.isdigit())
+
+
+def is_locked(path: Path) -> bool:
+    """
+    Return whether a process has the lock on a file; also where ``/proc`` does not show it.
+
+    Locks are seen across containers that share ``/dev/shm``.
+
+    Raises:
+        OSError: there is no such file, or it is another user's.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
