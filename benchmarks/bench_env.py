@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import report
+from graph import interrupts_held
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -36,18 +37,23 @@ def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any
     """Return what one measurement printed, or ``error``; none of its processes is left."""
     program = Path(__file__).absolute().with_name('env_measure.py')
     # ViZDoom writes files where it is started.
-    with TemporaryDirectory() as folder, subprocess.Popen(
-            [sys.executable, program, name, backend, str(num_envs), str(seconds)], cwd=folder,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True) as process:
+    with TemporaryDirectory() as folder:
+        process = None
         try:
+            with interrupts_held():
+                process = subprocess.Popen(
+                    [sys.executable, program, name, backend, str(num_envs), str(seconds)],
+                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    start_new_session=True)
             output, errors = process.communicate(timeout=PATIENCE_S + 2.0 * seconds)
         except subprocess.TimeoutExpired:
             return {'error': f'not ended after {PATIENCE_S + 2.0 * seconds:g} s'}
         finally:
-            # The group, also of one that ended: it may have left children.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            if process is not None:
+                # The group, also of one that ended: it may have left children.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
     try:
         found: dict[str, Any] = json.loads(output)
     except ValueError:

@@ -1,13 +1,15 @@
 """
-How a training grows with its processes: samplers of an iteration, actors of one learner.
+How a training grows with its processes: samplers of an iteration, actors of a learner, learners.
 
-    ros2 run vdl_ros bench_scaling [--computing] [--picture FILE] [--quick] [--json] ...
+    ros2 run vdl_ros bench_scaling [--computing] [--only samplers|actors|learners]
+        [--picture FILE] [--quick] [--json] ...
 
-Two tables, both of the graph of ``train.launch.py``, a process for the learner and for each
-actor, DDS between them. The first is WALL-E's: how long 1, 2, 5, 10, 20 samplers collect 20,000
-samples, and how long the learner learns from them. The second is impala_horovod_gym's: agent
+Three tables, all of the graph of ``train.launch.py``, a process for each learner and each actor,
+DDS between them. The first is WALL-E's: how long 1, 2, 5, 10, 20 samplers collect 20,000
+samples, and how long the learner learns from them. The others are impala_horovod_gym's: agent
 steps/s by actors, and how many one learner takes in at most, to which a law is fitted
-(scaling_fit.py). What is run is in scaling_runs.py.
+(scaling_fit.py); and agent steps/s by learners, with as many actors for each, and how much of
+what one does is left of each. What is run is in scaling_runs.py.
 
 Environments sleep, unless ``--computing`` says otherwise: twenty that compute need twenty cores.
 All the rest is real, and needs cores as well, the actors' networks above all; so the cores in use
@@ -25,21 +27,22 @@ Figures are of a graph that is under way: the warm-up begins when every actor ha
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import report
 
+TABLES = ('samplers', 'actors', 'learners')
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 # Of options that are not given: usual, and with --quick.
 DEFAULTS: dict[str, tuple[Any, Any]] = {
-    'samplers': ((1, 2, 5, 10, 20), (1, 2)), 'actors': ((1, 2, 4, 8, 16), (1, 4)),
+    'samplers': ('1,2,5,10,20', '1,2'), 'actors': ('1,2,4,8,16', '1,4'),
+    'learners': ('1,2,4', '1,2'), 'actors_each': (2, 2),
     'samples': (20_000, 1_600), 'seconds': (8.0, 1.5), 'rounds': (2, 1)}
 
 
@@ -47,51 +50,61 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """
     Return the options, checked, with ``plans``: those of one process, and settings, by table.
 
+    Of a table that is left out there are no numbers of processes.
+
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
-    from scaling_runs import ACTORS, MOST, PER_T, SAMPLERS, plan
+    from scaling_runs import MOST, PER_T, SHAPES, plan
 
     options = _parser().parse_args(words)
     for name, (usual, quick) in DEFAULTS.items():
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else usual)
-    for name, high in (('seconds', 3600), ('rounds', 1000)):
-        low = 0.5 if name == 'seconds' else 1
+    for name, low, high in (('seconds', 0.5, 3600), ('rounds', 1, 1000), ('actors_each', 1, MOST)):
         if not low <= getattr(options, name) <= high:
-            raise ValueError(f'--{name}: {getattr(options, name)} is not allowed: {low} to {high}')
-    for name in ('samplers', 'actors'):
-        counts = options.__dict__[name] = _counts(name, getattr(options, name), MOST)
-        if name == 'samplers' and counts[0] != 1:
-            raise ValueError('--samplers: there is no 1, and speed-ups are over one')
+            raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
+                             f'allowed: {low} to {high}')
+    for name in TABLES:
+        counts = _counts(name, getattr(options, name), *(
+            (MOST, '') if name != 'learners' else
+            # One learner and MOST actors are as many processes.
+            ((MOST + 1) // (1 + options.actors_each), f', --actors-each {options.actors_each}')))
         if name == 'actors' and len(counts) < 2:
             raise ValueError('--actors: one number is too few for a law')
+        if name != 'actors' and counts[0] != 1:
+            raise ValueError(f'--{name}: there is no 1, and speed-ups are over one')
+        setattr(options, name, counts if options.only in (None, name) else ())
     most = 10_000 * PER_T
     if not PER_T <= options.samples <= most or options.samples % PER_T:
         raise ValueError(f'--samples: {options.samples} is not allowed: a multiple of {PER_T} '
                          f'from {PER_T} to {most}')
     report.check_output(options)
     if options.picture is not None:
+        if options.only is not None:
+            raise ValueError(f'--picture: {options.picture} is not allowed with --only '
+                             f'{options.only}: it shows samplers and actors')
         _check_picture(options.picture)
+    given = dict(zip(TABLES, (options.sampler_env, options.actor_env, options.learner_env),
+                     strict=True))
     options.plans = {
         shape.name: plan(
-            shape, given or (shape.computing if options.computing else shape.sleeping),
-            options.samples, options.seconds)
-        for shape, given in ((SAMPLERS, options.sampler_env), (ACTORS, options.actor_env))}
+            shape, given[shape.name] or (shape.computing if options.computing else shape.sleeping),
+            options.samples, options.seconds,
+            options.actors_each if shape.name == 'learners' else 1)
+        for shape in SHAPES}
     return options
 
 
-def _counts(name: str, given: Sequence[int] | str, most: int) -> tuple[int, ...]:
-    """Return numbers of processes, ascending."""
-    if not isinstance(given, str):
-        return tuple(given)
+def _counts(name: str, given: str, most: int, why: str) -> tuple[int, ...]:
+    """Return numbers of processes, ascending; ``why`` no more than ``most`` are allowed."""
     try:
         found = sorted({int(word) for word in given.split(',')})
     except ValueError:
         found = []
     if not found or not 1 <= found[0] <= found[-1] <= most:
         raise ValueError(f'--{name}: {given!r} is not allowed: numbers from 1 to {most} with '
-                         'commas between')
+                         f'commas between{why}')
     return tuple(found)
 
 
@@ -109,16 +122,21 @@ def _parser() -> argparse.ArgumentParser:
         prog='bench_scaling', description=__doc__.splitlines()[1])
     parser.add_argument('--samplers', metavar='N,N', help='(1,2,5,10,20; quick: 1,2)')
     parser.add_argument('--actors', metavar='N,N', help='(1,2,4,8,16; quick: 1,4)')
+    parser.add_argument('--learners', metavar='N,N', help='(1,2,4; quick: 1,2)')
+    parser.add_argument('--actors-each', type=int, metavar='N',
+                        help='actors of each learner in the table of learners (2)')
+    parser.add_argument('--only', choices=TABLES, help='one of the three tables')
     parser.add_argument('--samples', type=int, metavar='N',
                         help='of an iteration of the samplers (20000; quick: 1600)')
     parser.add_argument('--computing', action='store_true',
                         help='HalfCheetah-v5 and ALE/Pong-v5 instead of what sleeps')
-    parser.add_argument('--sampler-env', metavar='ID', help='any other environment')
-    parser.add_argument('--actor-env', metavar='ID', help='any other environment')
+    for name in TABLES:
+        parser.add_argument(
+            f'--{name[:-1]}-env', metavar='ID', help='any other environment')
     parser.add_argument('--seconds', type=float,
                         help='of each measurement at least, and one update (8; quick: 1.5)')
     parser.add_argument('--rounds', type=int, help='measurements of each (2; quick: 1)')
-    parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
+    parser.add_argument('--quick', action='store_true', help='in a minute or so, less exact')
     parser.add_argument('--picture', type=Path, metavar='FILE', help='draw the law there')
     report.add_options(parser)
     return parser
@@ -144,11 +162,10 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
     listener = Listener()
     try:
         for number in range(options.rounds):
-            for cell in order(options.samplers, options.actors, number):
+            for cell in order({name: getattr(options, name) for name in TABLES}, number):
                 name = cell.shape.name
                 try:
-                    run = run_graph(dataclasses.replace(
-                        options.plans[name][0], num_actors=cell.processes), listener)
+                    run = run_graph(cell.plan(options.plans[name][0]), listener)
                 except RuntimeError as error:
                     text = ' '.join(str(error).split())
                     problems[f'{cell.processes} {name}'] = text
@@ -160,35 +177,55 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
                       f'{run["steps_per_s"]:,.0f} agent steps/s', file=sys.stderr, flush=True)
     finally:
         listener.close()
-    if problems and (
-            ('samplers', 1) not in found or sum(name == 'actors' for name, _ in found) < 2):
+    enough = {'samplers': ('samplers', 1) in found, 'learners': ('learners', 1) in found,
+              'actors': sum(name == 'actors' for name, _ in found) >= 2}
+    if not all(enough[name] for name in TABLES if getattr(options, name)):
         raise RuntimeError('; '.join(f'{cell}: {text}' for cell, text in problems.items()))
     return found, problems
 
 
 def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
-    """Return what is printed, without what is known of the machine; of cells that were run."""
+    """
+    Return what is printed, without what is known of the machine; of cells that were run.
+
+    A table that was left out has no key, nor has what is told of it alone.
+    """
+    from scaling_learners import learner_row, with_efficiencies
     from scaling_runs import asleep
     from scaling_table import SEED_ACTORS, actor_row, law_of, sampler_row, with_speedups
 
     settings = {name: values for name, (_, values) in options.plans.items()}
     kind = {name: 'asleep' if asleep(values['env_id']) else 'computing'
             for name, values in settings.items()}
-    samplers, actors = ([n for n in getattr(options, name) if (name, n) in runs]
-                        for name in ('samplers', 'actors'))
+    samplers, actors, learners = (
+        [n for n in getattr(options, name) if (name, n) in runs] for name in TABLES)
     points = [(float(n), float(run['steps_per_s'])) for n in actors for run in runs['actors', n]]
     rows = [actor_row(n, runs['actors', n], kind['actors']) for n in actors]
-    return {
-        'sampler_env': settings['samplers']['env_id'],
-        'actor_env': settings['actors']['env_id'],
+    found: dict[str, Any] = {
+        **{f'{name[:-1]}_env': settings[name]['env_id'] for name in TABLES},
         'samples': options.samples, 'seconds': options.seconds, 'rounds': options.rounds,
-        'settings': settings,
-        'samplers': with_speedups([
+        'actors_each': options.actors_each, 'settings': settings}
+    if samplers:
+        found['samplers'] = with_speedups([
             sampler_row(n, runs['samplers', n], options.samples, kind['samplers'])
-            for n in samplers]),
-        'actors': rows,
-        'most_steps_per_s': max(row['steps_per_s'] for row in rows),
-        'law': law_of(points), 'seed_law': law_of(SEED_ACTORS)}
+            for n in samplers])
+    if actors:
+        found |= {'actors': rows, 'most_steps_per_s': max(row['steps_per_s'] for row in rows),
+                  'law': law_of(points), 'seed_law': law_of(SEED_ACTORS)}
+    if learners:
+        found['learners'] = with_efficiencies([
+            learner_row(n, n * options.actors_each, runs['learners', n], kind['learners'])
+            for n in learners])
+    return found
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the tables that were measured, for a page."""
+    from scaling_learners import learners_text
+    from scaling_table import actors_text, samplers_text
+
+    parts = zip(TABLES, (samplers_text, actors_text, learners_text), strict=True)
+    return '\n\n'.join(text(found) for name, text in parts if name in found)
 
 
 def main() -> int:
@@ -199,7 +236,6 @@ def main() -> int:
         print(f'bench_scaling: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     from graph import own_domain
-    from scaling_table import markdown
 
     from vdl_ros.ros import transport
 

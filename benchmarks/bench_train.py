@@ -26,8 +26,12 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 # Options, and the settings that they are.
 OPTIONS = {'env': 'env_id', 'network': 'network', 'num_envs': 'num_envs',
            'unroll_length': 'unroll_length', 'batch_size': 'batch_size'}
+# Of options and settings that are not given: updates from 640 steps of 16 environments each, as
+# the systems have that it is compared with. A task's preset may have others.
+USUAL = {'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4'}
 # What the benchmark decides itself.
-TAKEN = ('num_actors', 'total_steps', 'stop_at_return', 'run_dir', 'resume', 'launch_id')
+TAKEN = ('num_actors', 'num_learners', 'learner_rank', 'total_steps', 'stop_at_return', 'run_dir',
+         'resume', 'launch_id')
 WARM_UP = 0.25  # of the measured seconds, before them
 
 
@@ -62,8 +66,8 @@ def arguments(
     report.check_output(options)
     learning, launching = (settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values()),
                            settings_of(RunConfig, ProcessConfig))
-    given = {setting: getattr(options, name) for name, setting in OPTIONS.items()
-             if getattr(options, name) is not None}
+    given = USUAL | {setting: getattr(options, name) for name, setting in OPTIONS.items()
+                     if getattr(options, name) is not None}
     for word in options.set:
         name, found, value = word.partition(':=')
         if not found:
@@ -95,8 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--network', metavar='NAME')
     parser.add_argument('--num-actors', type=int, default=2, metavar='N', help='processes (2)')
     parser.add_argument('--num-envs', metavar='B', help='environments of an actor')
-    parser.add_argument('--unroll-length', metavar='T', help='steps of a trajectory')
-    parser.add_argument('--batch-size', metavar='N', help='trajectories of an update')
+    parser.add_argument('--unroll-length', metavar='T', help='steps of a trajectory (20)')
+    parser.add_argument('--batch-size', metavar='N', help='trajectories of an update (2)')
     parser.add_argument('--set', action='append', default=[], metavar='NAME:=VALUE',
                         help='any other setting; may be given more than once')
     parser.add_argument('--seconds', type=float, help='of each measurement (20; quick: 3)')

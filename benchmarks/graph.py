@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['launched', 'own_domain']
+__all__ = ['interrupts_held', 'launched', 'own_domain']
 
 # Time for a graph to end by itself, s.
 _PATIENCE = 20.0
@@ -39,17 +39,36 @@ def launched(*command: str, core: int | None = None) -> Iterator[subprocess.Pope
     """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / 'log'
-        with log.open('wb') as stream:
-            process = subprocess.Popen(
-                command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
+        process = None
         try:
+            # An interrupt in between would leave a process that nobody knows of.
+            with log.open('wb') as stream, interrupts_held():
+                process = subprocess.Popen(
+                    command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
             yield process
             if process.poll() is not None:
                 raise RuntimeError(f'{command[0]} ended:\n{_last_lines(log)}')
         finally:
-            _end(process)
+            if process is not None:
+                with interrupts_held():
+                    _end(process)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until the block is over."""
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda each, _: held.append(each))
+              for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in dict.fromkeys(held):
+            signal.raise_signal(number)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

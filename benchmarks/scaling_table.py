@@ -11,8 +11,8 @@ from scaling_fit import fit, held_out
 
 from vdl_ros.rl.phases import ACTING, TRAINING
 
-__all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'actor_row', 'law_of', 'markdown', 'sampler_row',
-           'with_speedups']
+__all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'Run', 'actor_row', 'actors_text', 'common',
+           'common_cells', 'law_of', 'sampler_row', 'samplers_text', 'table', 'with_speedups']
 
 # WALL-E, HalfCheetah-v2, 20,000 samples an iteration, read off its plots to 5 %: minutes of
 # collecting and of learning by samplers. The machine is not stated.
@@ -59,7 +59,7 @@ def sampler_row(samplers: int, runs: Sequence[Run], samples: int, kind: str) -> 
         'total_s': statistics.median(
             sum(pair) for pair in zip(collection, learning, strict=True)),
         'iteration_s': statistics.median(iteration), 'iteration_s_rounds': iteration,
-        **_common(runs),
+        **common(runs),
         'seed': None if seed is None else {
             'collection_s': seed[0] * 60, 'learning_s': seed[1] * 60, 'total_s': sum(seed) * 60}}
 
@@ -109,7 +109,7 @@ def actor_row(actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
         'wire_in_mb_per_s': median(lambda run: wire(run, 'in')),
         # A policy crosses the wire once for each actor.
         'wire_out_mb_per_s': actors * median(lambda run: wire(run, 'out')),
-        **_common(runs)}
+        **common(runs)}
 
 
 def _training(run: Run) -> Mapping[str, float]:
@@ -124,7 +124,7 @@ def _collecting(run: Run) -> float:
         for threads in run['time_shares'].values() if ACTING in threads)
 
 
-def _common(runs: Sequence[Run]) -> dict[str, Any]:
+def common(runs: Sequence[Run]) -> dict[str, Any]:
     """Return what is told of every cell; ``cores`` is what the whole graph used."""
     return {
         'policy_lag': statistics.median(run['summary']['policy_lag']['mean'] for run in runs),
@@ -152,36 +152,40 @@ def law_of(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
                     speed for actors, speed in points if actors == left_out[0])}}
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """Return the result as tables for a page."""
-    law = fit([(actors, speed) for actors, speed in found['law']['points']])
-    seed = fit(SEED_ACTORS)
-    best = max(found['actors'], key=lambda row: float(row['steps_per_s']))
-    seeds = ((actors, statistics.median(y for n, y in SEED_ACTORS if n == actors))
-             for actors in dict.fromkeys(n for n, _ in SEED_ACTORS))
+def samplers_text(found: Mapping[str, Any]) -> str:
+    """Return the samplers' table for a page, in Markdown."""
     return '\n'.join([
         f'Samplers: {found["sampler_env"]} ({found["samplers"][0]["environments"]}), '
         f'{found["samples"]:,} samples an iteration, s; in brackets WALL-E\'s (computing). '
         'Speed-ups are over one sampler. "iteration" is ours alone: samplers and learner at the '
         'same time.',
         '',
-        *_table(('samplers', 'environments', 'collection', 'learning', 'total', 'iteration',
-                 'collection speed-up', 'total speed-up', 'iteration speed-up', 'lag', 'lost',
-                 'cores', 'other cores'), map(_sampler_cells, found['samplers'])),
-        '',
+        *table(('samplers', 'environments', 'collection', 'learning', 'total', 'iteration',
+                'collection speed-up', 'total speed-up', 'iteration speed-up', 'lag', 'lost',
+                'cores', 'other cores'), map(_sampler_cells, found['samplers']))])
+
+
+def actors_text(found: Mapping[str, Any]) -> str:
+    """Return the actors' table and law for a page, in Markdown, the seed's below."""
+    law = fit([(actors, speed) for actors, speed in found['law']['points']])
+    seed = fit(SEED_ACTORS)
+    best = max(found['actors'], key=lambda row: float(row['steps_per_s']))
+    seeds = ((actors, statistics.median(y for n, y in SEED_ACTORS if n == actors))
+             for actors in dict.fromkeys(n for n, _ in SEED_ACTORS))
+    return '\n'.join([
         f'Actors: {found["actor_env"]} ({found["actors"][0]["environments"]}), one learner, agent '
         'steps/s. "if never idle" is the speed over the busy share of the learner\'s thread.',
         '',
-        *_table(('actors', 'environments', 'steps/s', 'law', 'learner busy', 'if never idle',
-                 'actors collect', 'MB/s in', 'MB/s out', 'lag', 'lost', 'cores', 'other cores'),
-                (_actor_cells(row, law.predict(row['actors'])) for row in found['actors'])),
+        *table(('actors', 'environments', 'steps/s', 'law', 'learner busy', 'if never idle',
+                'actors collect', 'MB/s in', 'MB/s out', 'lag', 'lost', 'cores', 'other cores'),
+               (_actor_cells(row, law.predict(row['actors'])) for row in found['actors'])),
         '',
         f'{found["cores"]} cores, {found["rounds"]} rounds. Fastest were {best["actors"]} '
         f'actors. {_sentence(found["law"])}',
         '',
         'impala_horovod_gym, Pong, one learner with a GPU, actors of 4 cores each (computing):',
         '',
-        *_table(('actors', 'steps/s', 'law'), (
+        *table(('actors', 'steps/s', 'law'), (
             (f'{actors}', f'{speed:,.0f}', f'{seed.predict(actors):,.0f}')
             for actors, speed in seeds)),
         '',
@@ -197,17 +201,18 @@ def _sampler_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
             *(beside(name, '.2f') for name in ('collection_s', 'learning_s', 'total_s')),
             f'{row["iteration_s"]:.2f}',
             *(beside(name, '.1f') for name in ('collection_speedup', 'total_speedup')),
-            f'{row["iteration_speedup"]:.1f}', *_common_cells(row))
+            f'{row["iteration_speedup"]:.1f}', *common_cells(row))
 
 
 def _actor_cells(row: Mapping[str, Any], law: float) -> tuple[str, ...]:
     return (f'{row["actors"]}', row['environments'], f'{row["steps_per_s"]:,.0f}', f'{law:,.0f}',
             f'{row["learner_busy"]:.0%}', f'{row["steps_per_s_busy"]:,.0f}',
             f'{row["actors_collecting"]:.0%}', f'{row["wire_in_mb_per_s"]:.0f}',
-            f'{row["wire_out_mb_per_s"]:.0f}', *_common_cells(row))
+            f'{row["wire_out_mb_per_s"]:.0f}', *common_cells(row))
 
 
-def _common_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def common_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of :func:`common`: lag, lost, cores, other cores."""
     return (f'{row["policy_lag"]:.1f}', f'{row["trajectories_lost"]}', f'{row["cores"]:.2f}',
             f'{row["foreign_cores"]:.2f}')
 
@@ -231,6 +236,7 @@ def _sentence(law: Mapping[str, Any]) -> str:
             f'{left["actors"]:.0f}; {left["measured"]:,.0f} were measured.')
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
     return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
             *('| ' + ' | '.join(row) + ' |' for row in rows)]

@@ -9,13 +9,14 @@ system. Where the time of the graph's threads goes is heard on ``/statistics``.
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,12 @@ from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 from train_table import TooFewRowsError, progress_rows, steady_rate
 
-from vdl_ros.rl.phases import ACTING
+from vdl_ros.rl.phases import ACTING, PHASES
 from vdl_ros.ros import qos
 from vdl_ros.ros.time_statistics import Share, mean_shares, read_share
 
-__all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial']
+__all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial', 'whole_reports',
+           'wholly_heard']
 
 # Time for the first update, with each process that must start before it; and beyond the
 # measurement for what is to come.
@@ -53,6 +55,7 @@ class Plan:
         num_actors: of the graph.
         warm_up: s that do not count, once all actors have delivered.
         seconds: s that do.
+        num_learners: of the graph, with the actors shared out among them.
     """
 
     settings: Mapping[str, str]
@@ -60,6 +63,7 @@ class Plan:
     num_actors: int
     warm_up: float
     seconds: float
+    num_learners: int = 1
 
 
 class Listener:
@@ -96,12 +100,16 @@ class Listener:
     def time_shares(
         self, since: float, until: float = float('inf'),
     ) -> dict[str, dict[str, dict[str, float]]]:
-        """Return shares by node, thread and phase that were heard between two (monotonic) s."""
+        """Return shares by node, thread and phase, of what was heard between two (monotonic) s."""
         by_node: dict[str, list[Share]] = {}
-        for when, share in list(self._heard):
-            if since <= when <= until:
-                by_node.setdefault(share.node.rpartition('/')[2], []).append(share)
+        for share in whole_reports(
+                share for when, share in list(self._heard) if since <= when <= until):
+            by_node.setdefault(share.node.rpartition('/')[2], []).append(share)
         return {node: mean_shares(shares) for node, shares in by_node.items()}
+
+    def reported(self, since: float) -> int:
+        """Return how many nodes were heard with a whole report since (monotonic) s."""
+        return len(wholly_heard(share for when, share in list(self._heard) if when >= since))
 
     def delivering(self) -> int:
         """Return how many actors have sent something since the run began."""
@@ -115,6 +123,44 @@ class Listener:
         self._executor.shutdown()
         self._node.destroy_node()
         rclpy.shutdown(context=self._context)
+
+
+def wholly_heard(shares: Iterable[Share]) -> set[str]:
+    """
+    Return the nodes of which each thread has a whole report among ``shares``, in the order heard.
+
+    That all threads of a node were heard is known once something begins to repeat itself.
+    """
+    shares = list(shares)
+    heard: set[tuple[str, str, str]] = set()
+    again: set[str] = set()
+    for each in shares:
+        what = each.node, each.thread, each.phase
+        if what in heard:
+            again.add(each.node)
+        heard.add(what)
+    whole = {(each.node, each.thread) for each in whole_reports(shares)}
+    return again - {node for node, thread, _ in heard if (node, thread) not in whole}
+
+
+def whole_reports(shares: Iterable[Share]) -> list[Share]:
+    """
+    Return those of ``shares``, in the order heard, whose report is among them as a whole.
+
+    A thread's report is a message for each of its phases, in the order of PHASES, and together
+    they are 1. Where hearing begins or ends in the middle of one, what is left of it would be
+    weighed with other reports.
+    """
+    reports: dict[tuple[str, str], list[list[Share]]] = {}
+    for each in shares:
+        own = reports.setdefault((each.node, each.thread), [])
+        if not own or own[-1][-1].seconds != each.seconds or (
+                PHASES.index(each.phase) <= PHASES.index(own[-1][-1].phase)):
+            own.append([])
+        own[-1].append(each)
+    return [each for own in reports.values() for report in own
+            if math.isclose(sum(share.share for share in report), 1.0, abs_tol=1e-6)
+            for each in report]
 
 
 class _Use:
@@ -182,13 +228,14 @@ def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
     """
     def command(folder: Path) -> list[str]:
         settings = plan.settings | plan.more | _ENDLESS | {
-            'num_actors': str(plan.num_actors), 'run_dir': str(folder)}
+            'num_actors': str(plan.num_actors), 'num_learners': str(plan.num_learners),
+            'run_dir': str(folder)}
         return ['ros2', 'launch', 'vdl_ros', 'train.launch.py',
                 *(f'{name}:={value}' for name, value in settings.items())]
 
     def heard(since: float) -> bool:
-        # Those that spoke since: the learner has two threads or more, an actor one.
-        return len(listener.time_shares(since)) > plan.num_actors
+        # An actor is a node, and so is each of several learners.
+        return listener.reported(since) >= plan.num_actors + plan.num_learners
 
     listener.forget()
     found = _run(plan, command, _node_name, heard,
@@ -222,7 +269,7 @@ def _run(
         other processes; ``summary`` as the run wrote it; ``began`` and ``ended``, between
         which it was measured (monotonic).
     """
-    start_s = _START_S + _START_EACH_S * plan.num_actors
+    start_s = _START_S + _START_EACH_S * (plan.num_actors + plan.num_learners - 1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / 'run'
 

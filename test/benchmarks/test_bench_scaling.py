@@ -18,7 +18,7 @@ def modules(monkeypatch):
     """Return the benchmark's own modules; they are imported by their bare names, as it does."""
     monkeypatch.syspath_prepend(str(FOLDER))
     names = ('graph', 'train_table', 'train_runs', 'bench_train', 'scaling_fit', 'scaling_runs',
-             'scaling_table', 'scaling_picture', 'bench_scaling')
+             'scaling_table', 'scaling_learners', 'scaling_picture', 'bench_scaling')
     yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
     for name in names:
         sys.modules.pop(name, None)
@@ -113,6 +113,18 @@ def test_an_iteration_has_its_samples(modules):
     assert (settings['env_id'], settings['unroll_length']) == ('dummy/OBS28224-FPS50-v0', 20)
 
 
+def test_every_learner_has_the_same_number_of_actors(modules):
+    runs = modules.scaling_runs
+    one, _ = runs.plan(runs.LEARNERS, runs.LEARNERS.sleeping, 20_000, 8.0, 3)
+    assert (one.num_learners, one.num_actors) == (1, 3)
+    four = runs.Cell(runs.LEARNERS, 4).plan(one)
+    assert (four.num_learners, four.num_actors) == (4, 12)
+    # In the other tables, one learner has them all.
+    one, _ = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
+    four = runs.Cell(runs.ACTORS, 4).plan(one)
+    assert (four.num_learners, four.num_actors) == (1, 4)
+
+
 def test_only_what_sleeps_is_said_to_sleep(modules):
     asleep = modules.scaling_runs.asleep
     assert [asleep(name) for name in (
@@ -123,9 +135,10 @@ def test_only_what_sleeps_is_said_to_sleep(modules):
 def test_every_second_round_goes_back(modules):
     def names(number):
         return [f'{cell.shape.name[0]}{cell.processes}'
-                for cell in modules.scaling_runs.order((1, 2), (1, 4, 8), number)]
+                for cell in modules.scaling_runs.order(
+                    {'samplers': (1, 2), 'actors': (1, 4, 8), 'learners': (1,)}, number)]
 
-    assert names(0) == ['s1', 'a1', 's2', 'a4', 'a8']
+    assert names(0) == ['s1', 'a1', 'l1', 's2', 'a4', 'a8']
     assert names(1) == names(0)[::-1]
 
 
@@ -177,33 +190,95 @@ def test_a_learner_that_waits_could_take_in_more(modules):
     assert row['wire_out_mb_per_s'] == pytest.approx(0.008)
 
 
+def group_run(speed, *learn, updates=5):
+    """Return what one run of a graph found, with a learner for each share of learning."""
+    found = run(speed)
+    shares = found['time_shares'].pop('learner')
+    found['time_shares'] |= {f'learner_{rank}': {**shares, 'training': {
+        'learn': share, 'wait': 0.75 - share, 'decode': 0.25}} for rank, share in enumerate(learn)}
+    found['summary']['updates'] = updates
+    return found
+
+
+def test_what_is_told_of_learners_is_of_all_of_them(modules):
+    row = modules.scaling_learners.learner_row(2, 6, [
+        group_run(200.0, 0.25, 0.75), group_run(400.0, 0.5, 0.625, updates=10)], 'asleep')
+    # 500 steps in five updates: a hundred each; in ten: fifty. So two and eight updates a second.
+    assert (row['learners'], row['actors'], row['environments']) == (2, 6, 'asleep')
+    assert (row['steps_per_s'], row['steps_per_s_rounds']) == (300.0, [200.0, 400.0])
+    assert row['updates_per_s'] == 5.0
+    assert (row['learner_learns'], row['learner_waits']) == (0.53125, 0.21875)
+    # A learner is at it for 0.5 of a second that has two, and 0.5625 of one that has eight.
+    assert row['update_s'] == (0.25 + 0.0703125) / 2
+    assert (row['policy_lag'], row['trajectories_lost'], row['cores']) == (1.5, 0, 0.75)
+
+
+def test_efficiency_is_what_is_left_of_one_learner(modules):
+    table = modules.scaling_learners
+    rows = table.with_efficiencies([
+        table.learner_row(n, 2 * n, [group_run(speed, *[0.5] * n)], 'asleep')
+        for n, speed in ((1, 400.0), (4, 1200.0), (9, 1800.0))])
+    assert [row['speedup'] for row in rows] == [1.0, 3.0, 4.5]
+    assert [row['efficiency'] for row in rows] == [1.0, 0.75, 0.5]
+    assert rows[1]['seed'] == pytest.approx(
+        {'steps_per_s': 18800.0, 'speedup': 3.2414, 'efficiency': 0.81034}, rel=1e-4)
+    assert rows[2]['seed'] is None
+    found = [round(speed / 5800 / n, 2) for n, speed in table.SEED_LEARNERS.items()]
+    assert found == [1.0, 0.93, 0.9, 0.81, 0.72, 0.62, 0.53, 0.47]
+
+
 @pytest.fixture
 def found(modules):
     """Return the object of a whole benchmark."""
-    options = modules.bench_scaling.arguments(['--samplers', '1,3', '--actors', '1,2,4,8'])
+    options = modules.bench_scaling.arguments(
+        ['--samplers', '1,3', '--actors', '1,2,4,8', '--learners', '1,2,9'])
     runs = {('samplers', n): [run(100.0 * n)] for n in (1, 3)} | {
         ('actors', n): [run(speed)]
-        for n, speed in points(modules, 800.0, 2000.0, 2.0, numbers=(1, 2, 4, 8))}
+        for n, speed in points(modules, 800.0, 2000.0, 2.0, numbers=(1, 2, 4, 8))} | {
+        ('learners', n): [group_run(300.0 * n, *[0.5] * n)] for n in (1, 2, 9)}
     return modules.bench_scaling.result(options, runs) | {'cores': 2}
 
 
 def test_tables_are_whole(modules, found):
-    text = modules.scaling_table.markdown(found)
+    text = modules.bench_scaling.markdown(found)
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith('|---')]
-    assert len(heads) == 3
+    assert len(heads) == 4
     for number in heads:
         end = lines.index('', number)
         assert len({line.count('|') for line in lines[number - 1:end]}) == 1
     # Of each figure of ours it is said whether environments slept.
     rows = [line.split(' | ') for line in lines if line.startswith(('| 1 |', '| 3 |', '| 8 |'))]
-    assert len(rows) == 4
-    assert {row[1] for row in rows} == {'asleep'}
+    assert [row[:3].count('asleep') for row in rows] == [1] * 5
     assert rows[0][2] == '100.00 (13.98)'
     assert 'an actor delivers 800 agent steps/s, the learner takes in 2,000 at most' in text
     assert 'the knee is at 2.5 actors' in text
     assert 'Fastest were 8 actors.' in text
+    assert ('| 2 | 4 | asleep | 600 | 2.00 (1.86) | 1.00 (0.93) | 25% | 50% | 6.00 | 83 | 1.5 | 0 '
+            '| 0.75 | 0.50 |') in lines
+    assert '| 9 | 18 | asleep | 2,700 | 9.00 | 1.00 | 25% |' in text
+    assert 'Learners: dummy/OBS28224-FPS50-v0 (asleep), 2 actors for each learner, 4 ' in text
     assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(('only', 'own'), [
+    ('samplers', {'samplers'}), ('learners', {'learners'}),
+    ('actors', {'actors', 'most_steps_per_s', 'law', 'seed_law'})])
+def test_one_table_alone_is_told_of_alone(modules, found, only, own):
+    runs = {('samplers', 1): [run(100.0)], ('learners', 1): [group_run(300.0, 0.5)]} | {
+        ('actors', n): [run(100.0 * n)] for n in (1, 2, 4, 8, 16)}
+    options = modules.bench_scaling.arguments(['--only', only])
+    assert {name for name in modules.bench_scaling.TABLES if getattr(options, name)} == {only}
+    cells = list(modules.scaling_runs.order(
+        {name: getattr(options, name) for name in modules.bench_scaling.TABLES}, 0))
+    assert {cell.shape.name for cell in cells} == {only}
+    alone = modules.bench_scaling.result(options, runs)
+    everything = {'samplers', 'learners', 'actors', 'most_steps_per_s', 'law', 'seed_law'}
+    assert everything & set(alone) == own
+    assert set(alone) | everything == set(found) - {'cores'}
+    text = modules.bench_scaling.markdown(alone | {'cores': 2})
+    assert text.startswith(f'{only.title()}: ')
+    assert text.count('\n|---') == (2 if only == 'actors' else 1)
 
 
 def test_the_picture_is_drawn(modules, found, tmp_path):
@@ -221,6 +296,15 @@ def test_the_picture_is_drawn(modules, found, tmp_path):
     (['--samplers', '1,x'], "--samplers: '1,x' is not allowed: numbers from 1 to 56"),
     (['--actors', '1,57'], "--actors: '1,57' is not allowed: numbers from 1 to 56"),
     (['--actors', '4'], '--actors: one number is too few for a law'),
+    (['--learners', '2,4'], '--learners: there is no 1, and speed-ups are over one'),
+    (['--learners', '1,20'], "--learners: '1,20' is not allowed: numbers from 1 to 19 with "
+                             'commas between, --actors-each 2'),
+    (['--actors-each', '45'], "--learners: '1,2,4' is not allowed: numbers from 1 to 1 with "
+                              'commas between, --actors-each 45'),
+    (['--actors-each', '0'], '--actors-each: 0 is not allowed: 1 to 56'),
+    (['--learner-env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean"),
+    (['--only', 'actors', '--picture', 'law.png'],
+     '--picture: law.png is not allowed with --only actors: it shows samplers and actors'),
     (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800 from 800 to 8000'),
     (['--actor-env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean"),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
@@ -252,30 +336,32 @@ def test_what_ends_it_early_is_the_status(modules, monkeypatch, capsys, error, s
 
 
 @pytest.mark.parametrize(('broken', 'left'), [
-    ({'samplers': (3,), 'actors': (4,)}, True), ({'samplers': (1,), 'actors': ()}, False),
-    ({'samplers': (), 'actors': (1, 2)}, False)])
+    ({'samplers': {3}, 'actors': {4}, 'learners': {2}}, True), ({'samplers': {1}}, False),
+    ({'actors': {1, 2}}, False), ({'learners': {1}}, False)])
 def test_a_run_that_fails_leaves_the_others_their_figures(modules, monkeypatch, broken, left):
     def run_graph(plan, listener):
-        table = 'samplers' if plan.settings['batch_size'] == '20' else 'actors'
-        if plan.num_actors in broken[table]:
+        table = {'40': 'samplers', '16': 'actors', '4': 'learners'}[plan.settings['num_envs']]
+        number = plan.num_learners if table == 'learners' else plan.num_actors
+        if number in broken.get(table, ()):
             raise RuntimeError('measurement: not\nwithin 1 s')
-        return run(100.0 * plan.num_actors)
+        return group_run(100.0 * number, 0.5) if table == 'learners' else run(100.0 * number)
 
     monkeypatch.setattr(modules.train_runs, 'run_graph', run_graph)
     monkeypatch.setattr(
         modules.train_runs, 'Listener', lambda: SimpleNamespace(close=lambda: None))
     options = modules.bench_scaling.arguments(
-        ['--samplers', '1,3', '--actors', '1,2,4', '--rounds', '1'])
+        ['--samplers', '1,3', '--actors', '1,2,4', '--learners', '1,2,4', '--rounds', '1'])
     if not left:
-        with pytest.raises(RuntimeError, match='^1 (samplers|actors): measurement: not within'):
+        with pytest.raises(RuntimeError, match='^1 (samplers|actors|learners): measurement: not'):
             modules.bench_scaling.measure(options)
         return
     runs, problems = modules.bench_scaling.measure(options)
     assert problems == {f'{n} {name}': 'measurement: not within 1 s'
-                        for n, name in ((3, 'samplers'), (4, 'actors'))}
+                        for n, name in ((3, 'samplers'), (4, 'actors'), (2, 'learners'))}
     found = modules.bench_scaling.result(options, runs)
     assert [row['samplers'] for row in found['samplers']] == [1]
     assert [row['actors'] for row in found['actors']] == [1, 2]
+    assert [row['learners'] for row in found['learners']] == [1, 4]
 
 
 def test_two_samplers_run_for_a_moment(modules):
@@ -295,3 +381,26 @@ def test_two_samplers_run_for_a_moment(modules):
     assert 0 < row['learning_s'] <= 1.02 * row['iteration_s']
     # An update takes twenty trajectories, whoever sent them.
     assert found['summary']['updates'] * 20 <= found['summary']['trajectories_received']
+
+
+def test_two_learners_run_for_a_moment(modules):
+    runs = modules.scaling_runs
+    one, settings = runs.plan(runs.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
+    listener = modules.train_runs.Listener()
+    try:
+        found = modules.train_runs.run_graph(runs.Cell(runs.LEARNERS, 2).plan(one), listener)
+    finally:
+        listener.close()
+    nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
+    assert set(found['time_shares']) == nodes
+    assert set(found['processes']) == nodes | {'launch'}
+    row = modules.scaling_learners.learner_row(2, 2, [found], 'asleep')
+    summary = found['summary']
+    assert (summary['learners'], summary['learner_restarts']) == (2, 0)
+    assert row['trajectories_lost'] == 0
+    # An update takes two trajectories of each learner, and one step in 1001 is a reset.
+    most = 2 * settings['batch_size'] * settings['num_envs'] * settings['unroll_length']
+    assert 0.998 * most < summary['agent_steps'] / summary['updates'] <= most
+    assert row['steps_per_s'] / row['updates_per_s'] == pytest.approx(
+        summary['agent_steps'] / summary['updates'])
+    assert 0 < row['learner_learns'] < 1 - row['learner_waits'] < 1

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from vdl_ros.rl.phases import PHASES
+from vdl_ros.ros.time_statistics import Share
 
 FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
 COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_train', '--env', 'CartPole-v1', '--num-actors', '1')
@@ -45,6 +46,39 @@ def test_the_steady_rate_leaves_the_warm_up_out(modules):
 def test_too_few_rows_are_no_rate(modules, rows):
     with pytest.raises(modules.train_table.TooFewRowsError, match='are too few'):
         modules.train_table.steady_rate(rows, 2.0)
+
+
+def test_a_report_counts_once_all_of_its_messages_were_heard(modules):
+    def heard(*shares):
+        return modules.train_runs.wholly_heard(shares)
+
+    learner = [Share('learner', 'callbacks', 'receive', 1.0, 1.0),
+               Share('learner', 'training', 'learn', 1.0, 0.25),
+               Share('learner', 'training', 'wait', 1.0, 0.75)]
+    actor = [Share('actor_0', 'acting', 'step', 1.0, 0.5),
+             Share('actor_0', 'acting', 'wait', 1.0, 0.5)]
+    assert heard() == heard(*learner, *actor) == set()
+    # From the middle of one report to the middle of the next.
+    assert heard(*learner[1:], *actor, *learner[:1]) == set()
+    assert heard(*learner[1:], *actor, *learner[:2]) == {'learner'}
+    assert heard(*learner[2:], *actor, *learner[:2]) == set()
+    assert heard(*learner[2:], *actor, *learner) == {'learner'}
+    assert heard(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
+
+
+def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones(modules):
+    def report(seconds, wait):
+        return [Share('/run/learner', 'training', 'learn', seconds, 1.0 - wait),
+                Share('/run/learner', 'training', 'wait', seconds, wait)]
+
+    first, second, third = report(1.0, 0.75), report(1.5, 0.25), report(1.0, 0.5)
+    whole = modules.train_runs.whole_reports
+    assert whole([*first, *second, *third]) == [*first, *second, *third]
+    # From the middle of one report to the middle of another; windows that are alike are two.
+    assert whole([*first[1:], *second, *third[:1]]) == second
+    assert whole([*first, *third]) == [*first, *third]
+    assert whole([*first[1:], *third]) == third
+    assert whole(first[:1]) == []
 
 
 def test_a_part_is_timed_after_its_warm_up(modules):
@@ -150,6 +184,8 @@ def test_tables_are_whole(modules, found):
     (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
     (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own'),
     (['--set', 'num_envs:=1'], '--set: num_envs is not allowed: the benchmark has its own'),
+    (['--set', 'num_learners:=2'],
+     '--set: num_learners is not allowed: the benchmark has its own'),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
 def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
@@ -165,12 +201,26 @@ def test_settings_go_where_they_are_known(modules):
     options, plan, settings = modules.bench_train.arguments([
         '--env', 'CartPole-v1', '--num-envs', '3', '--quick', '--seconds', '8',
         '--set', 'discount:=0.5', '--set', 'learner_threads:=2'])
-    assert plan.settings == {'env_id': 'CartPole-v1', 'num_envs': '3', 'discount': '0.5'}
+    assert plan.settings == {
+        'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4',
+        'env_id': 'CartPole-v1', 'num_envs': '3', 'discount': '0.5'}
     assert plan.more == {'learner_threads': '2'}
     assert (plan.warm_up, plan.seconds, plan.num_actors, options.rounds) == (2.0, 8.0, 2, 1)
     # With what the task's preset says of the rest.
     assert (settings['num_envs'], settings['discount']) == (3, 0.5)
     assert settings['learning_rate'] == 0.002
+
+
+@pytest.mark.parametrize(('words', 'batch'), [
+    ([], (20, 2, 4)),
+    (['--unroll-length', '5', '--batch-size', '1', '--set', 'max_policy_lag:=2'], (5, 1, 2)),
+])
+def test_updates_are_as_large_as_those_compared_with_unless_told(modules, words, batch):
+    _, _, settings = modules.bench_train.arguments(['--env', 'ALE/Pong-v5', *words])
+    names = 'unroll_length', 'batch_size', 'max_policy_lag'
+    assert tuple(settings[name] for name in names) == batch
+    # Of Pong's preset is all the rest.
+    assert (settings['num_envs'], settings['reward_transform']) == (16, 'abs_one')
 
 
 def test_a_run_that_fails_is_the_status(modules, monkeypatch, capsys):

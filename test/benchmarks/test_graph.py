@@ -1,0 +1,75 @@
+"""What benchmarks start also ends, whenever they are interrupted."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+
+
+@pytest.fixture
+def graph(monkeypatch):
+    """Return the benchmarks' module ``graph``, imported by its bare name, as they do."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield importlib.import_module('graph')
+    sys.modules.pop('graph', None)
+
+
+@pytest.fixture
+def started(graph, monkeypatch):
+    """Return a list of the processes that were started; SIGINT comes while each one starts."""
+    found = []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            found.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(graph.subprocess, 'Popen', Popen)
+    yield found
+    for each in found:
+        if each.poll() is None:
+            os.killpg(each.pid, signal.SIGKILL)
+            each.wait()
+
+
+def test_an_interrupt_while_a_command_starts_ends_it(graph, started):
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), graph.launched('sleep', '60'):
+        pytest.fail('the block ran')
+    assert [each.returncode for each in started] == [-signal.SIGINT]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_an_interrupt_while_a_command_ends_comes_after_its_end(graph, monkeypatch):
+    killpg, sent = os.killpg, []
+
+    def kill(group, number):
+        # As Ctrl-C, a second time, while its end is waited for.
+        if not sent:
+            signal.raise_signal(signal.SIGINT)
+        sent.append(number)
+        killpg(group, number)
+
+    monkeypatch.setattr(graph.os, 'killpg', kill)
+    with pytest.raises(KeyboardInterrupt), graph.launched('sleep', '60') as process:
+        pass
+    assert sent == [signal.SIGINT]
+    assert process.returncode == -signal.SIGINT
+
+
+def test_a_command_that_ended_early_is_told_with_its_last_lines(graph):
+    with pytest.raises(RuntimeError, match='bash ended:\nno such thing'), \
+            graph.launched('bash', '-c', 'echo no such thing') as process:
+        process.wait()
+
+
+def test_a_command_that_cannot_be_started_is_an_error_of_its_own(graph):
+    with pytest.raises(FileNotFoundError), graph.launched('/no/such/command'):
+        pytest.fail('the block ran')
