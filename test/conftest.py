@@ -18,6 +18,9 @@ from domain_coordinator import domain_id
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
+from vdl_ros.ros.bag import BagError
+from vdl_ros.ros.bag_reader import BagReader
+
 
 @pytest.fixture(autouse=True)
 def ros_domain(monkeypatch):
@@ -26,6 +29,21 @@ def ros_domain(monkeypatch):
         monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         yield number
+
+
+@pytest.fixture(autouse=True)
+def lines_without_stamps(monkeypatch):
+    """A number in a node's line is one that the node said, and no digits of the time."""
+    monkeypatch.setenv('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] [{name}]: {message}')
+
+
+def pytest_configure():
+    """
+    Let SIGINT interrupt, also where a shell has started all this in the background.
+
+    It is ignored there, and so it would be by every command that is started from here.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Launched:
@@ -71,7 +89,7 @@ class Launched:
         except psutil.NoSuchProcess:  # it went in between
             return False
 
-    def wait_for(self, condition, what: str, timeout: float = 60.0):
+    def wait_for(self, condition, what: str, timeout: float = 120.0):
         """Return what ``condition`` returns once it is true."""
         deadline = time.monotonic() + timeout
         pause = threading.Event()
@@ -83,7 +101,7 @@ class Launched:
             pause.wait(0.05)
         raise AssertionError(f'{what}: not within {timeout:g} s\n{self.output[-3000:]}')
 
-    def wait(self, timeout: float = 90.0) -> int:
+    def wait(self, timeout: float = 180.0) -> int:
         """Return the exit status."""
         self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
         return self.process.returncode
@@ -98,7 +116,7 @@ class Launched:
         for process in [self._family, *family]:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGINT)
-        psutil.wait_procs([self._family, *family], timeout=3.0)
+        psutil.wait_procs([self._family, *family], timeout=20.0)
         family = self.family()
         for process in [self._family, *family]:
             try:
@@ -165,6 +183,20 @@ def run(tmp_path):
     return Run(tmp_path / 'run')
 
 
+@pytest.fixture
+def holds():
+    """Return a function that tells whether a bag that is being written holds all these topics."""
+    def look(bag, *topics):
+        missing = set(topics)
+        with contextlib.suppress(BagError):  # not even its beginning is on the disk
+            for message in BagReader(bag):
+                missing.discard(message.topic)
+                if not missing:
+                    return True
+        return False
+    return look
+
+
 class Peer:
     """A node of the test's own in the graph; what it hears on a topic is a list that grows."""
 
@@ -194,7 +226,7 @@ class Peer:
         self.until(future.done, f'a response of {service}')
         return future.result()
 
-    def until(self, condition, what, timeout=60.0, every=0.02, say=None):
+    def until(self, condition, what, timeout=120.0, every=0.02, say=None):
         """Return what ``condition`` returns once it is true; call ``say`` meanwhile."""
         deadline = time.monotonic() + timeout
         due = time.monotonic()

@@ -20,6 +20,9 @@ sys.path.append(str(Path(__file__).resolve().parent))
 fake = importlib.import_module('fake_owi535')
 
 BACKEND = 'fake_owi535:make'
+# From a driver's death or last word to motors off, at the most, each time, s.
+STOPPED_WITHIN = 0.6
+ROUNDS = 3
 
 # A driver that moves the arm and waits; each line it is told is an action.
 DRIVER = '''
@@ -47,7 +50,7 @@ for line in sys.stdin:
 '''
 
 
-def until(condition, what, timeout=20.0):
+def until(condition, what, timeout=60.0):
     pause, deadline = threading.Event(), time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, what
@@ -109,11 +112,24 @@ def test_a_driver_that_dies_is_followed_by_a_stop(bench, drive, number, lamp):
     os.kill(driver.process.pid, number)
     until(lambda: len(bench.data) > 1, 'the stop')
     until(lambda: gone(driver.guardian), 'the guardian ends')
-    last = bench.transfers[-1]
     assert [each.data for each in bench.transfers[1:]] == [f'00000{int(lamp)}']
-    assert last.pid == driver.guardian.pid
-    print(f'stopped {(last.time - died) * 1000:.0f} ms after the signal')
-    assert last.time - died < 0.6
+    assert bench.transfers[-1].pid == driver.guardian.pid
+    assert bench.transfers[-1].time - died < STOPPED_WITHIN
+
+
+def test_the_stop_comes_at_once(bench, drive):
+    took = []
+    for _ in range(ROUNDS):
+        driver = drive()
+        died, count = time.monotonic(), len(bench.data)
+        driver.process.kill()
+        until(lambda count=count: len(bench.data) > count, 'the stop')
+        until(lambda driver=driver: gone(driver.guardian), 'the guardian ends')
+        took.append(bench.transfers[-1].time - died)
+    print(f'stopped {[round(each * 1000) for each in took]} ms after the signal')
+    assert max(took) < STOPPED_WITHIN
+    # A busy machine makes some late, a slow guardian all.
+    assert min(took) < 0.1
 
 
 def test_signals_that_end_the_driver_do_not_end_the_guardian_first(bench, drive):
@@ -138,35 +154,40 @@ def test_while_the_driver_lives_it_sends_nothing(bench, drive):
 
 
 def test_a_driver_that_falls_silent_while_motors_are_on_is_stopped_past(bench, drive):
-    driver = drive(lamp=True)
+    driver, took = drive(lamp=True), []
     # The device is held, as a living driver's is, and stays so.
-    for _ in range(3):
-        begin = time.monotonic()
+    for _ in range(ROUNDS):
+        count, begin = len(bench.data), time.monotonic()
         driver.tell('beat')
-        count = len(bench.data)
         until(lambda count=count: len(bench.data) > count, 'the stop')
         last = bench.transfers[-1]
         assert (last.data, last.pid, last.fault) == ('000001', driver.guardian.pid, '')
-        print(f'stopped {(last.time - begin) * 1000:.0f} ms after the last word')
-        assert SILENCE_S <= last.time - begin < 0.6
-    driver.tell('beat')
+        took.append(last.time - begin)
+    print(f'stopped {[round(each * 1000) for each in took]} ms after the last word')
+    assert SILENCE_S <= min(took) <= max(took) < STOPPED_WITHIN
+    # It reads both words at once: between the two there is no silence, however late the driver is.
     count = len(bench.data)
+    driver.guardian.suspend()
+    driver.tell('beat')
     driver.tell('still')
+    driver.guardian.resume()
     driver.tell('goodbye')
     until(lambda: gone(driver.guardian), 'the guardian ends')
     assert len(bench.data) == count, 'who has stopped needs no help'
 
 
 def test_a_driver_that_is_held_by_its_terminal_is_stopped_past(bench, drive):
-    driver = drive()
-    driver.tell('beat')
-    begin = time.monotonic()
-    os.kill(driver.process.pid, signal.SIGSTOP)
-    until(lambda: len(bench.data) > 1, 'the stop')
-    assert bench.data == ['110000', '000000']
-    assert bench.transfers[-1].time - begin < 0.6
-    os.kill(driver.process.pid, signal.SIGCONT)
-    driver.tell('nothing')
+    driver, took = drive(), []
+    for number in range(ROUNDS):
+        driver.tell('beat')
+        begin = time.monotonic()
+        os.kill(driver.process.pid, signal.SIGSTOP)
+        until(lambda number=number: len(bench.data) > number + 1, 'the stop')
+        took.append(bench.transfers[-1].time - begin)
+        os.kill(driver.process.pid, signal.SIGCONT)
+        driver.tell('nothing')
+    assert bench.data == ['110000'] + ['000000'] * ROUNDS
+    assert max(took) < STOPPED_WITHIN
 
 
 def test_a_beat_does_not_wait_for_a_guardian_that_hangs(bench):
@@ -254,10 +275,16 @@ def test_what_the_pipe_says(written, expected):
 def test_silence_counts_only_while_motors_may_be_on(written, heard):
     read, write = os.pipe()
     os.write(write, written)
-    silences = []
-    timer = threading.Timer(0.3, os.close, [write])
-    timer.start()
-    assert watch(read, silences.append, silence=0.05) == Motors(lamp=True)
+    silences, timer = [], threading.Timer(0.3, os.close, [write])
+
+    def silent(motors):
+        if not silences:
+            timer.start()
+        silences.append(motors)
+
+    if not heard:
+        timer.start()
+    assert watch(read, silent, silence=0.05) == Motors(lamp=True)
     assert silences == [Motors(lamp=True)] * heard
     timer.join()
     os.close(read)

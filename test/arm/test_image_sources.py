@@ -6,6 +6,7 @@ import time
 from errno import ENODEV
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -43,15 +44,19 @@ def write_video(path, count, size=(64, 48)):
 
 def greys(source):
     """Return the mean of each picture until the end."""
-    found = []
+    found, asked = [], time.monotonic()
     while (picture := source.read()) is not None:
         assert picture.pixels.dtype == np.uint8
-        assert 0.0 <= time.monotonic() - picture.moment < 1.0
+        assert asked <= picture.moment <= (asked := time.monotonic())
         found.append(float(picture.pixels.mean()))
     return found
 
 
-def until(condition, what, timeout=10.0):
+# Longest wait for the thread of a reader, s.
+PATIENCE = 60.0
+
+
+def until(condition, what, timeout=PATIENCE):
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, what
@@ -202,10 +207,11 @@ class TestDevice:
         camera = Camera(monkeypatch)
         source = open_source('/dev/video7', (64, 48), 60.0)
         assert source.live
+        asked = time.monotonic()
         pixels, moment = source.read()
+        assert asked <= moment <= time.monotonic()
         assert pixels.shape == (48, 64, 3)
         assert len(np.unique(pixels)) > 5
-        assert 0.0 <= time.monotonic() - moment < 1.0
         assert camera.options == [{'framerate': '60', 'video_size': '64x48'}]
         source.close()
 
@@ -232,8 +238,9 @@ class TestDevice:
         assert 'No such file' in reader.fault
         assert len(said) == 1, 'said once, however often it is tried'
         for _ in range(2):
+            reader.take(0.0)  # perhaps one of before it went
             camera.plugged = True
-            assert reader.take(10.0).pixels.shape == (120, 160, 3)
+            assert reader.take(PATIENCE).pixels.shape == (120, 160, 3)
             assert reader.fault == ''
             camera.plugged = False
             until(lambda: reader.fault, 'noticed that it is gone')
@@ -245,19 +252,76 @@ class TestDevice:
         Camera(monkeypatch)
         reader = Reader(lambda: open_source('/dev/video0', rate=100.0), 100.0)
         until(lambda: reader.missed > 10, 'pictures that nobody takes')
-        assert time.monotonic() - reader.take(1.0).moment < 1.0
+        before, missed = time.monotonic(), reader.missed
+        # The first of them may have been on its way; the one after it was not.
+        until(lambda: reader.missed > missed + 1, 'pictures in the place of others')
+        assert reader.take(0.0).moment >= before
         reader.close()
+
+
+class Wall:
+    """Time that passes while the reader works and waits; it waits until a picture is asked for."""
+
+    def __init__(self, monkeypatch, read, rewind, late):
+        self.now, self._late, self._asked = 50.0, late, threading.Semaphore(0)
+        self._read, self._rewind = read, rewind
+        wall = self
+
+        class Stop(threading.Event):
+            def wait(self, timeout):
+                wall._asked.acquire()
+                wall.now += timeout + wall._late
+                return self.is_set()
+
+            def set(self):
+                super().set()
+                wall.ask()
+
+        monkeypatch.setattr('vdl_ros.arm.image_reader.time', self)
+        monkeypatch.setattr('vdl_ros.arm.image_reader.threading', SimpleNamespace(
+            Condition=threading.Condition, Thread=threading.Thread, Event=Stop))
+
+    def monotonic(self):
+        return self.now
+
+    def ask(self):
+        self._asked.release()
+
+    def open(self, path):
+        """Return the source, whose work takes its time."""
+        source = open_source(path)
+        read, rewind = source.read, source.rewind
+        source.read = lambda: self._after(self._read, read)
+        source.rewind = lambda: self._after(self._rewind, rewind)
+        return source
+
+    def _after(self, seconds, do):
+        self.now += seconds
+        return do()
 
 
 class TestReader:
-    def test_a_file_is_read_at_the_rate_without_drift(self, tmp_path):
+    def test_a_file_is_read_at_the_rate_without_drift(self, tmp_path, monkeypatch):
         write_video(tmp_path / 'a.mp4', 5)
-        reader = Reader(lambda: open_source(str(tmp_path / 'a.mp4')), 50.0)
-        moments = [reader.take(5.0).moment for _ in range(60)]
+        wall, moments = Wall(monkeypatch, read=0.004, rewind=0.01, late=0.002), []
+        reader = Reader(lambda: wall.open(str(tmp_path / 'a.mp4')), 50.0)
+        for _ in range(60):
+            wall.ask()
+            moments.append(reader.take(PATIENCE).moment)
         reader.close()
         assert not reader.ended
+        assert reader.missed == 0
         # The loop's own work, and every new start of the film, would add up.
-        assert moments[-1] - moments[0] == pytest.approx(59 / 50, abs=0.1)
+        np.testing.assert_allclose(np.diff(moments[1:]), 1 / 50, atol=1e-9)
+        assert moments[-1] - moments[0] == pytest.approx(59 / 50, abs=0.003)
+
+    def test_a_file_is_not_read_faster_than_the_rate(self, tmp_path):
+        write_video(tmp_path / 'a.mp4', 5)
+        reader = Reader(lambda: open_source(str(tmp_path / 'a.mp4')), 50.0)
+        moments = [reader.take(PATIENCE).moment for _ in range(60)]
+        reader.close()
+        assert not reader.ended
+        assert moments[-1] - moments[0] > 59 / 50 - 0.1
 
     def test_the_end(self, tmp_path):
         write_video(tmp_path / 'a.mp4', 5)
@@ -265,8 +329,9 @@ class TestReader:
         reader = Reader(lambda: open_source(str(tmp_path / 'a.mp4')), 100.0, loop=False,
                         notice=said.append)
         count = 0
-        while reader.take(0.5) is not None:
-            count += 1
+        while not said:  # which it does last
+            count += reader.take(0.02) is not None
+        count += reader.take(0.0) is not None
         assert (count + reader.missed, reader.ended, reader.fault) == (5, True, '')
         assert said == ['the end was reached; nothing more is published']
         reader.close()
@@ -276,33 +341,37 @@ class TestReader:
         path = tmp_path / 'a.mp4'
         write_video(path, 5)
         reader = Reader(lambda: open_source(str(path)), 200.0)
-        assert reader.take(5.0) is not None
+        assert reader.take(PATIENCE) is not None
         path.rename(tmp_path / 'b.mp4')
         until(lambda: reader.fault, 'noticed that it is gone')
         assert str(path) in reader.fault
         (tmp_path / 'b.mp4').rename(path)
         until(lambda: not reader.fault, 'noticed that it is back')
         reader.take(0.0)
-        assert reader.take(5.0) is not None
+        assert reader.take(PATIENCE) is not None
         reader.close()
 
     def test_a_source_that_hangs_does_not_keep_anybody(self):
         class Hanging:
-            live, damaged = True, 0
+            live, damaged, reading = True, 0, False
             release = threading.Event()
 
             def read(self):
+                Hanging.reading = True
                 self.release.wait()
+                Hanging.reading = False
                 return Picture(np.zeros((1, 1, 3), np.uint8), 0.0)
 
             def close(self):
                 pass
 
         reader = Reader(Hanging, 30.0)
+        until(lambda: Hanging.reading, 'it hangs')
         assert reader.take(0.1) is None
         start = time.monotonic()
         reader.close()
         assert time.monotonic() - start < 5.0
+        assert Hanging.reading
         Hanging.release.set()
 
 

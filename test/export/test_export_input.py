@@ -258,19 +258,33 @@ def test_memory_does_not_grow_with_the_bag(film, tmp_path, helpers):
         assert 0 < peak < bound
 
 
-def test_a_killed_export_leaves_no_data_set(film, tmp_path, helpers):
-    bag = big(film, helpers, 300, (240, 320))
+# The command; in the middle of what it writes it says so, and waits.
+HELD = '''
+import signal, sys
+from vdl_ros.export import run
+from vdl_ros.nodes import export_dataset
+class Held(run.RobomimicWriter):
+    left = 30
+    def add(self, row):
+        super().add(row)
+        self.left -= 1
+        if not self.left:
+            print('held', flush=True)
+            signal.pause()
+run.FORMATS['hdf5'] = Held
+sys.exit(export_dataset.main())
+'''
+
+
+def test_a_killed_export_leaves_no_data_set(teleop, tmp_path):
     process = subprocess.Popen(
-        [*COMMAND, str(bag), '--format', 'hdf5', '--output', str(tmp_path / 'out')],
-        stderr=subprocess.PIPE, text=True)
-    watched = psutil.Process(process.pid)
-    while process.poll() is None and not list(tmp_path.glob('.out.partial-*/dataset/*')):
-        try:
-            watched.wait(timeout=0.01)
-        except psutil.TimeoutExpired:
-            continue
+        [sys.executable, '-c', HELD, str(teleop[0]), '--format', 'hdf5', '--output',
+         str(tmp_path / 'out')],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == 'held\n'
+    assert list(tmp_path.glob('.out.partial-*/dataset/*'))
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f'interrupted: {tmp_path / "out"} was not made' in said
     assert sorted(each.name for each in tmp_path.iterdir()) == ['bag']

@@ -19,7 +19,8 @@ def test_cartpole_is_learned(launch, run, algorithm):
 
 
 def test_a_policy_with_a_memory_is_learned_and_played(launch, run):
-    settings = ('algorithm:=ppo', 'lstm_size:=32', 'stop_at_return:=150.0')
+    settings = ('algorithm:=ppo', 'lstm_size:=32', 'last_action_reward:=true',
+                'stop_at_return:=150.0')
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *settings)
     assert train.wait(timeout=180.0) == 0, train.output
     assert run.summary['ended_by'] == 'stop_at_return'

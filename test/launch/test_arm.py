@@ -66,6 +66,8 @@ def test_one_line_brings_up_the_twin_and_a_trajectory_moves_it(arm_launch, peer,
     peer.until(lambda: states and images and infos and frames and description and status,
                'every topic')
     process.wait_for(lambda: 'view: http://127.0.0.1:' in process.output, "the view's address")
+    # The recorder listens to every topic, so that one listener may not be the controller.
+    peer.until(lambda: talk.get_subscription_count() == 2, 'controller and recorder')
     points = [[0.3, 0.2, -0.3, 0.2, 0.1], [-0.2, 0.3, 0.3, -0.2, 0.3], [0.2, -0.2, 0.4, 0.1, 0.2]]
     talk.publish(trajectory_message(JOINTS, points, [2.0, 4.5, 7.0]))
     peer.until(lambda: status[-1].state == 'running', 'the start')

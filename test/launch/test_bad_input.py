@@ -32,11 +32,14 @@ BAD_LAUNCHES = {
     'network and space': (['network:=nature'], "network 'nature' needs images"),
     'nothing to resume': (['resume:=nowhere'], 'resume: nowhere holds no readable config.yaml'),
     'no actors': (['num_actors:=0'], 'num_actors: 0 is not allowed'),
+    'no GPU': (['device:=cuda'], "device: 'cuda' is not allowed: PyTorch finds no CUDA device"),
 }
 
 
 @pytest.mark.parametrize('name', BAD_LAUNCHES)
-def test_a_bad_argument_ends_the_launch(launch, run, name):
+def test_a_bad_argument_ends_the_launch(launch, run, monkeypatch, name):
+    # No GPU that is there is found.
+    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
     arguments, line = BAD_LAUNCHES[name]
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *arguments)
     assert train.wait() == 1, train.output

@@ -18,7 +18,7 @@ def start(launch, run, *arguments):
 
 def finish(train, run):
     train.interrupt()
-    assert train.wait(timeout=5.0) == 0, train.output
+    assert train.wait() == 0, train.output
     assert train.family() == []
     return run.summary
 
@@ -44,7 +44,7 @@ def test_killed_nodes_come_back_and_training_goes_on(launch, run):
     victim.send_signal(signal.SIGKILL)
     train.wait_for(lambda: train.output.count('acts in 16 x') == 3, 'another actor')
     steps = run.steps
-    train.wait_for(lambda: run.steps > steps + 20_000, 'progress with the new actor')
+    train.wait_for(lambda: run.steps > steps + 60_000, 'progress with the new actor')
     learner, = train.nodes('learner')
     written = run.checkpoint.stat().st_mtime_ns
     train.wait_for(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')

@@ -36,7 +36,11 @@ UNROLLS = 30
 
 
 class Recorder(Node):
-    """A learner that does not learn: it keeps every trajectory and gives credit for it."""
+    """
+    A learner that does not learn: it keeps every trajectory and gives credit for them.
+
+    It does so once every actor has sent all that it may: who would send more is seen.
+    """
 
     def __init__(self, env: EnvConfig, train: TrainConfig, own: AlgorithmConfig,
                  context: rclpy.Context):
@@ -46,6 +50,8 @@ class Recorder(Node):
         self.config = json.dumps(as_dict(env, train, own))
         self.ledger = Ledger()
         self.kept: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
+        self.credit = train.credit
+        self.under_way: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
         self.most_under_way = 0
         self.publisher = self.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
         self.create_subscription(
@@ -59,14 +65,15 @@ class Recorder(Node):
     def receive(self, message: Trajectory) -> None:
         self.kept[message.actor_id].append(message)
         self.ledger.arrive(message.actor_id, message.incarnation, message.sequence)
-        self.most_under_way = max(
-            self.most_under_way, message.sequence - self.used(message.incarnation) + 1)
-        self.ledger.use(message.incarnation, message.sequence, 0)
-        self.learner.version += 1
-        self.publish()
-
-    def used(self, incarnation: int) -> int:
-        return self.ledger.peers[incarnation].used
+        self.under_way[message.actor_id].append(message)
+        self.most_under_way = max(self.most_under_way, len(self.under_way[message.actor_id]))
+        if all(len(each) >= self.credit for each in self.under_way.values()):
+            for each in self.under_way.values():
+                for message in each:
+                    self.ledger.use(message.incarnation, message.sequence, 0)
+                each.clear()
+            self.learner.version += 1
+            self.publish()
 
 
 @pytest.fixture
@@ -93,7 +100,7 @@ def record(launch):
         actors[0].wait_for(enough, f'{UNROLLS} trajectories of each actor')
         for actor in actors:
             actor.interrupt()
-            assert actor.wait(timeout=5.0) == 0, actor.output
+            assert actor.wait() == 0, actor.output
         executor.remove_node(recorder)
         return recorder
 
@@ -160,7 +167,7 @@ def test_order_overlap_resets_and_no_loss(record):
     identities = {int(from_tensors(messages[0].tensors)['observations'][0, b, 2])
                   for messages in recorder.kept.values() for b in range(3)}
     assert len(identities) == 6, 'every environment of every actor has its own seed'
-    assert recorder.most_under_way <= 4, 'credit bounds what is under way'
+    assert recorder.most_under_way == 4, 'credit bounds what is under way'
 
 
 def test_stacked_frames_are_stacked_again_as_they_were(record):

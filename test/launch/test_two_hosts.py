@@ -61,7 +61,7 @@ def test_learner_and_actors_on_two_hosts(hosts, environment, launch, run, env_id
     assert run.summary['agent_steps'] >= steps
     assert run.summary['trajectories_lost'] == 0
     actors.interrupt()
-    assert actors.wait(timeout=5.0) == 0, actors.output
+    assert actors.wait() == 0, actors.output
 
 
 def test_static_peers_find_each_other_where_discovery_is_local(

@@ -32,7 +32,7 @@ for kind, topic in (msg.Trajectory, 'trajectories'), (msg.Policy, 'policy'):
 print('listens', flush=True)
 try:
     while sys.argv[1] == 'spins':
-        rclpy.spin_once(node)
+        rclpy.spin_once(node, timeout_sec=0.1)
     signal.pause()
 except KeyboardInterrupt:
     rclpy.shutdown()
@@ -112,7 +112,7 @@ def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, pee
             each.append(memory(process))
         return run.steps >= total_steps - 1000
 
-    peer.until(over, 'the end', timeout=120.0)
+    peer.until(over, 'the end')
     assert learner.wait() == 0, learner.output
     end(*actors)
     found = run.summary
@@ -121,18 +121,20 @@ def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, pee
                for value in status.values if value.key == 'waiting trajectories']
     assert 0 < max(waiting) <= 3 * MAX_POLICY_LAG
     assert lag_bound(3) / 2 < found['policy_lag']['mean'] <= lag_bound(3), 'and it was slow'
-    # Between the two quarters half of all went by; a tenth of that would be a leak.
+    # Between the two quarters half of all went by; a tenth of that would be a leak. What credit
+    # lets an actor have under way is none: one that came late may get there only now.
     passed = found['wire_bytes']['in'] / 2
+    held = MAX_POLICY_LAG * found['wire_bytes']['in'] / found['trajectories_received']
     assert growth(samples[0]) < passed / 10
     for each in samples[1:]:
-        assert growth(each) < passed / 3 / 10
+        assert growth(each) < passed / 3 / 10 + held
 
 
 # ROS adds shared memory of its own where discovery is LOCALHOST, also to udp.
 @pytest.mark.parametrize(('transport', 'discovery', 'size'), [
     ('shm', 'LOCALHOST', 4096), ('udp', 'SUBNET', 1024)])
 def test_stalled_listeners_stall_nobody(
-        launch, run, tmp_path, monkeypatch, transport, discovery, size):
+        launch, run, holds, tmp_path, monkeypatch, transport, discovery, size):
     monkeypatch.setenv('VDL_TRANSPORT', transport)
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', discovery)
     stopped, silent = (launch(sys.executable, '-c', LISTENER, how) for how in ('spins', 'stays'))
@@ -145,14 +147,15 @@ def test_stalled_listeners_stall_nobody(
         lambda: run.steps and 'heard' in stopped.output and 'listens' in silent.output
         and all(f'recording /{name}' in train.output for name in ('trajectories', 'policy')),
         'all at work')
+    # A subscription is there a moment before it is found.
+    train.wait_for(lambda: holds(bag, '/trajectories', '/policy'), 'both in the bag')
     stalled = [psutil.Process(stopped.process.pid), *train.nodes('recorder')]
     assert len(stalled) == 2
     for each in stalled:
         each.send_signal(signal.SIGSTOP)
     steps = run.steps
     # 312 unrolls of each actor: more than its queue holds, and its shared memory or socket.
-    train.wait_for(lambda: run.steps > steps + 40_000, 'progress beside stalled listeners',
-                   timeout=120.0)
+    train.wait_for(lambda: run.steps > steps + 40_000, 'progress beside stalled listeners')
     assert all(each.status() == psutil.STATUS_STOPPED for each in stalled)
     assert silent.process.poll() is None
     for each in stalled:
@@ -165,6 +168,27 @@ def test_stalled_listeners_stall_nobody(
     with AnyReader([bag]) as reader:
         counts = {each.topic: each.msgcount for each in reader.connections}
     assert counts['/trajectories'] > 0 < counts['/policy'], 'the bag is whole all the same'
+
+
+def test_who_saves_something_at_the_end_is_waited_for(launch, run, holds, tmp_path):
+    bag = tmp_path / 'bag'
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   f'record:={bag}', 'num_actors:=1', *ENDLESS)
+    train.wait_for(lambda: run.steps > 5000 and holds(bag, '/trajectories'),
+                   'all at work')
+    (actor,), saving = train.nodes('actor'), train.nodes('learner') + train.nodes('recorder')
+    assert len(saving) == 2
+    for each in (actor, *saving):
+        each.send_signal(signal.SIGSTOP)
+    train.interrupt()
+    # As long as launch waits for those that have nothing to save, before it kills them.
+    train.wait_for(lambda: not psutil.pid_exists(actor.pid), 'the end of a stopped actor')
+    for each in saving:
+        each.send_signal(signal.SIGCONT)
+    assert train.wait() == 0, train.output
+    assert run.summary['ended_by'] == 'interrupted'
+    with AnyReader([bag]) as reader:
+        assert '/trajectories' in reader.topics
 
 
 @pytest.mark.parametrize('inference', ['actor', 'learner'])

@@ -196,7 +196,7 @@ def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
     assert guardian in [each.pid for each in person.driver.family()]
     assert int(said['commands sent']) > 5
     person.driver.interrupt()
-    assert person.driver.wait(timeout=5.0) == 0, person.driver.output
+    assert person.driver.wait(timeout=30.0) == 0, person.driver.output
     assert {each.setup[0] for each in bench.transfers} == {0x40}
     assert not Path(f'/proc/{guardian}').exists()
 
@@ -241,7 +241,7 @@ def test_what_ends_or_holds_the_driver_stops_the_motors(person, bench, number):
         driver.send_signal(signal.SIGCONT)
         person.move()
         person.driver.interrupt()
-    status = person.driver.wait(timeout=5.0)
+    status = person.driver.wait(timeout=30.0)
     assert (status == 0) == (graceful or number == signal.SIGSTOP)
     assert bench.data[-1] == '000000'
 
@@ -272,7 +272,7 @@ def test_a_mistake_in_the_program_stops_the_motors(person, bench):
     bench.fail(fake.CRASH)
     at = time.monotonic()
     person.go_on()
-    assert person.driver.wait(timeout=5.0) != 0
+    assert person.driver.wait(timeout=30.0) != 0
     assert 'a mistake in the program' in person.driver.output
     stop = next(each for each in bench.transfers if each.time > at and each.data == '000000')
     assert stop.time - at <= STOPPED_WITHIN
@@ -323,7 +323,7 @@ def test_its_states(person, bench):
     assert person.change(SHUTDOWN) is True
     assert person.state == 'finalized'
     person.driver.interrupt()
-    assert person.driver.wait(timeout=5.0) == 0
+    assert person.driver.wait(timeout=30.0) == 0
     assert 'Traceback' not in person.driver.output
 
 

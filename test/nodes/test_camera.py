@@ -1,6 +1,7 @@
 """The camera as a process: pictures of the simulated arm, of a device, of files."""
 
 import math
+import os
 import sys
 import textwrap
 import time
@@ -81,6 +82,11 @@ class Watcher:
             assert image.encoding == 'rgb8'
         return found
 
+    def refused(self):
+        """Return how many joint states the camera has refused, by its diagnostics."""
+        return max((int(value.value) for status in self.health for value in status.values
+                    if value.key == 'joint states refused'), default=0)
+
     def close(self):
         self.executor.remove_node(self.node)
         self.node.destroy_node()
@@ -118,6 +124,16 @@ def end(camera):
     assert 'Traceback' not in camera.output
 
 
+def fullest(images, seconds=1.0):
+    """
+    Return how many images there are in the fullest stretch of so long, by their stamps.
+
+    A machine that is held up for a moment leaves gaps; a second without one has them all.
+    """
+    stamps = np.array([nanoseconds(image) for image in images]) * 1e-9
+    return int((np.searchsorted(stamps, stamps + seconds) - np.arange(len(stamps))).max(initial=0))
+
+
 def point(message, name):
     kind = getattr(StatisticDataType, f'STATISTICS_DATA_TYPE_{name}')
     return next(each.data for each in message.statistics if each.data_type == kind)
@@ -128,35 +144,41 @@ class TestSimulated:
         camera = start(launch, watcher, 'rate:=20.0', 'image_width:=160', 'image_height:=120')
         assert watcher.images == [], 'nothing is shown of an arm that nobody has heard'
         wait_for_arm(camera, watcher)
-        moving = []
-        began = time.monotonic()
-        while (now := time.monotonic() - began) < 3.0:
-            if now > len(moving) / 100.0:
-                moving.append(watcher.state((0.8 * math.sin(now), 0.5, 0.0, 0.0, 0.0)))
+        # What the camera itself measured.
+        def windows(metric):
+            return [each for each in watcher.statistics if each.metrics_source == metric
+                    and each.measurement_source_name == '/camera:camera/image_raw'
+                    and point(each, 'SAMPLE_COUNT') >= 18]
+
+        base = {}  # by the stamp
+        watcher.images.clear()
+        began, said = time.monotonic(), 0
+        while (now := time.monotonic() - began) < 3.0 or fullest(watcher.images) < 18 or not (
+                windows('message_period') and windows('message_age')):
+            assert now < 60.0, f'{fullest(watcher.images)} pictures in a second'
+            if now > said / 100.0:
+                said = int(now * 100.0) + 1
+                turn = 0.8 * math.sin(now)
+                base[watcher.state((turn, 0.5, 0.0, 0.0, 0.0))] = turn
             watcher.spin()
         stamps = [nanoseconds(image) for image in watcher.images]
         assert set(stamps) <= watcher.sent, 'every picture shows one joint state'
         assert stamps == sorted(set(stamps))
-        shown = [pair for pair in watcher.pairs() if nanoseconds(pair[0]) >= moving[0]]
-        stamps = [nanoseconds(image) for image, _ in shown]
-        rate = (len(stamps) - 1) / (stamps[-1] - stamps[0]) * 1e9
-        assert rate == pytest.approx(20.0, rel=0.1)
+        assert fullest(watcher.images) <= 22
+        shown = [pair for pair in watcher.pairs() if nanoseconds(pair[0]) in base]
+        assert len(shown) >= 18
         # It moves.
-        first, other = (shown[index][0] for index in (0, 20))
+        shown.sort(key=lambda pair: base[nanoseconds(pair[0])])
+        first, other = shown[0][0], shown[-1][0]
         difference = np.abs(from_image(first).astype(int) - from_image(other)).max(axis=2)
         assert (difference > 30).mean() > 0.01
         info = shown[0][1]
         focal = 60.0 / math.tan(0.75 / 2)
         np.testing.assert_allclose(
             np.reshape(info.k, (3, 3)), [[focal, 0, 79.5], [0, focal, 59.5], [0, 0, 1]])
-        # What the camera itself measured.
-        def windows(metric):
-            return [each for each in watcher.statistics if each.metrics_source == metric
-                    and each.measurement_source_name == '/camera:camera/image_raw']
-
-        fullest = max(windows('message_period'), key=lambda each: point(each, 'SAMPLE_COUNT'))
-        assert point(fullest, 'AVERAGE') == pytest.approx(50.0, rel=0.5)
-        assert point(fullest, 'SAMPLE_COUNT') == pytest.approx(20, abs=10)
+        window = windows('message_period')[0]
+        assert point(window, 'AVERAGE') == pytest.approx(50.0, rel=0.5)
+        assert point(window, 'SAMPLE_COUNT') == pytest.approx(20, abs=10)
         assert any(0.0 < point(each, 'AVERAGE') < 500.0 for each in windows('message_age'))
         end(camera)
 
@@ -191,17 +213,17 @@ class TestSimulated:
     def test_nonsense_is_refused_once_and_the_camera_lives(self, launch, watcher):
         camera = start(launch, watcher, 'image_width:=64', 'image_height:=48')
         wait_for_arm(camera, watcher)
-        for _ in range(5):
-            watcher.state((0.0,) * 4)
-            watcher.state((0.0, math.nan, 0.0, 0.0, 0.0))
-            watcher.state((0.0,) * 4, names=JOINTS[:4])
-            watcher.state((), names=())
-            watcher.spin()
-        for reason in ('5 names but 4 positions', 'shoulder: nan is not a finite number',
-                       'none of gripper'):
-            spin_until(camera, watcher, lambda reason=reason: (
-                watcher.state((0.0,) * 4), watcher.state((0.0, math.nan, 0.0, 0.0, 0.0)),
-                watcher.state((0.0,) * 4, names=JOINTS[:4]), reason in camera.output)[-1], reason)
+        nonsense = {
+            '5 names but 4 positions': {'positions': (0.0,) * 4},
+            'shoulder: nan is not a finite number': {'positions': (0.0, math.nan, 0.0, 0.0, 0.0)},
+            'none of gripper': {'positions': (0.0,) * 4, 'names': JOINTS[:4]},
+            'none of base, shoulder': {'positions': (), 'names': ()}}
+        for reason, state in nonsense.items():
+            # One at a time: of what comes while the camera is busy it hears the last.
+            refused = watcher.refused()
+            spin_until(camera, watcher, lambda state=state, refused=refused: (
+                watcher.state(**state), watcher.refused() >= refused + 4)[-1], reason)
+        for reason in nonsense:
             assert camera.output.count(reason) == 1
         # Names count, not their order; what the arm does not have is left out.
         names = (*reversed(JOINTS), 'gripper_mirror')
@@ -246,16 +268,21 @@ class TestFiles:
         (tmp_path / 'a.yaml').write_text(CALIBRATION)
         camera = start(launch, watcher, f'source:={tmp_path / "a.mp4"}', 'rate:=40.0',
                        f'calibration:={tmp_path / "a.yaml"}')
-        spin_until(camera, watcher, lambda: len(watcher.pairs()) > 60, 'five rounds')
+        began = time.time()
+        spin_until(camera, watcher, lambda: len(watcher.pairs()) > 60 and
+                   fullest(watcher.images) >= 36, 'five rounds')
+        assert fullest(watcher.images) <= 44
         shown = watcher.pairs()
         stamps = np.array([nanoseconds(image) for image, _ in shown]) * 1e-9
-        assert (stamps[-1] - stamps[0]) * 40.0 == pytest.approx(len(stamps) - 1, rel=0.15)
-        assert abs(stamps[-1] - time.time()) < 5.0
+        assert (np.diff(stamps) > 0.0).all()
+        assert began - 5.0 < stamps[0] < stamps[-1] <= time.time()
         levels = [float(from_image(image).mean()) for image, _ in shown]
         steps = np.round(np.diff(levels) / 10.0)
-        # One level up each time, or from the end to the beginning.
-        assert np.mean((steps == 1) | (steps == -11)) > 0.9
-        assert (steps == -11).sum() >= 3
+        # One level up each time, or from the end to the beginning, but for what came too late.
+        early = np.diff(stamps) < 1.5 / 40.0
+        assert early.sum() > 30
+        assert np.mean((steps[early] == 1) | (steps[early] == -11)) > 0.9
+        assert (np.diff(levels) < 0.0).sum() >= 3
         assert shown[0][1].k[0] == 70.5
         assert shown[0][1].d[0] == 0.1
         end(camera)
@@ -263,21 +290,31 @@ class TestFiles:
     def test_a_folder_ends_and_the_node_stays(self, launch, watcher, tmp_path):
         for index in range(40):
             write_image(tmp_path / f'{index:03d}.png', 5 * index)
-        (tmp_path / '020.png').write_text('no image')
+        # The second has its content, which is corrupt, once somebody listens: the others wait.
+        (tmp_path / '001.png').unlink()
+        os.mkfifo(tmp_path / '001.png')
         camera = start(launch, watcher, f'source:={tmp_path}', 'rate:=20.0', 'loop:=false')
+        spin_until(camera, watcher, lambda: watcher.health, 'diagnostics')
+        (tmp_path / '001.png').write_text('no image')
         spin_until(camera, watcher, lambda: 'the end was reached' in camera.output, 'the end')
         spin_until(camera, watcher, lambda: any(
             status.message == 'the end was reached' for status in watcher.health), 'diagnostics')
+        spin_until(camera, watcher, lambda: watcher.pairs() and int(
+            from_image(watcher.pairs()[-1][0]).mean()) == 5 * 39, 'the last')
         levels = [int(from_image(image).mean()) for image, _ in watcher.pairs()]
-        # The first may have gone before anybody listened; the corrupt one never came.
-        expected = [5 * index for index in range(40) if index != 20]
-        assert levels == expected[-len(levels):]
-        assert len(levels) > 25
+        # In their order to the last, though some may have gone while nobody looked; the corrupt
+        # one never came.
+        assert set(levels) <= {5 * index for index in range(40) if index != 1}
+        assert levels == sorted(set(levels))
         assert (watcher.images[0].width, watcher.images[0].height) == (40, 30)
         assert not np.any(watcher.infos[0].k), 'nothing is known of this camera'
-        assert camera.output.count('020.png') == 1
-        values = {each.key: each.value for each in watcher.health[-1].values}
-        assert values['pictures damaged'] == '1'
+        assert camera.output.count('001.png') == 1
+        def values():
+            return {each.key: each.value for each in watcher.health[-1].values}
+
+        spin_until(camera, watcher, lambda: int(values()['pictures published']) + int(
+            values()['pictures missed']) == 39, 'what was published')
+        assert values()['pictures damaged'] == '1'
         assert camera.process.poll() is None
         end(camera)
 
@@ -345,13 +382,13 @@ def test_a_device_comes_goes_and_comes_back(launch, watcher, tmp_path):
     for round_ in range(2):
         watcher.images.clear()
         plugged.touch()
-        spin_until(camera, watcher, lambda: len(watcher.images) > 12, 'pictures')
+        spin_until(camera, watcher, lambda: fullest(watcher.images) >= 20, 'pictures')
         image = watcher.images[-1]
         assert (image.width, image.height, len(np.unique(from_image(image))) > 10) == (
             320, 240, True)
         stamps = np.array([nanoseconds(each) for each in watcher.images]) * 1e-9
         assert np.diff(stamps).min() > 0.0
-        assert (len(stamps) - 1) / (stamps[-1] - stamps[0]) == pytest.approx(25.0, rel=0.2)
+        assert fullest(watcher.images) <= 30
         spin_until(camera, watcher, lambda: not warned(), 'health')
         plugged.unlink()
         spin_until(camera, watcher, warned, 'a warning that the device is gone')

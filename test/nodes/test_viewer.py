@@ -43,7 +43,8 @@ class View:
             r'view: (http://127.0.0.1:\d+)', self.process.output), 'the address')
         self.url = found[1]
         self.browser = browsers.Browser(tmp_path / 'chromedriver.txt')
-        self.browser.open(self.url)
+        # At one resolution: where drawing is slow viser lowers it, and every edge would change.
+        self.browser.open(f'{self.url}/?fixedDpr=1')
         self.until(lambda: 'gripper close' in self.browser.text and 'Home' in self.browser.text,
                    'the panel')
 
@@ -180,6 +181,14 @@ def test_go_and_home_send_trajectories_that_the_motors_can_keep(view, peer):
     page.until(lambda: page.browser.run(
         'return [...document.querySelectorAll("input")].some(each => each.value == "28.6")'),
         'the slider follows')
+    # A note that comes meanwhile moves no button away from under the mouse.
+    page.until(lambda: 'Nobody' not in page.browser.text, 'no note',
+               say=lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0))
+    with peer.saying(lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0)):
+        before = page.browser.place('base left'), page.browser.place('Go')
+        assert 'Nobody' not in page.browser.text
+    page.until(lambda: 'Nobody measures the joints.' in page.browser.text, 'a note')
+    assert (page.browser.place('base left'), page.browser.place('Go')) == before
     page.browser.click('Go')
     page.until(lambda: page.goals, 'a trajectory')
     goal = page.goals[-1]
