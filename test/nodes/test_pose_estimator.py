@@ -127,7 +127,7 @@ def test_what_is_no_picture_is_refused_and_it_lives(estimator, peer):
     health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     for change, reason in (
             ({'encoding': 'nonsense'}, 'nonsense'),
-            ({'height': 127}, '127'),
+            ({'height': 127}, '48768 of 127 rows'),
             ({'pixels': np.zeros((32, 32, 3), np.uint8)}, '32 x 32 is not allowed'),
             ({'pixels': np.zeros((128, 64, 3), np.uint8)}, 'higher than wide')):
         node.until(lambda reason=reason: any(
