@@ -1,6 +1,6 @@
 """The arm: geometry, kinematics, motors, USB protocol and simulation, without ROS."""
 
-import os
+from vdl_ros.opengl import draw_without_display
 
-# MuJoCo chooses its renderer when it is imported, and there is rarely a display.
-os.environ.setdefault('MUJOCO_GL', 'egl')
+# Before anything here imports MuJoCo.
+draw_without_display()

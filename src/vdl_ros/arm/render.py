@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.arm import appearance
 from vdl_ros.arm.scene import CAMERA, Scene
+from vdl_ros.opengl import load_triton_first
 
 __all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'project']
 
@@ -52,6 +53,7 @@ class ArmRenderer:
         self.scene = scene
         self.width, self.height = width, height
         self._data = mujoco.MjData(scene.model)
+        load_triton_first()
         try:
             self._renderer: Any = mujoco.Renderer(scene.model, height=height, width=width)
         except Exception as error:  # each way to OpenGL fails in its own
