@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import shutil
@@ -52,8 +53,10 @@ class Browser:
         self._session = f'/session/{answer["sessionId"]}'
 
     def _until_ready(self) -> str:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.05)
             found = re.search(r'successfully on port (\d+)', self._log.read_text())
             if found:
                 return f'http://127.0.0.1:{found[1]}'

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
+import secrets
 import signal
 import subprocess
 import threading
@@ -25,7 +27,8 @@ from vdl_ros.ros.bag_reader import BagReader
 @pytest.fixture(autouse=True)
 def ros_domain(monkeypatch):
     """Nodes of one test hear nobody else: not another test, not another host."""
-    with domain_id() as number:
+    # Drawn, as other machines on the same network may run these tests as well.
+    with domain_id(lambda: secrets.randbelow(100) + 1) as number:
         monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         yield number
@@ -39,11 +42,18 @@ def lines_without_stamps(monkeypatch):
 
 def pytest_configure():
     """
-    Let SIGINT interrupt, also where a shell has started all this in the background.
+    Let SIGINT interrupt and SIGHUP end, also where a shell has started all this to go on alone.
 
-    It is ignored there, and so it would be by every command that is started from here.
+    They are ignored there, and so they would be by every command that is started from here.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_finish():
+    """Keep what was imported out of every later collection, for which all would stand still."""
+    gc.collect()
+    gc.freeze()
 
 
 class Launched:
@@ -222,9 +232,11 @@ class Peer:
         """Return the service's response."""
         client = self.node.create_client(kind, service)
         self.until(client.service_is_ready, service)
-        future = client.call_async(request)
-        self.until(future.done, f'a response of {service}')
-        return future.result()
+        asked = []
+        # Again after a while: a service that does not know of this client yet answers nobody.
+        self.until(lambda: any(each.done() for each in asked), f'a response of {service}',
+                   every=10.0, say=lambda: asked.append(client.call_async(request)))
+        return next(each.result() for each in asked if each.done())
 
     def until(self, condition, what, timeout=120.0, every=0.02, say=None):
         """Return what ``condition`` returns once it is true; call ``say`` meanwhile."""
