@@ -12,8 +12,8 @@ from pathlib import Path
 
 __all__ = ['interrupts_held', 'launched', 'own_domain']
 
-# Time for a graph to end by itself, s.
-_PATIENCE = 20.0
+# What launch takes beside the time it grants its nodes: it kills them 5 s later, then it ends, s.
+_ENDING_S = 20.0
 
 
 @contextmanager
@@ -72,11 +72,12 @@ def interrupts_held() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt, and kill what has not ended by then."""
+    """Interrupt, and kill what has not ended when launch would have killed it."""
+    from vdl_ros.ros.launch_arguments import SAVING_S
     for how in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(process.pid, how)
-            process.wait(_PATIENCE)
+            process.wait(float(SAVING_S) + _ENDING_S)
             return
         except ProcessLookupError:
             process.wait()

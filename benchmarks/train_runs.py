@@ -31,7 +31,7 @@ from train_table import TooFewRowsError, progress_rows, steady_rate
 
 from vdl_ros.rl.phases import ACTING, PHASES
 from vdl_ros.ros import qos
-from vdl_ros.ros.time_statistics import Share, mean_shares, read_share
+from vdl_ros.ros.time_statistics import Share, read_share
 
 __all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial', 'whole_reports',
            'wholly_heard']
@@ -101,11 +101,8 @@ class Listener:
         self, since: float, until: float = float('inf'),
     ) -> dict[str, dict[str, dict[str, float]]]:
         """Return shares by node, thread and phase, of what was heard between two (monotonic) s."""
-        by_node: dict[str, list[Share]] = {}
-        for share in whole_reports(
-                share for when, share in list(self._heard) if since <= when <= until):
-            by_node.setdefault(share.node.rpartition('/')[2], []).append(share)
-        return {node: mean_shares(shares) for node, shares in by_node.items()}
+        return shares_by_thread(
+            share for when, share in list(self._heard) if since <= when <= until)
 
     def reported(self, since: float) -> int:
         """Return how many nodes were heard with a whole report since (monotonic) s."""
@@ -123,6 +120,19 @@ class Listener:
         self._executor.shutdown()
         self._node.destroy_node()
         rclpy.shutdown(context=self._context)
+
+
+def shares_by_thread(shares: Iterable[Share]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return mean shares by node, thread and phase, over the time of the whole reports."""
+    spent: dict[str, dict[str, dict[str, float]]] = {}
+    for each in whole_reports(shares):
+        thread = spent.setdefault(each.node.rpartition('/')[2], {}).setdefault(each.thread, {})
+        thread[each.phase] = thread.get(each.phase, 0.0) + each.share * each.seconds
+    # The sum is the time that was heard of, also where a phase is missing: a thread that has not
+    # been in one yet does not report it.
+    return {node: {name: {phase: seconds / sum(thread.values())
+                          for phase, seconds in thread.items()}
+                   for name, thread in threads.items()} for node, threads in spent.items()}
 
 
 def wholly_heard(shares: Iterable[Share]) -> set[str]:

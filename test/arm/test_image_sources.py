@@ -30,9 +30,10 @@ def write_image(path, pixels):
         container.mux(stream.encode(frame) + stream.encode(None))
 
 
-def write_video(path, count, size=(64, 48)):
+def write_video(path, count, size=(64, 48), **metadata):
     """Write ``count`` grey pictures, each lighter than the one before."""
     with av.open(str(path), 'w', options={'movflags': 'faststart'}) as container:
+        container.metadata.update(metadata)
         stream = container.add_stream('libx264', rate=Fraction(25), options={'g': '1'})
         stream.width, stream.height = size
         stream.pix_fmt = 'yuv420p'
@@ -52,6 +53,8 @@ def greys(source):
     return found
 
 
+# Always the same, as one in thousands looks like the begin of a video to FFmpeg.
+NOISE = np.random.default_rng(0).bytes(5000)
 # Longest wait for the thread of a reader, s.
 PATIENCE = 60.0
 
@@ -91,7 +94,7 @@ class TestFolder:
     def test_a_corrupt_image_is_left_out_counted_and_said_once(self, tmp_path):
         for name, grey in (('a.png', 10), ('c.png', 30)):
             write_image(tmp_path / name, np.full((8, 8, 3), grey, np.uint8))
-        (tmp_path / 'b.png').write_bytes(b'\x89PNG\r\n\x1a\n' + os.urandom(300))
+        (tmp_path / 'b.png').write_bytes(b'\x89PNG\r\n\x1a\n' + NOISE[:300])
         (tmp_path / 'd.png').write_text('words')
         said = []
         source = open_source(str(tmp_path), notice=said.append)
@@ -129,6 +132,12 @@ class TestVideo:
         source.close()
         assert (source.damaged, said) == (0, [])
 
+    def test_a_title_in_no_utf_8_is_of_no_interest(self, tmp_path):
+        path = tmp_path / 'film.mp4'
+        write_video(path, 3, title='Gruss')
+        path.write_bytes(path.read_bytes().replace(b'Gruss', 'Gr\u00fc\u00dfe'.encode('latin-1')))
+        assert len(greys(open_source(str(path)))) == 3
+
     def test_a_video_that_is_cut_off_gives_what_is_there(self, tmp_path):
         path = tmp_path / 'a.mp4'
         write_video(path, 40)
@@ -158,7 +167,7 @@ class TestVideo:
         assert found[-1] == pytest.approx(20 + 4 * 39, abs=2.0)
 
     @pytest.mark.parametrize('content', [
-        b'', b'words, words\n' * 500, os.urandom(5000)], ids=['empty', 'text', 'noise'])
+        b'', b'words, words\n' * 500, NOISE], ids=['empty', 'text', 'noise'])
     @pytest.mark.parametrize('name', ['a.mp4', 'a.txt', 'a.ans'])
     def test_what_is_no_video_is_refused(self, tmp_path, name, content):
         path = tmp_path / name

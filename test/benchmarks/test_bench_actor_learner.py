@@ -253,11 +253,10 @@ def test_a_very_short_run_prints_one_object_only(tmp_path):
                for part in ('computation', 'communication'))
 
 
-def test_ctrl_c_leaves_no_process(launch):
+def test_ctrl_c_leaves_no_process(launch, workers):
     bench = launch(*COMMAND, '--only', 'table', '--env', 'CartPole-v1', '--seconds', '300',
                    '--inference', 'actor')
-    bench.wait_for(lambda: any('vdl_ros.serial' in ' '.join(each.cmdline())
-                               for each in bench.family()), 'a measurement')
+    bench.wait_for(lambda: workers(bench, 'vdl_ros.serial'), 'a measurement')
     bench.interrupt()
     assert bench.wait(timeout=30.0) == 130, bench.output
     assert bench.output == 'bench_actor_learner: interrupted\n'

@@ -192,10 +192,9 @@ def test_a_very_short_run_prints_one_object_only(tmp_path):
             assert figures['memory_bytes'] >= 0
 
 
-def test_ctrl_c_leaves_no_process(launch):
+def test_ctrl_c_leaves_no_process(launch, workers):
     bench = launch(sys.executable, str(BENCH), '--env', 'CartPole-v1', '--seconds', '300')
-    bench.wait_for(lambda: [each for each in bench.family() if 'env_measure' in ' '.join(
-        each.cmdline())], 'a measurement')
+    bench.wait_for(lambda: workers(bench, 'env_measure'), 'a measurement')
     bench.interrupt()
     assert bench.wait(timeout=20.0) == 130, bench.output
     assert bench.output == 'bench_env: interrupted\n'

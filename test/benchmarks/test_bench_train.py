@@ -81,6 +81,19 @@ def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones(modules):
     assert whole(first[:1]) == []
 
 
+def test_a_phase_that_begins_later_has_its_share_of_all_the_time(modules):
+    def report(**phases):
+        return [Share('/run/learner', 'training', phase, 1.0, share)
+                for phase, share in phases.items()]
+
+    assert modules.train_runs.shares_by_thread([
+        *report(wait=1.0), *report(learn=0.5, wait=0.5),
+        Share('/run/actor_0', 'acting', 'step', 2.0, 1.0)]) == {
+            'learner': {'training': {'learn': 0.25, 'wait': 0.75}},
+            'actor_0': {'acting': {'step': 1.0}}}
+    assert modules.train_runs.shares_by_thread([]) == {}
+
+
 def test_a_part_is_timed_after_its_warm_up(modules):
     now = [0.0]
 

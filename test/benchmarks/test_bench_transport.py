@@ -215,13 +215,12 @@ def test_every_packet_that_was_asked_for_is_counted(tmp_path):
             assert 0.0 < row['p50_ms'] <= row['p99_ms']
 
 
-def test_ctrl_c_leaves_no_process(launch):
+def test_ctrl_c_leaves_no_process(launch, workers):
     running = launch(*COMMAND, *SHORT, '--trips', '100000')
     running.wait_for(lambda: 'round 1' in running.output, 'a measurement')
-    workers = [each for each in running.family()
-               if any('transport_worker' in word for word in each.cmdline())]
-    assert len(workers) == 4
+    working = workers(running, 'transport_worker')
+    assert len(working) == 4
     running.interrupt()
     running.wait()
     assert 'bench_transport: interrupted' in running.output
-    assert psutil.wait_procs(workers, timeout=10.0)[1] == []
+    assert psutil.wait_procs(working, timeout=10.0)[1] == []

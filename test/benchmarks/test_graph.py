@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vdl_ros.ros.launch_arguments import SAVING_S
+
 FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
 
 
@@ -62,6 +64,20 @@ def test_an_interrupt_while_a_command_ends_comes_after_its_end(graph, monkeypatc
         pass
     assert sent == [signal.SIGINT]
     assert process.returncode == -signal.SIGINT
+
+
+def test_what_saves_something_has_the_time_that_launch_grants(graph, monkeypatch):
+    class Popen(subprocess.Popen):
+        def wait(self, timeout=None):
+            waited.append(timeout)
+            return super().wait(timeout)
+
+    waited = []
+    monkeypatch.setattr(graph.subprocess, 'Popen', Popen)
+    with graph.launched('sleep', '60'):
+        pass
+    # And 5 s from launch's SIGTERM to its SIGKILL.
+    assert waited[0] > float(SAVING_S) + 5.0
 
 
 def test_a_command_that_ended_early_is_told_with_its_last_lines(graph):

@@ -150,11 +150,17 @@ class TestSimulated:
                     and each.measurement_source_name == '/camera:camera/image_raw'
                     and point(each, 'SAMPLE_COUNT') >= 18]
 
+        def usual():
+            """Return whether it had a second in which it was not held up."""
+            return any(point(each, 'AVERAGE') == pytest.approx(50.0, rel=0.5)
+                       and point(each, 'SAMPLE_COUNT') == pytest.approx(20, abs=10)
+                       for each in windows('message_period'))
+
         base = {}  # by the stamp
         watcher.images.clear()
         began, said = time.monotonic(), 0
         while (now := time.monotonic() - began) < 3.0 or fullest(watcher.images) < 18 or not (
-                windows('message_period') and windows('message_age')):
+                usual() and windows('message_age')):
             assert now < 60.0, f'{fullest(watcher.images)} pictures in a second'
             if now > said / 100.0:
                 said = int(now * 100.0) + 1
@@ -176,9 +182,6 @@ class TestSimulated:
         focal = 60.0 / math.tan(0.75 / 2)
         np.testing.assert_allclose(
             np.reshape(info.k, (3, 3)), [[focal, 0, 79.5], [0, focal, 59.5], [0, 0, 1]])
-        window = windows('message_period')[0]
-        assert point(window, 'AVERAGE') == pytest.approx(50.0, rel=0.5)
-        assert point(window, 'SAMPLE_COUNT') == pytest.approx(20, abs=10)
         assert any(0.0 < point(each, 'AVERAGE') < 500.0 for each in windows('message_age'))
         end(camera)
 
@@ -273,8 +276,9 @@ class TestFiles:
                    fullest(watcher.images) >= 36, 'five rounds')
         assert fullest(watcher.images) <= 44
         shown = watcher.pairs()
-        stamps = np.array([nanoseconds(image) for image, _ in shown]) * 1e-9
-        assert (np.diff(stamps) > 0.0).all()
+        stamps = np.array([nanoseconds(image) for image, _ in shown])
+        assert (np.diff(stamps) > 0).all()
+        stamps = stamps * 1e-9
         assert began - 5.0 < stamps[0] < stamps[-1] <= time.time()
         levels = [float(from_image(image).mean()) for image, _ in shown]
         steps = np.round(np.diff(levels) / 10.0)
@@ -386,8 +390,8 @@ def test_a_device_comes_goes_and_comes_back(launch, watcher, tmp_path):
         image = watcher.images[-1]
         assert (image.width, image.height, len(np.unique(from_image(image))) > 10) == (
             320, 240, True)
-        stamps = np.array([nanoseconds(each) for each in watcher.images]) * 1e-9
-        assert np.diff(stamps).min() > 0.0
+        stamps = np.array([nanoseconds(each) for each in watcher.images])
+        assert np.diff(stamps).min() > 0
         assert fullest(watcher.images) <= 30
         spin_until(camera, watcher, lambda: not warned(), 'health')
         plugged.unlink()

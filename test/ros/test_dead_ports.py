@@ -56,6 +56,19 @@ def test_a_dead_port_is_mapped_and_nobody_has_its_lock(root):
     assert dead_ports(7410, root / 'nothing') == []
 
 
+def test_two_that_look_at_once_do_not_take_each_other_for_readers(root, monkeypatch):
+    flock, found = fcntl.flock, []
+
+    def look_meanwhile(handle, how):
+        flock(handle, how)
+        monkeypatch.setattr(fcntl, 'flock', flock)
+        found.append(dead_ports(7410, root))
+
+    monkeypatch.setattr(fcntl, 'flock', look_meanwhile)
+    assert dead_ports(7410, root) == [7415, 7413, 7411]
+    assert found == [[7415, 7413, 7411]]
+
+
 def test_of_many_dead_ports_the_newest_are_named(root):
     maps = ''
     for number in range(40):

@@ -109,7 +109,8 @@ def open_file(path: Path) -> tuple[IO[bytes], InputContainer]:
     """
     file = path.open('rb')
     try:
-        container = av.open(_Nameless(file), 'r')
+        # What it says of itself is not read, so it may be in any encoding.
+        container = av.open(_Nameless(file), 'r', metadata_errors='ignore')
         # Any text is a picture to the player of terminal recordings.
         if not container.streams.video or container.format.name == 'tty':
             container.close()

@@ -95,9 +95,11 @@ class PlayerNode(Node):
 
     def _play_once(self, stop: threading.Event, executor: Executor) -> int:
         count = 0
-        begun, first, clock_at = time.monotonic(), None, -1.0
+        begun, first, clock_at = 0.0, None, -1.0
         for message in self.bag:
-            first = message.stamp_ns if first is None else first
+            if first is None:
+                # Only now: the second one would make up for the time it took to open the bag.
+                begun, first = time.monotonic(), message.stamp_ns
             due = begun + (message.stamp_ns - first) * 1e-9 / self._config.play_rate
             self._wait(due, stop, executor)
             if stop.is_set():

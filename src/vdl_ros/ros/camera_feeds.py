@@ -165,6 +165,7 @@ class RealFeed:
         self._calibration = load_calibration(config.calibration) if config.calibration else None
         self._misfit = ''
         self._last_at = time.monotonic()
+        self._stamp = 0  # of the last picture, ns
 
         def opened() -> ImageSource:
             return open_source(config.source, config.size, config.rate, self._notice)
@@ -185,12 +186,14 @@ class RealFeed:
         if picture is None:
             return
         self._last_at = time.monotonic()
-        now = self._node.get_clock().now()
+        now = self._node.get_clock().now().nanoseconds
         age = round((self._last_at - picture.moment) * 1e9)
-        # At the beginning of simulated time nothing is older than it.
-        stamp = Time(nanoseconds=max(0, now.nanoseconds - age)).to_msg()
+        # A stamp is too late if this thread was held up between the two clocks: the next follows
+        # it all the same, unless time has jumped back. Nothing is older than simulated time.
+        self._stamp = max(0, now - age, min(self._stamp + 1, now))
         height, width, _ = picture.pixels.shape
-        self._show(picture.pixels, self._info(width, height), stamp)
+        self._show(picture.pixels, self._info(width, height),
+                   Time(nanoseconds=self._stamp).to_msg())
 
     def _info(self, width: int, height: int) -> CameraInfo:
         known = self._calibration

@@ -9,6 +9,7 @@ its ``spin()`` calls nothing back, so both are spun by ``spin_once``.
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
+from vdl_ros import PARENT_PID
 from vdl_ros.ros import dead_ports, memory, parameters, transport
 from vdl_ros.settings import Scalar, SettingError, describe, select, setting
 from vdl_ros.stop_signals import set_by_signals
@@ -136,6 +138,8 @@ def die_with_parent() -> None:
     pr_set_pdeathsig = 1
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(pr_set_pdeathsig, signal.SIGINT, 0, 0, 0)
+    if os.getppid() != PARENT_PID:  # it died before: while this process was starting
+        signal.raise_signal(signal.SIGINT)
 
 
 def run_node(

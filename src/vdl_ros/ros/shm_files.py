@@ -38,14 +38,17 @@ def is_locked(path: Path) -> bool:
     """
     Return whether a process has the lock on a file; also where ``/proc`` does not show it.
 
-    Locks are seen across containers that share ``/dev/shm``.
+    Locks are seen across containers that share ``/dev/shm``. Who looks has a lock for a moment:
+    where owners are exclusive, as of Fast DDS's ``_el``, that is a shared one, so that others who
+    look at the same time do not take it for an owner's. Owners of ``_sl`` share.
 
     Raises:
         OSError: there is no such file, or it is another user's.
     """
+    how = fcntl.LOCK_SH if path.name.endswith('_el') else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
         return False
     except BlockingIOError:
         return True

@@ -1,0 +1,19 @@
+"""What the tests of benchmarks share: the processes that do the work."""
+
+import contextlib
+
+import psutil
+import pytest
+
+
+@pytest.fixture
+def workers():
+    """Return a function: the living processes of a command that have a word with this in it."""
+    def find(command, part):
+        found = []
+        for process in command.family():
+            with contextlib.suppress(psutil.Error):  # it went in between
+                if any(part in word for word in process.cmdline()):
+                    found.append(process)
+        return found
+    return find

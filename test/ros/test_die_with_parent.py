@@ -1,0 +1,34 @@
+"""A node of a launch ends with it, also where the launch is killed while the node starts."""
+
+import subprocess
+import sys
+
+CHILD = """
+import os
+import time
+import vdl_ros
+parent = os.getppid()
+print('starts', flush=True)
+while os.getppid() == parent:  # as long as imports may take
+    time.sleep(0.01)
+from vdl_ros.ros.process import die_with_parent
+try:
+    die_with_parent()
+    print('lives')
+except KeyboardInterrupt:
+    print('ends')
+"""
+PARENT = """
+import subprocess
+import sys
+subprocess.run([sys.executable, '-c', sys.argv[1]])
+"""
+
+
+def test_a_parent_that_died_while_its_child_was_starting_is_noticed():
+    parent = subprocess.Popen(
+        [sys.executable, '-c', PARENT, CHILD], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline() == 'starts\n'
+    parent.kill()
+    # To its end: then the child has ended as well.
+    assert parent.communicate(timeout=120)[0] == 'ends\n'
