@@ -72,15 +72,14 @@ class Launched:
     def output(self) -> str:
         return self.log.read_text(errors='replace')
 
-    def nodes(self, name: str) -> list[psutil.Process]:
-        """Return the living processes of one executable."""
+    def nodes(self, name: str, *words: str) -> list[psutil.Process]:
+        """Return the living processes of one executable that were started with these words."""
         found = []
         for process in self.family():
-            try:
-                if any(word.endswith(f'/vdl_ros/{name}') for word in process.cmdline()):
+            with contextlib.suppress(psutil.Error):
+                line = process.cmdline()
+                if any(word.endswith(f'/vdl_ros/{name}') for word in line) and {*words} <= {*line}:
                     found.append(process)
-            except psutil.Error:
-                continue
         return found
 
     def family(self) -> list[psutil.Process]:

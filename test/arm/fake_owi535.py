@@ -5,15 +5,18 @@ All that it knows is in a folder named by FAKE_OWI535, so that tests, driver and
 device: ``transfers.jsonl``, one line for each control transfer; ``fault``, a word; ``holder``, a
 file that is locked while an interface is claimed, so the kernel frees it when a process dies.
 
-``usb_backend:=fake_owi535:make`` gives it to a driver; :class:`Bench` is the tests' side.
+``usb_backend:=fake_owi535:make`` gives it to a driver; :class:`Bench` is the tests' side, and
+:func:`plugged_in` makes one where no disk can hold a driver that writes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,9 +161,11 @@ class Bench:
     @property
     def transfers(self) -> list[Transfer]:
         try:
-            return [Transfer(**json.loads(line)) for line in self._log.read_text().splitlines()]
+            # What follows the last end of a line is half written.
+            lines = self._log.read_text().split('\n')[:-1]
         except FileNotFoundError:
             return []
+        return [Transfer(**json.loads(line)) for line in lines]
 
     @property
     def data(self) -> list[str]:
@@ -201,3 +206,12 @@ class Bench:
 
     def become(self, product: int) -> None:
         self._put('product', str(product))
+
+
+@contextlib.contextmanager
+def plugged_in():
+    """Yield a device whose folder is in memory where that can be."""
+    memory = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
+    with tempfile.TemporaryDirectory(
+            prefix='owi535-', dir=memory, ignore_cleanup_errors=True) as folder:
+        yield Bench(Path(folder))

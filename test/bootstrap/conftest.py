@@ -17,7 +17,7 @@ import pytest
 
 STANDIN = Path(__file__).parents[2] / 'bootstrap' / 'ros2_standin'
 PACKAGE = 'standin_test_package'
-TIMEOUT = 20.0
+TIMEOUT = 120.0
 
 HEADER = """\
 import sys

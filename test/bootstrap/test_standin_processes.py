@@ -283,7 +283,7 @@ def test_escalation_up_to_sigkill(workspace):
     command.send(signal.SIGINT)
     assert command.finish() == 0
     assert not workspace.is_running(pid)
-    events = [line for line in command.lines if 'p-1' in line][2:]
+    events = [line for line in command.lines if '[p-1]' in line][2:]
     # Its lines come when it has a processor, in between or later.
     assert [line for line in events if line.startswith('[p-1] ')] == [
         '[p-1] got SIGINT', '[p-1] got SIGTERM']
@@ -321,13 +321,18 @@ def test_nothing_is_left_running_after_a_signal(workspace, signum, status):
 
 
 def test_a_second_sigint_is_ignored(workspace):
-    command = workspace.start_launch(f'[py({PATIENT!r}, name="a", output="screen")]')
+    command = workspace.start_launch(
+        f'[py({STUBBORN!r}, name="a", output="screen", sigterm_timeout="1000")]'
+    )
+    (pid,) = command.pids('a-1')
     command.wait_for('[a-1] up')
     command.send(signal.SIGINT)
     command.wait_for('[a-1] got SIGINT')
     command.send(signal.SIGINT)
+    command.wait_for('user interrupted with ctrl-c (SIGINT) again, ignoring...')
+    os.kill(pid, signal.SIGKILL)
     assert command.finish() == 0
-    assert 'user interrupted with ctrl-c (SIGINT) again, ignoring...' in command.output
+    assert command.output.count("sending signal 'SIGINT'") == 1
     assert command.output.count('[a-1] got') == 1
 
 

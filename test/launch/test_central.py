@@ -39,7 +39,8 @@ def test_cartpole_is_solved(launch, run):
 
 def test_killed_nodes_come_back_and_training_goes_on(launch, run):
     train = start(launch, run, *LONG)
-    train.wait_for(lambda: run.steps > 10_000, 'progress')
+    train.wait_for(lambda: run.steps > 10_000 and train.output.count('acts in 16 x') == 2,
+                   'progress, and both actors')
     victim = train.nodes('actor')[0]
     victim.send_signal(signal.SIGKILL)
     train.wait_for(lambda: train.output.count('acts in 16 x') == 3, 'another actor')

@@ -88,8 +88,9 @@ def record(launch):
         nodes.append(recorder)
         executor = SingleThreadedExecutor(context=context)
         executor.add_node(recorder)
-        actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args',
-                         '-p', f'actor_id:={name}') for name in ACTORS]
+        # Credit comes when the slower one has sent its share, however long that takes.
+        actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p',
+                         f'actor_id:={name}', '-p', 'credit_timeout:=3600.0') for name in ACTORS]
         recorder.publish()
 
         def enough():

@@ -80,6 +80,8 @@ def test_three_points_end_with_every_joint_within_three_degrees(launch, peer, co
     launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'sim_seed:=3')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     arm = controller()
+    # Given up as long as controller and twin have not found each other.
+    arm.until_state('done', say=arm.asking(['base'], [[0.1]], [0.5]))
     peer.until(lambda: states, 'joint states')
     points = [[0.4, 0.3, -0.5, 0.3, 0.2], [-0.3, 0.1, 0.4, -0.3, 0.05],
               [0.1, -0.2, 0.6, 0.2, 0.3]]

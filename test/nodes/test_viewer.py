@@ -181,14 +181,20 @@ def test_go_and_home_send_trajectories_that_the_motors_can_keep(view, peer):
     page.until(lambda: page.browser.run(
         'return [...document.querySelectorAll("input")].some(each => each.value == "28.6")'),
         'the slider follows')
+
+    def places():
+        return page.browser.place('base left'), page.browser.place('Go')
+
+    def undisturbed():
+        """Return the places if there was no note before and after."""
+        found = 'Nobody' not in page.browser.text and places()
+        return found if 'Nobody' not in page.browser.text else None
+
     # A note that comes meanwhile moves no button away from under the mouse.
-    page.until(lambda: 'Nobody' not in page.browser.text, 'no note',
-               say=lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0))
     with peer.saying(lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0)):
-        before = page.browser.place('base left'), page.browser.place('Go')
-        assert 'Nobody' not in page.browser.text
+        before = page.until(undisturbed, 'no note')
     page.until(lambda: 'Nobody measures the joints.' in page.browser.text, 'a note')
-    assert (page.browser.place('base left'), page.browser.place('Go')) == before
+    assert places() == before
     page.browser.click('Go')
     page.until(lambda: page.goals, 'a trajectory')
     goal = page.goals[-1]

@@ -20,6 +20,12 @@ def threads():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def precision(monkeypatch):
+    """Compute in float32, also where a measurement would say that bfloat16 is faster."""
+    monkeypatch.setattr(training, 'bfloat16_is_faster', lambda: False)
+
+
 @pytest.fixture
 def data(bags):
     return PoseDataset([bags.write('some', 52)])
@@ -62,9 +68,8 @@ def test_a_training_learns_and_leaves_its_files(data, tmp_path):
     assert any('epoch 4: joints' in line for line in lines)
 
 
-def test_a_training_that_was_stopped_goes_on_to_the_same_weights(data, tmp_path, monkeypatch):
+def test_a_training_that_was_stopped_goes_on_to_the_same_weights(data, tmp_path):
     # Not by time: the learning rate follows the share that is done.
-    monkeypatch.setattr(training, 'bfloat16_is_faster', lambda: False)
     train(data, tmp_path / 'whole', epochs=2)
     trainer, _, _ = train(data, tmp_path / 'halves', epochs=2, stop=StopAfter(9))
     assert 0 < trainer.step < 10
@@ -82,7 +87,6 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(data, tmp_path,
 
 
 def test_a_batch_in_parts_is_the_same_lesson(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, 'bfloat16_is_faster', lambda: False)
     monkeypatch.setattr(training, 'augment', lambda pictures, generator: pictures)
     monkeypatch.setattr(training, 'mirror', lambda *batch: batch[:3])
     found = []

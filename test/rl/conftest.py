@@ -24,6 +24,12 @@ torch.set_num_threads(1)
 CYCLE = 6
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    """Let every test draw the same weights and samples each time."""
+    torch.manual_seed(0)
+
+
 def _naive_vtrace(log_rhos, discounts, rewards, values, valid, rho_bar, c_bar, lambda_=1.0):
     """
     Return (v_s, advantages) as in arXiv:1802.01561, equation (1), sums and products as they stand.
