@@ -165,9 +165,11 @@ def test_order_overlap_resets_and_no_loss(record):
             np.testing.assert_array_equal(
                 joined(messages, 'is_reset', overlap=True)[:, b], wanted[4])
     assert recorder.ledger.lost == recorder.ledger.duplicates == 0
-    identities = {int(from_tensors(messages[0].tensors)['observations'][0, b, 2])
-                  for messages in recorder.kept.values() for b in range(3)}
-    assert len(identities) == 6, 'every environment of every actor has its own seed'
+    # Two of the six may be alike by chance, of a thousand that there are.
+    left, right = (from_tensors(messages[0].tensors)['observations'][0, :, 2].tolist()
+                   for messages in recorder.kept.values())
+    assert left != right, 'every actor has its own seeds'
+    assert min(len({*left}), len({*right})) > 1, 'every environment has its own seed'
     assert recorder.most_under_way == 4, 'credit bounds what is under way'
 
 
