@@ -17,6 +17,7 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
         SetupError: the build failed, or its messages cannot be imported.
     """
     python = environment.python
+    checkout = _outside_itself(root, environment.prefix)
     # These files are installed as links: only their names matter.
     folders = ('src', 'launch', 'config', 'urdf', 'models', 'benchmarks')
     names = [str(path.relative_to(root)) for folder in folders
@@ -32,7 +33,7 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
     if not stamp.fresh or force:
         run('workspace', [
             python, '-m', 'colcon', 'build', '--symlink-install', '--base-paths',
-            _outside_itself(root, environment.prefix), *([interfaces] if generated else []),
+            checkout, *([interfaces] if generated else []),
             '--build-base', root / 'build',
             '--install-base', root / 'install', '--event-handlers', 'console_direct+',
             '--cmake-args', f'-DPython3_EXECUTABLE={python}', '-DBUILD_TESTING=OFF',
@@ -54,11 +55,16 @@ def _outside_itself(root: Path, prefix: Path) -> Path:
     Return a path of the checkout that is not above the virtual environment.
 
     CMake refuses to export a target whose include folders, here numpy's, lie in the source tree.
+    Where there is none the environment is a new one: what was built with another, whose links
+    lead through it, is removed.
     """
     link = prefix / 'src' / root.name
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(root)
+    if not link.exists():
+        for folder in ('build', 'install'):
+            shutil.rmtree(root / folder, ignore_errors=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(root)
     return link
 
 

@@ -50,6 +50,21 @@ def test_links_to_files_that_have_moved_are_removed(modules, tmp_path):
     assert sorted(each.name for each in (tmp_path / 'install/rl').iterdir()) == ['file', 'new.py']
 
 
+def test_what_was_built_with_another_environment_is_built_again(modules, tmp_path):
+    stamp = tmp_path / 'install/.stamp'
+    for folder in ('build', 'install'):
+        (tmp_path / folder).mkdir()
+    stamp.touch()
+    link = modules.workspace._outside_itself(tmp_path, tmp_path / '.venv')
+    assert link.samefile(tmp_path)
+    assert not stamp.exists()
+    assert not (tmp_path / 'build').exists()
+    stamp.parent.mkdir()
+    stamp.touch()
+    assert modules.workspace._outside_itself(tmp_path, tmp_path / '.venv') == link
+    assert stamp.exists()
+
+
 def test_a_python_that_is_too_old(modules, monkeypatch, no_distribution, tmp_path):
     monkeypatch.setattr(modules.environment.sys, 'version_info', (3, 9, 1))
     with pytest.raises(modules.steps.SetupError, match=r'Python 3\.9 is not supported: 3\.10 to'):
