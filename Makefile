@@ -3,15 +3,21 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
+# Hundreds of processes import the same files.
+export PYTHONDONTWRITEBYTECODE =
+# Tests wait more than they compute: one process more than there are cores.
+WORKERS ?= $(shell expr $$(nproc) + 1)
+PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup train test lint clean
+.PHONY: help setup train test test-fast lint clean
 
 help:
-	@echo 'make train    train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
-	@echo 'make test     lint, then every test; ARGS="-k name" for some'
-	@echo 'make setup    set up and build only'
-	@echo 'make lint     ruff, mypy, import arrows'
-	@echo 'make clean    remove the environment and everything built'
+	@echo 'make train      train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
+	@echo 'make test       lint, then every test; ARGS="-k name" for some'
+	@echo 'make test-fast  lint, then the tests that start no processes'
+	@echo 'make setup      set up and build only'
+	@echo 'make lint       ruff, mypy, import arrows'
+	@echo 'make clean      remove the environment and everything built'
 
 setup:
 	@$(PYTHON) bootstrap
@@ -27,7 +33,10 @@ lint: setup-tests
 	@source setup.bash && python3 bootstrap/lint.py
 
 test: lint
-	@source setup.bash && python3 -m pytest $(ARGS)
+	@source setup.bash && $(PYTEST) $(ARGS)
+
+test-fast: lint
+	@source setup.bash && $(PYTEST) -m 'not process' $(ARGS)
 
 clean:
 	rm -rf .venv build install log

@@ -8,8 +8,8 @@ if [ ! -f "$_vdl_root/install/local_setup.bash" ]; then
   return 1
 fi
 export VIRTUAL_ENV="$_vdl_root/.venv"
-case ":$PATH:" in
-  *":$VIRTUAL_ENV/bin:"*) ;;
+case "$PATH:" in
+  "$VIRTUAL_ENV/bin:"*) ;;  # before that of another checkout, if one was sourced
   *) export PATH="$VIRTUAL_ENV/bin:$PATH" ;;
 esac
 if [ -f "$VIRTUAL_ENV/stamps/section-ros" ]; then

@@ -29,6 +29,6 @@ setup(
     package_dir={'': 'src'},
     packages=find_packages('src'),
     python_requires='>=3.10',
-    install_requires=section('python'),
+    install_requires=section('torch') + section('python'),
     extras_require={name: section(name) for name in ('arm', 'export', 'atari', 'test')},
 )

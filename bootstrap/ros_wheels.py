@@ -40,6 +40,7 @@ project({name} LANGUAGES C CXX)
 find_package(ament_cmake REQUIRED)
 find_package(rosidl_default_generators REQUIRED)
 {finds}
+list(FILTER AMENT_EXTENSIONS_rosidl_generate_idl_interfaces EXCLUDE REGEX "_cpp:")
 rosidl_generate_interfaces(${{PROJECT_NAME}} {files} DEPENDENCIES {depends})
 ament_export_dependencies(rosidl_default_runtime)
 ament_package()
@@ -97,6 +98,8 @@ def repair(prefix: Path, force: bool = False) -> None:
         text = path.read_text()
         mended = BUILDER_PACKAGES.sub(packages, BUILDER_INCLUDE.sub(include, text))
         if mended != text:
+            # A new file: the old one may be a link into uv's cache, and every other checkout's.
+            path.unlink()
             path.write_text(mended)
             changed += 1
     for name in INTERFACES:

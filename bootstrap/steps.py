@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+# What uv says of files of 10 MiB and more.
+DOWNLOAD = re.compile(r'^Downloading (\S+ \((?:\d{2,}\.\d+MiB|.+GiB)\))$', re.MULTILINE)
 NO_NETWORK = (
     'Temporary failure in name resolution', 'Name or service not known',
     'Network is unreachable', 'NewConnectionError', 'ConnectTimeoutError', 'ProxyError',
@@ -62,7 +65,7 @@ def run(
     cwd: Path | None = None,
 ) -> None:
     """
-    Run ``command`` with its output in ``log`` and the elapsed time on the screen.
+    Run ``command`` with its output in ``log``; show the elapsed time and downloads with sizes.
 
     Raises:
         SetupError: it failed; the message tells a missing network from the rest.
@@ -71,15 +74,27 @@ def run(
     started = time.monotonic()
     finished = threading.Event()
 
-    def tick() -> None:
-        while not finished.wait(1.0):
-            print(f'\r[setup] {title} ... {time.monotonic() - started:.0f} s', end='', flush=True)
+    is_terminal = sys.stdout.isatty()
+    erase = '\r\x1b[K' if is_terminal else ''
 
-    ticker = threading.Thread(target=tick, daemon=True)
-    if sys.stdout.isatty():
-        ticker.start()
-    else:
+    def report() -> None:
+        shown = 0
+        while True:
+            ended = finished.wait(1.0)
+            for download in DOWNLOAD.findall(log.read_text(errors='replace'))[shown:]:
+                print(f'{erase}[setup]   {download}', flush=True)
+                shown += 1
+            if ended:
+                return
+            if is_terminal:
+                print(f'\r[setup] {title} ... {time.monotonic() - started:.0f} s', end='',
+                      flush=True)
+
+    log.write_bytes(b'')
+    if not is_terminal:
         say(f'{title} ...')
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
     try:
         with log.open('wb') as stream:
             status = subprocess.run(
@@ -87,9 +102,8 @@ def run(
                 env=None if env is None else dict(env), cwd=cwd, check=False).returncode
     finally:
         finished.set()
-        if ticker.ident is not None:
-            ticker.join()
-            print('\r', end='')
+        reporter.join()
+        print(erase, end='')
     if status:
         text = log.read_text(errors='replace')
         if any(sign in text for sign in NO_NETWORK):

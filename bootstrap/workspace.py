@@ -37,6 +37,7 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
             '--build-base', root / 'build',
             '--install-base', root / 'install', '--event-handlers', 'console_direct+',
             '--cmake-args', f'-DPython3_EXECUTABLE={python}', '-DBUILD_TESTING=OFF',
+            f'-DPYTHON_INTERFACES_ONLY={"OFF" if environment.distribution else "ON"}',
         ], environment.prefix / 'log' / 'colcon.log', env=environment.variables(), cwd=root)
         remove_dead_links(root / 'install')
         stamp.set()
@@ -86,8 +87,6 @@ def _install_standin(root: Path, environment: Environment, force: bool) -> None:
     copy = environment.prefix / 'src' / source.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(source, copy)
-    run('ros2 launch, ros2 run', [
-        environment.python, '-m', 'pip', 'install', '--disable-pip-version-check',
-        '--no-build-isolation', '--no-deps', '--force-reinstall', copy,
-    ], environment.prefix / 'log' / 'pip-standin.log')
+    environment.index.install('ros2 launch, ros2 run', [copy], '--no-build-isolation', '--no-deps',
+                              '--reinstall', '--no-cache')
     stamp.set()

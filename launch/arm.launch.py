@@ -8,6 +8,7 @@ from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 from launch import LaunchDescription
 from launch.actions import (
     DeclareLaunchArgument,
+    LogInfo,
     OpaqueFunction,
     RegisterEventHandler,
     SetEnvironmentVariable,
@@ -23,6 +24,7 @@ from vdl_ros.arm.config import ControllerConfig, SimulationConfig
 from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.opengl import OpenGLError, check_drawing
 from vdl_ros.pose.pose_config import PoseConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process import ProcessConfig
@@ -82,10 +84,19 @@ def start(context):
     source = context.launch_configurations['camera']
     if source == 'auto':
         source = {'sim': 'sim', 'real': '/dev/video0', 'none': 'none'}[arm]
+    by_camera = FEEDBACK.parse(context.launch_configurations['feedback']) == 'camera'
+    notes = []
+    if source == 'sim':
+        try:
+            check_drawing()
+        except OpenGLError as error:
+            if on['pose'] or by_camera or context.launch_configurations['camera'] == 'sim':
+                raise SettingError(f'camera: sim: {error}') from error
+            source = 'none'
+            notes.append(LogInfo(msg=f'starting without a camera: {error}'))
     given['source'] = source
     placement = select(CameraPlacement, given).arguments
     description = select(GeometryConfig, given).load(placement).urdf
-    by_camera = FEEDBACK.parse(context.launch_configurations['feedback']) == 'camera'
     truth = TRUTH if by_camera else []
     nodes = [robot_state(given, description)]
     if arm == 'sim':
@@ -110,7 +121,7 @@ def start(context):
     nodes += launch_arguments.recorder(context)
     watch = [RegisterEventHandler(OnProcessExit(
         target_action=each, on_exit=launch_arguments.end_all)) for each in nodes]
-    return [*watch, *nodes]
+    return [*notes, *watch, *nodes]
 
 
 def node(name, given, **more):

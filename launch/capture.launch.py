@@ -13,10 +13,11 @@ from launch.substitutions import EnvironmentVariable
 from vdl_ros.arm.camera_config import CameraConfig
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.arm.sim_arm_config import SimArmConfig
+from vdl_ros.opengl import OpenGLError, check_drawing
 from vdl_ros.pose.capture_config import CaptureConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process import ProcessConfig
-from vdl_ros.settings import Setting
+from vdl_ros.settings import Setting, SettingError
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or on the USB.', choices=('sim', 'real'))
@@ -46,6 +47,10 @@ def start(context):
             name, given, (*settings, ProcessConfig), 'capture', **more)
 
     if arm == 'sim':
+        try:
+            check_drawing()
+        except OpenGLError as error:
+            raise SettingError(f'arm: sim: {error}') from error
         nodes = [
             node('sim_arm', SimArmConfig, GeometryConfig, posed=True),
             node('camera', CameraConfig, GeometryConfig, captured=True, **size),

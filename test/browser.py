@@ -77,6 +77,12 @@ class Browser:
     def open(self, url: str) -> None:
         self._ask('POST', '/url', {'url': url})
 
+    def leave(self) -> None:
+        """Show nothing, let go of the mouse, and forget what the page has complained of."""
+        self._ask('DELETE', '/actions')
+        self.open('about:blank')
+        self.errors()
+
     def run(self, script: str, *arguments: object):
         """Return what a function body in JavaScript returns."""
         return self._ask('POST', '/execute/sync', {'script': script, 'args': list(arguments)})
@@ -86,7 +92,6 @@ class Browser:
         """Return all text that is visible."""
         return self.run('return document.body.innerText')
 
-    @property
     def errors(self) -> list[str]:
         """Return what the page has complained of since the last time."""
         return [each['message'] for each in self._ask('POST', '/se/log', {'type': 'browser'})

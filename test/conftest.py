@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import gc
 import json
 import os
@@ -16,12 +17,15 @@ from pathlib import Path
 import psutil
 import pytest
 import rclpy
+import torch
 from domain_coordinator import domain_id
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from vdl_ros.ros.bag import BagError
 from vdl_ros.ros.bag_reader import BagReader
+
+pytest_plugins = ['schedule', 'standstill']
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +155,25 @@ def launch(tmp_path):
         each.end()
 
 
+@pytest.fixture
+def run_here(capfd):
+    """Return a function that runs a node's main with parameters; it returns status and output."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    environ, threads = dict(os.environ), torch.get_num_threads()
+
+    def run_main(main, *parameters):
+        words = [word for each in parameters for word in ('-p', each)]
+        status = main(['--ros-args', *words])
+        return status, ''.join(capfd.readouterr())
+
+    yield run_main
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
+    os.environ.clear()
+    os.environ.update(environ)
+    torch.set_num_threads(threads)
+
+
 class Run:
     """The folder of a run."""
 
@@ -177,13 +200,25 @@ class Run:
         return [event.value for event in events.Scalars(tag)]
 
     @property
+    def progress(self) -> list[dict[str, str]]:
+        """The whole rows of progress.csv."""
+        try:
+            with (self.path / 'progress.csv').open() as file:
+                return [row for row in csv.DictReader(file) if None not in row.values()]
+        except FileNotFoundError:
+            return []
+
+    @property
     def steps(self) -> int:
         """Agent steps in the last row of progress; 0 before the first."""
-        try:
-            last = (self.path / 'progress.csv').read_text().splitlines()[-1]
-            return int(last.split(',')[0])
-        except (FileNotFoundError, IndexError, ValueError):
-            return 0
+        rows = self.progress
+        return int(rows[-1]['agent_steps']) if rows else 0
+
+    @property
+    def best_return(self) -> float:
+        """The highest mean return in the rows of progress; 0 before the first episode."""
+        return max((float(row['mean_return_100']) for row in self.progress
+                    if row['mean_return_100'] != 'nan'), default=0.0)
 
 
 @pytest.fixture

@@ -1,15 +1,11 @@
 """The standstill process: what it takes off a time, and what it does not."""
 
-import importlib
 import os
 import signal
-import sys
 import threading
 import time
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent))
-Metronome = importlib.import_module('standstill').Metronome
+from standstill import Metronome
 
 
 def test_the_longest_standstill_in_between_is_taken_off_and_none_before():

@@ -1,13 +1,11 @@
 """What the driver sends and when it stops, with a clock and a device of the test's own."""
 
 import dataclasses
-import importlib
 import itertools
 import math
 import random
-import sys
-from pathlib import Path
 
+import fake_owi535 as fake
 import pytest
 
 from vdl_ros.arm.driver import ArmDriver
@@ -18,9 +16,6 @@ from vdl_ros.arm.names import JOINTS
 from vdl_ros.arm.protocol import Signs, decode
 from vdl_ros.arm.usb import ArmUsbError, DeviceMissingError, UsbArm
 from vdl_ros.settings import SettingError, build, select
-
-sys.path.append(str(Path(__file__).resolve().parent))
-fake = importlib.import_module('fake_owi535')
 
 PERIOD = 0.02
 

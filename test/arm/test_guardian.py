@@ -1,6 +1,5 @@
 """The guardian as a process: it stops the arm of a driver that died, and nothing else."""
 
-import importlib
 import os
 import resource
 import signal
@@ -8,19 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
+import fake_owi535 as fake
 import psutil
 import pytest
 
 from vdl_ros.arm.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.usb import DisconnectedError, UsbArm, load_backend
-
-sys.path.append(str(Path(__file__).resolve().parent))
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-fake = importlib.import_module('fake_owi535')
-took = importlib.import_module('standstill').took
 
 BACKEND = 'fake_owi535:make'
 # From a driver's death or last word to motors off, at the most, each time, s.

@@ -13,6 +13,7 @@ from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.render import ArmRenderer, camera_matrix, camera_pose, project
 from vdl_ros.arm.scene import PREFIX, build_scene
 from vdl_ros.arm.simulation import ArmSimulation
+from vdl_ros.opengl import OpenGLError
 
 ZERO = np.zeros(5)
 BENT = np.array([0.5, 0.4, 0.9, 0.5, 0.3])
@@ -218,7 +219,7 @@ def test_without_opengl_it_says_so(scene, monkeypatch):
         raise ImportError('Cannot initialize\na device')
 
     monkeypatch.setattr(mujoco, 'Renderer', fail)
-    with pytest.raises(RuntimeError, match=r'^OpenGL \(mujoco.egl\): Cannot initialize a device$'):
+    with pytest.raises(OpenGLError, match=r'^OpenGL \(mujoco.egl\): Cannot initialize a device$'):
         ArmRenderer(scene)
     monkeypatch.undo()
     with ArmRenderer(scene, *SIZE) as renderer:

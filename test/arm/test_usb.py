@@ -1,15 +1,11 @@
 """The device access, byte for byte against a fake at pyusb's backend level."""
 
-import importlib
-import sys
 from pathlib import Path
 
+import fake_owi535 as fake
 import pytest
 
 from vdl_ros.arm import usb
-
-sys.path.append(str(Path(__file__).resolve().parent))
-fake = importlib.import_module('fake_owi535')
 
 ROOT = Path(__file__).resolve().parents[2]
 

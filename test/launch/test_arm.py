@@ -1,14 +1,15 @@
 """`ros2 launch vdl_ros arm.launch.py`: the whole graph moves an arm, and lets go of it."""
 
-import importlib
 import math
+import os
 import re
 import runpy
 import signal
-import sys
 import time
 from pathlib import Path
 
+import browser as browsers
+import fake_owi535 as fake
 import numpy as np
 import pytest
 import torch
@@ -28,12 +29,6 @@ from vdl_ros.pose.weights import save_model
 from vdl_ros.ros import qos
 from vdl_ros.ros.joint_messages import trajectory_message
 from vdl_ros.settings import SettingError
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / 'arm'))
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-fake = importlib.import_module('fake_owi535')
-browsers = importlib.import_module('browser')
-took = importlib.import_module('standstill').took
 
 # How long the motors may go on after any process of the graph was killed, s.
 STOPPED_WITHIN = 0.6
@@ -116,7 +111,7 @@ def test_the_bag_of_a_run_plays_back_into_the_same_view(arm_launch, launch, peer
                        f'{angle}: {player.output}{view.output}')
         view.wait_for(lambda: browser.run('return document.querySelectorAll("img").length'),
                       'the picture of the camera')
-        assert browser.errors == []
+        assert browser.errors() == []
     finally:
         browser.close()
 
@@ -238,4 +233,38 @@ def test_what_cannot_be_is_said_and_nothing_is_left(arm_launch, argument, reason
     process = arm_launch('view:=false', argument)
     assert process.wait() == 1
     assert reason in process.output
+    assert not process.family()
+
+
+@pytest.fixture
+def no_opengl(monkeypatch, tmp_path):
+    """Let libraries of OpenGL be found that cannot be loaded, in every process started now."""
+    (tmp_path / 'libEGL.so.1').write_text('no library')
+    monkeypatch.setenv('LD_LIBRARY_PATH', f'{tmp_path}:{os.environ.get("LD_LIBRARY_PATH", "")}')
+    monkeypatch.delenv('MUJOCO_GL', raising=False)
+
+
+def test_without_opengl_the_arm_runs_without_a_camera(no_opengl, arm_launch, peer):
+    process = arm_launch('view:=false')
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    peer.until(lambda: states, 'joint states')
+    said = [line for line in process.output.splitlines() if 'OpenGL' in line]
+    assert len(said) == 1
+    assert 'starting without a camera' in said[0]
+    assert 'apt install libegl1 libgl1' in said[0]
+    assert not process.nodes('camera')
+    process.interrupt()
+    assert process.wait() == 0
+
+
+@pytest.mark.parametrize('command', [
+    ('arm.launch.py', 'view:=false', 'camera:=sim'),
+    ('arm.launch.py', 'view:=false', 'pose:=true'),
+    ('capture.launch.py', 'output:=data'),
+])
+def test_without_opengl_what_needs_a_camera_says_so(no_opengl, launch, command):
+    process = launch('ros2', 'launch', 'vdl_ros', *command)
+    assert process.wait() == 1
+    assert 'apt install libegl1 libgl1' in process.output
+    assert 'Traceback' not in process.output
     assert not process.family()

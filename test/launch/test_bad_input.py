@@ -6,11 +6,10 @@ import pickle
 import pytest
 import torch
 
+from vdl_ros.nodes import evaluate, learner
 from vdl_ros.rl.checkpoint import FORMAT
 
-BAD_LAUNCHES = {
-    'unknown argument': (['totl_steps:=5'], "totl_steps: no such argument of train.launch.py; "
-                                            "did you mean 'total_steps'?"),
+BAD_SETTINGS = {
     'unknown environment': (['env_id:=CartPoll-v1'], "did you mean 'CartPole-v1'?"),
     'unknown algorithm': (['algorithm:=impalla'], "algorithm: 'impalla' is not allowed: "
                                                   "one of 'impala', 'a3c', 'ppo', 'reinforce', "
@@ -33,35 +32,43 @@ BAD_LAUNCHES = {
     'nothing to resume': (['resume:=nowhere'], 'resume: nowhere holds no readable config.yaml'),
     'no actors': (['num_actors:=0'], 'num_actors: 0 is not allowed'),
     'no GPU': (['device:=cuda'], "device: 'cuda' is not allowed: PyTorch finds no CUDA device"),
+    'unknown parameter': (['lerning_rate:=1.0'], 'lerning_rate: no such parameter of learner; '
+                                                 "did you mean 'learning_rate'?"),
 }
 
 
-@pytest.mark.parametrize('name', BAD_LAUNCHES)
-def test_a_bad_argument_ends_the_launch(launch, run, monkeypatch, name):
+@pytest.mark.parametrize('name', BAD_SETTINGS)
+def test_a_bad_setting_ends_the_learner(run_here, run, monkeypatch, name):
     # No GPU that is there is found.
-    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
-    arguments, line = BAD_LAUNCHES[name]
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *arguments)
+    monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
+    settings, line = BAD_SETTINGS[name]
+    status, said = run_here(learner.main, f'run_dir:={run}', *settings)
+    assert status == 2
+    assert line in said
+    assert 'Traceback' not in said
+
+
+@pytest.mark.parametrize(('argument', 'line'), [
+    ('totl_steps:=5',
+     "totl_steps: no such argument of train.launch.py; did you mean 'total_steps'?"),
+    ('discount:=1.5', 'discount: 1.5 is not allowed: a number from 0 to 1'),
+    # The learner finds it out.
+    ('env_id:=CartPoll-v1', "did you mean 'CartPole-v1'?"),
+])
+def test_a_bad_argument_ends_the_launch(launch, run, argument, line):
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', argument)
     assert train.wait() == 1, train.output
     assert line in train.output
     assert 'Traceback' not in train.output
     assert train.family() == []
 
 
-def test_an_unknown_parameter_ends_the_node(launch):
-    learner = launch('ros2', 'run', 'vdl_ros', 'learner', '--ros-args', '-p', 'lerning_rate:=1.0')
-    assert learner.wait() == 2
-    assert "lerning_rate: no such parameter of learner; did you mean 'learning_rate'?" \
-        in learner.output
-    assert 'Traceback' not in learner.output
-
-
-def test_a_folder_with_another_run_is_not_written_over(launch, run):
+def test_a_folder_with_another_run_is_not_written_over(run_here, run):
     run.path.mkdir()
     (run.path / 'notes.txt').write_text('mine')
-    learner = launch('ros2', 'run', 'vdl_ros', 'learner', '--ros-args', '-p', f'run_dir:={run}')
-    assert learner.wait() == 2
-    assert f'{run} is not empty' in learner.output
+    status, said = run_here(learner.main, f'run_dir:={run}')
+    assert status == 2
+    assert f'{run} is not empty' in said
     assert [path.name for path in run.path.iterdir()] == ['notes.txt']
 
 
@@ -91,34 +98,33 @@ def checkpoints(tmp_path):
     ('malicious.pt', 'refused'),
     ('other.pt', 'not a policy for CartPole-v1'),
 ])
-def test_a_bad_checkpoint_is_refused(launch, checkpoints, monkeypatch, name, line):
+def test_a_bad_checkpoint_is_not_played(run_here, checkpoints, monkeypatch, name, line):
     monkeypatch.chdir(checkpoints)
-    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', f'checkpoint:={name}')
-    assert evaluate.wait() == 1, evaluate.output
-    assert line in evaluate.output
-    assert name in evaluate.output
-    assert 'Traceback' not in evaluate.output
+    status, said = run_here(evaluate.main, f'checkpoint:={name}')
+    assert status == 2
+    assert line in said
+    assert name in said
+    assert 'Traceback' not in said
     assert not (checkpoints / 'was_run').exists()
 
 
-def test_a_corrupt_checkpoint_is_not_resumed(launch, run):
+def test_a_corrupt_checkpoint_is_not_resumed(run_here, run):
     run.path.mkdir()
     run.checkpoint.write_bytes(b'corrupt')
     (run.path / 'config.yaml').write_text('env_id: CartPole-v1\n')
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}')
-    assert train.wait() == 1, train.output
-    assert f'{run.checkpoint}: not a readable checkpoint' in train.output
-    assert 'Traceback' not in train.output
+    status, said = run_here(learner.main, f'resume:={run}')
+    assert status == 2
+    assert f'{run.checkpoint}: not a readable checkpoint' in said
+    assert 'Traceback' not in said
     assert run.checkpoint.read_bytes() == b'corrupt'
 
 
-def test_a_checkpoint_of_another_environment_is_not_resumed(launch, run):
+def test_a_checkpoint_of_another_environment_is_not_resumed(launch, run_here, run):
     first = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
                    'env_id:=vdl/Counter-v0', 'total_steps:=2000')
     assert first.wait() == 0, first.output
     before = run.checkpoint.read_bytes()
-    second = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
-                    'env_id:=CartPole-v1')
-    assert second.wait() == 1, second.output
-    assert "env_id 'vdl/Counter-v0' is not 'CartPole-v1'" in second.output
+    status, said = run_here(learner.main, f'resume:={run}', 'env_id:=CartPole-v1')
+    assert status == 2
+    assert "env_id 'vdl/Counter-v0' is not 'CartPole-v1'" in said
     assert run.checkpoint.read_bytes() == before

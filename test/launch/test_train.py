@@ -80,11 +80,11 @@ def test_ctrl_c_saves_and_resume_goes_on_from_there(launch, run):
     assert first['agent_steps'] >= 20_000
 
     again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
-                   f'total_steps:={first["agent_steps"] + 30_000}')
+                   f'total_steps:={first["agent_steps"] + 10_000}')
     assert again.wait() == 0, again.output
     second = run.summary
     assert second['ended_by'] == 'total_steps'
-    assert second['agent_steps'] - first['agent_steps'] in range(30_000, 33_000)
+    assert second['agent_steps'] - first['agent_steps'] in range(10_000, 13_000)
     assert second['updates'] > first['updates']
     assert second['trajectories_received'] > first['trajectories_received']
     assert second['learner_restarts'] == 0
@@ -121,10 +121,10 @@ def test_the_two_halves_find_each_other(launch, run):
 
 def test_pong_loses_no_trajectory(launch, run):
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'env_id:=ALE/Pong-v5', 'num_actors:=2', 'total_steps:=8000', 'seed:=1')
+                   'env_id:=ALE/Pong-v5', 'num_actors:=2', 'total_steps:=4000', 'seed:=1')
     assert train.wait() == 0, train.output
     assert run.summary['trajectories_lost'] == 0
-    assert run.summary['agent_steps'] >= 8_000
+    assert run.summary['agent_steps'] >= 4_000
     assert run.summary['policy_lag']['mean'] <= lag_bound(run)
 
 

@@ -88,7 +88,7 @@ def growth(samples):
 
 
 def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, peer):
-    total_steps = 30_000
+    total_steps = 20_000
     reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     # Unrolls of 1.2 MB, and half a million weights to learn from them.
     actors = start_actors(launch, 3)
@@ -207,7 +207,7 @@ def test_a_stopped_actor_stops_nobody_and_goes_on(launch, run, peer, inference):
     stopped.send_signal(signal.SIGSTOP)
     steps = run.steps
     heard.clear()
-    peer.until(lambda: run.steps > steps + 30_000 and all_go_on(50, (1, 2)),
+    peer.until(lambda: run.steps > steps + 10_000 and all_go_on(50, (1, 2)),
                'progress without the one')
     assert stopped.status() == psutil.STATUS_STOPPED
     stopped.send_signal(signal.SIGCONT)

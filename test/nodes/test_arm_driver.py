@@ -1,15 +1,14 @@
 """The driver as a process, over DDS, with a fake arm: whatever happens to it, the motors stop."""
 
-import importlib
 import itertools
 import os
 import pty
 import resource
 import signal
-import sys
 import time
 from pathlib import Path
 
+import fake_owi535 as fake
 import psutil
 import pytest
 import rclpy
@@ -22,11 +21,6 @@ from std_msgs.msg import Bool
 
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / 'arm'))
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-fake = importlib.import_module('fake_owi535')
-took = importlib.import_module('standstill').took
 
 # What the issue asks for, s.
 STOPPED_WITHIN = 0.6

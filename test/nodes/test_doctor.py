@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from vdl_ros.nodes import doctor
-from vdl_ros.ros.checks import Finding, stale
+from vdl_ros.ros import stale_shared_memory
+from vdl_ros.ros.checks import Finding
 
 
 def run(*options: str, **environ: str) -> subprocess.CompletedProcess:
@@ -71,6 +72,6 @@ def test_the_files_of_a_living_process_are_not_stale():
         with open(f'/proc/{process.pid}/maps') as file:
             held = {line.split('/dev/shm/')[1].strip() for line in file if '/dev/shm/fast' in line}
         assert held
-        assert not held & {path.name for path in stale.stale_shared_memory(now=4e9)}
+        assert not held & {path.name for path in stale_shared_memory.stale_shared_memory(now=4e9)}
     finally:
         process.communicate(timeout=20)

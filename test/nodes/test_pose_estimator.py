@@ -11,6 +11,7 @@ from std_msgs.msg import Header
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.msg import ArmPose, MotorCommand
+from vdl_ros.nodes import pose_estimator
 from vdl_ros.pose.models import make_model
 from vdl_ros.pose.weights import save_model
 from vdl_ros.ros import qos
@@ -143,13 +144,12 @@ def test_what_is_no_picture_is_refused_and_it_lives(estimator, peer):
 
 
 @pytest.mark.parametrize('content', [b'', b'not a model', None])
-def test_what_is_no_model_is_said_in_a_line(launch, tmp_path, content):
+def test_what_is_no_model_is_said_in_a_line(run_here, tmp_path, content):
     path = tmp_path / 'model.pt'
     if content is not None:
         path.write_bytes(content)
-    process = launch('ros2', 'run', 'vdl_ros', 'pose_estimator', '--ros-args', '-p',
-                     f'model:={path}')
-    assert process.wait() == 2
-    lines = process.output.strip().splitlines()
+    status, said = run_here(pose_estimator.main, f'model:={path}')
+    assert status == 2
+    lines = said.strip().splitlines()
     assert len(lines) == 1
     assert str(path) in lines[0]

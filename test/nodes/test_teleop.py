@@ -1,7 +1,6 @@
 """The keys through a terminal, over DDS: held is on, let go is off; the terminal is restored."""
 
 import fcntl
-import importlib
 import itertools
 import math
 import os
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import pytest
 import rclpy
@@ -24,9 +22,6 @@ from std_msgs.msg import Bool
 
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-took = importlib.import_module('standstill').took
 
 DELAY_S, REPEAT_S = 0.4, 1 / 30
 # A key that comes later than that is no held key, s: teleop may let go of it.

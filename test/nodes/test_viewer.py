@@ -1,11 +1,9 @@
 """The view in a real browser: it shows the arm, and its buttons move it and let go."""
 
-import importlib
 import re
 import socket
-import sys
-from pathlib import Path
 
+import browser as browsers
 import numpy as np
 import pytest
 from sensor_msgs.msg import Image, JointState
@@ -17,9 +15,6 @@ from vdl_ros.arm.names import JOINTS
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.ros import qos
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-browsers = importlib.import_module('browser')
-
 #: The longest time from the end of a button's repetitions to motors off that is allowed, s.
 LET_GO_WITHIN = 0.6
 
@@ -27,8 +22,8 @@ LET_GO_WITHIN = 0.6
 class View:
     """A running viewer, the arm's side of its topics, and a browser that looks at it."""
 
-    def __init__(self, launch, peer, tmp_path, *parameters):
-        self.peer = peer
+    def __init__(self, launch, peer, browser, *parameters):
+        self.peer, self.browser = peer, browser
         self.process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', *(
             word for each in ('port:=0', *parameters) for word in ('-p', each)))
         self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
@@ -42,7 +37,6 @@ class View:
         found = self.process.wait_for(lambda: re.search(
             r'view: (http://127.0.0.1:\d+)', self.process.output), 'the address')
         self.url = found[1]
-        self.browser = browsers.Browser(tmp_path / 'chromedriver.txt')
         # At one resolution: where drawing is slow viser lowers it, and every edge would change.
         self.browser.open(f'{self.url}/?fixedDpr=1')
         self.until(lambda: 'gripper close' in self.browser.text and 'Home' in self.browser.text,
@@ -66,17 +60,19 @@ class View:
         return self.motors[-1] if self.motors else MotorCommand()
 
 
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    """Return a browser that all tests use one after the other."""
+    browser = browsers.Browser(tmp_path_factory.mktemp('browser') / 'chromedriver.txt')
+    yield browser
+    browser.close()
+
+
 @pytest.fixture
-def view(launch, peer, tmp_path):
-    views = []
-
-    def start(*parameters):
-        views.append(View(launch, peer, tmp_path, *parameters))
-        return views[-1]
-
-    yield start
-    for each in views:
-        each.browser.close()
+def page(launch, peer, browser):
+    """Return a viewer and its page."""
+    yield View(launch, peer, browser)
+    browser.leave()
 
 
 def yellow(picture):
@@ -85,8 +81,7 @@ def yellow(picture):
     return int(((red > 150) & (green > 110) & (blue < 110)).sum())
 
 
-def test_the_page_shows_the_arm_where_it_is(view, peer):
-    page = view()
+def test_the_page_shows_the_arm_where_it_is(page, peer):
     page.until(lambda: yellow(page.picture()) > 300, 'the arm',
                say=lambda: page.pose(0, 0, 0, 0, 0))
     straight = page.picture()
@@ -112,11 +107,10 @@ def test_the_page_shows_the_arm_where_it_is(view, peer):
         page.until(lambda: blue() > 300, 'the ghost')
         page.until(lambda: 'The camera sees the arm.' in page.browser.text, 'the note')
     page.until(lambda: blue() < 30, 'no ghost any more')
-    assert page.browser.errors == []
+    assert page.browser.errors() == []
 
 
-def test_a_button_moves_its_motor_while_it_is_held(view, peer):
-    page = view()
+def test_a_button_moves_its_motor_while_it_is_held(page, peer):
     page.browser.press('shoulder down')
     page.until(lambda: sum(each.shoulder for each in page.motors) > 5, 'the commands')
     assert {(each.base, each.elbow, each.wrist, each.gripper, each.lamp, each.sender)
@@ -135,8 +129,8 @@ def test_a_button_moves_its_motor_while_it_is_held(view, peer):
     assert all(each.shoulder == 0 for each in page.motors[count:])
 
 
-def test_a_browser_that_dies_lets_go(view, peer):
-    page = view()
+def test_a_browser_that_dies_lets_go(launch, peer, tmp_path):
+    page = View(launch, peer, browsers.Browser(tmp_path / 'chromedriver.txt'))
     page.browser.press('base left')
     page.until(lambda: page.last().base == 1, 'the command')
     page.browser.kill()
@@ -144,10 +138,10 @@ def test_a_browser_that_dies_lets_go(view, peer):
     moving = [each.header.stamp for each in page.motors if each.base]
     off = page.last().header.stamp
     assert (off.sec - moving[-1].sec) + (off.nanosec - moving[-1].nanosec) * 1e-9 < LET_GO_WITHIN
+    page.browser.close()
 
 
-def test_the_emergency_stop_latches_until_it_is_released(view, peer):
-    page = view()
+def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.browser.press('base left')
     page.until(lambda: page.last().base == 1, 'the command')
     page.browser.let_go()
@@ -165,8 +159,7 @@ def test_the_emergency_stop_latches_until_it_is_released(view, peer):
     page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
 
 
-def test_a_stop_that_somebody_else_engages_is_shown(view, peer):
-    page = view()
+def test_a_stop_that_somebody_else_engages_is_shown(page, peer):
     stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     stop.publish(Bool(data=True))
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
@@ -174,8 +167,7 @@ def test_a_stop_that_somebody_else_engages_is_shown(view, peer):
     page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
 
 
-def test_go_and_home_send_trajectories_that_the_motors_can_keep(view, peer):
-    page = view()
+def test_go_and_home_send_trajectories_that_the_motors_can_keep(page, peer):
     page.until(lambda: '28.6°' in page.browser.text, 'the angle',
                say=lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0))
     page.until(lambda: page.browser.run(
@@ -208,8 +200,7 @@ def test_go_and_home_send_trajectories_that_the_motors_can_keep(view, peer):
     assert home.time_from_start.sec + home.time_from_start.nanosec * 1e-9 > 1.43
 
 
-def test_pictures_are_shown_and_broken_ones_refused(view, peer):
-    page = view()
+def test_pictures_are_shown_and_broken_ones_refused(page, peer):
     images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
     green = Image(width=64, height=48, step=192, encoding='rgb8', data=bytes([0, 200, 0]) * 3072)
 
@@ -229,8 +220,7 @@ def test_pictures_are_shown_and_broken_ones_refused(view, peer):
     page.until(lambda: pictures() > 1000, 'the picture', say=lambda: images.publish(green))
 
 
-def test_nonsense_for_a_description_is_refused_and_the_arm_stays(view, peer):
-    page = view()
+def test_nonsense_for_a_description_is_refused_and_the_arm_stays(page, peer):
     page.until(lambda: yellow(page.picture()) > 300, 'the arm')
     for text, reason in (('<robot', 'URDF'), (expand().replace('0.42', 'heavy'), 'mass')):
         page.describe(text)

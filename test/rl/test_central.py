@@ -5,10 +5,8 @@ In the counter environments actions change nothing, so both must see the same, b
 """
 
 import dataclasses
-import importlib
-import sys
-from pathlib import Path
 
+import central_sides as sides
 import numpy as np
 import pytest
 
@@ -16,8 +14,6 @@ from vdl_ros.rl import central as module
 from vdl_ros.rl.actor import weights
 from vdl_ros.rl.unroll import UnrollError
 
-sys.path.append(str(Path(__file__).resolve().parent))
-sides = importlib.import_module('central_sides')
 Asking, Learner, go_on, local_unrolls = (
     sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)
 STEPS = sides.STEPS

@@ -1,9 +1,7 @@
 """Central inference acts as a policy with its actors would: chances, memory, exploration."""
 
-import importlib
-import sys
-from pathlib import Path
 
+import central_sides as sides
 import numpy as np
 import pytest
 import torch
@@ -16,8 +14,6 @@ from vdl_ros.rl.batch import make_batch
 from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.policy import make_policy
 
-sys.path.append(str(Path(__file__).resolve().parent))
-sides = importlib.import_module('central_sides')
 Asking, Learner, go_on, local_unrolls = (
     sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)
 STEPS = sides.STEPS

@@ -1,11 +1,9 @@
 """Devices: which one is taken, how tensors get there and back, and what acts on the CPU still."""
 
 import copy
-import importlib
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
+import fake_device
 import gymnasium
 import numpy as np
 import pytest
@@ -31,8 +29,6 @@ from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.unroll import UnrollSchema
 from vdl_ros.settings import SettingError
 
-sys.path.append(str(Path(__file__).resolve().parent))
-fake_device = importlib.import_module('fake_device')
 DEVICE = fake_device.DEVICE
 
 CUDA = torch.device('cuda', 1)

@@ -1,10 +1,8 @@
 """Learners on devices: who sums over what, and that sums are where their parts are."""
 
-import importlib
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import fake_device
 import numpy as np
 import pytest
 import torch
@@ -17,8 +15,6 @@ from vdl_ros.rl.group import GroupError
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.learner_group import LearnerGroup, agree_on_nccl
 
-sys.path.append(str(Path(__file__).resolve().parent))
-fake_device = importlib.import_module('fake_device')
 DEVICE = fake_device.DEVICE
 
 

@@ -3,10 +3,8 @@
 import collections
 import copy
 import dataclasses
-import importlib
-import sys
-from pathlib import Path
 
+import fake_device
 import gymnasium
 import numpy as np
 import pytest
@@ -20,8 +18,6 @@ from vdl_ros.rl.distributions import DiagonalGaussian
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.unroll import UnrollError
 
-sys.path.append(str(Path(__file__).resolve().parent))
-fake_device = importlib.import_module('fake_device')
 DEVICE = fake_device.DEVICE
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=8, precision='float32',

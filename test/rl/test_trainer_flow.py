@@ -1,14 +1,12 @@
 """What a trainer learns from: so much of each actor that waits, and nothing that is too old."""
 
 import dataclasses
-import importlib
 import queue
-import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from central_sides import Asking
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.config import EnvConfig
@@ -19,9 +17,6 @@ from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.remote_actor import StepSchema
 from vdl_ros.rl.run_folder import RunFolder
 from vdl_ros.rl.trainer import Trainer
-
-sys.path.append(str(Path(__file__).resolve().parent))
-Asking = importlib.import_module('central_sides').Asking
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=10**6)
 SETTINGS = {'env_id': 'none', 'algorithm': 'impala'}

@@ -11,8 +11,8 @@ import pytest
 from vdl_ros.ros import checks
 from vdl_ros.ros.checks import machine, middleware
 from vdl_ros.ros.checks.loopback import Loopback, check_loopback
-from vdl_ros.ros.checks.stale import clean_stale_shared_memory, stale_shared_memory
 from vdl_ros.ros.checks.types import Finding, System, amount
+from vdl_ros.ros.stale_shared_memory import clean_stale_shared_memory, stale_shared_memory
 
 LATER = 4e9  # seconds since 1970, long after any file of a test
 HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}

@@ -1,8 +1,6 @@
 """The set-up: what it says when something is missing, and that it does nothing twice."""
 
-import importlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def modules(monkeypatch):
-    """Return the set-up's own modules; they are imported by their bare names, as it does."""
-    monkeypatch.syspath_prepend(str(ROOT / 'bootstrap'))
-    names = ('steps', 'ros_wheels', 'environment', 'workspace')
-    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    for name in names:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -71,33 +59,6 @@ def test_a_python_that_is_too_old(modules, monkeypatch, no_distribution, tmp_pat
         modules.environment.Environment(tmp_path)
 
 
-@pytest.mark.parametrize(('missing', 'advice'), [
-    (('cc', 'gcc', 'clang'), 'no gcc on the PATH: apt install build-essential'),
-    (('c++', 'g++'), r'no g\+\+ on the PATH: apt install build-essential'),
-    (('make',), 'no make on the PATH: apt install build-essential'),
-])
-def test_a_missing_tool(modules, monkeypatch, no_distribution, tmp_path, missing, advice):
-    found = shutil.which
-    monkeypatch.setattr(
-        modules.environment.shutil, 'which',
-        lambda name: None if name in missing else found(name))
-    with pytest.raises(modules.steps.SetupError, match=advice):
-        modules.environment.Environment(tmp_path)
-
-
-def test_missing_headers(modules, monkeypatch, no_distribution, tmp_path):
-    monkeypatch.setattr(modules.environment.sysconfig, 'get_paths',
-                        lambda: {'include': str(tmp_path)})
-    with pytest.raises(modules.steps.SetupError, match=r'Python\.h is missing: apt install pyth'):
-        modules.environment.Environment(tmp_path)
-
-
-def test_a_missing_venv_module(modules, monkeypatch, no_distribution, tmp_path):
-    monkeypatch.setattr(modules.environment.importlib.util, 'find_spec', lambda name: None)
-    with pytest.raises(modules.steps.SetupError, match='ensurepip: apt install python3-venv'):
-        modules.environment.Environment(tmp_path)
-
-
 def test_no_network(modules, tmp_path):
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--isolated', '--retries=1',
                '--index-url=http://127.0.0.1:9/simple', '--dest', str(tmp_path), 'numpy']
@@ -126,12 +87,23 @@ def test_a_sourced_distribution_is_used(modules, monkeypatch, tmp_path):
         modules.environment.Environment(tmp_path)
     importable.append('rclpy')
     assert modules.environment.Environment(tmp_path).distribution == 'kilted'
-    # The stand-in that an earlier set-up installed is no distribution, sourced or not.
-    own = tmp_path / '.venv' / 'bin'
-    own.mkdir(parents=True)
-    ros2.rename(own / 'ros2')
-    monkeypatch.setenv('PATH', f'{own}:{os.environ["PATH"]}')
-    assert modules.environment.Environment(tmp_path).distribution == ''
+
+
+@pytest.mark.parametrize('checkout', ['this', 'another'])
+def test_the_stand_in_of_any_checkout_is_no_distribution(modules, monkeypatch, tmp_path, checkout):
+    venv = tmp_path / checkout / '.venv'
+    (venv / 'bin').mkdir(parents=True)
+    (venv / 'stamps').mkdir()
+    ros2 = venv / 'bin' / 'ros2'
+    ros2.write_text('#!/bin/sh\n')
+    ros2.chmod(0o755)
+    for name, value in (('ROS_DISTRO', 'jazzy'), ('PATH', f'{ros2.parent}:{os.environ["PATH"]}'),
+                        ('COLCON_PREFIX_PATH', '/else'), ('PYTHONPATH', '/else')):
+        monkeypatch.setenv(name, value)
+    environment = modules.environment.Environment(tmp_path / 'this')
+    assert environment.distribution == ''
+    monkeypatch.setattr(modules.ros_wheels, 'variables', lambda prefix: {})
+    assert not {'COLCON_PREFIX_PATH', 'PYTHONPATH'} & set(environment.variables())
 
 
 def test_with_a_distribution_only_what_is_missing_is_installed(modules, monkeypatch, tmp_path):
@@ -143,7 +115,7 @@ def test_with_a_distribution_only_what_is_missing_is_installed(modules, monkeypa
 
 def test_every_requirement_is_pinned(modules):
     text = ROOT / 'bootstrap' / 'requirements.txt'
-    for section in ('ros', 'python', 'arm', 'export', 'atari', 'doom', 'test'):
+    for section in ('uv', 'ros', 'torch', 'python', 'arm', 'export', 'atari', 'doom', 'test'):
         lines = modules.environment.read_section(text, section)
         assert lines
         assert all('==' in line for line in lines)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.arm import appearance
 from vdl_ros.arm.scene import CAMERA, Scene
-from vdl_ros.opengl import load_triton_first
+from vdl_ros.opengl import OpenGLError, check_drawing, load_triton_first
 
 __all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'project']
 
@@ -43,7 +43,8 @@ class ArmRenderer:
             height: likewise.
 
         Raises:
-            RuntimeError: another one is open, or there is no OpenGL.
+            RuntimeError: another one is open.
+            OpenGLError: nothing can be drawn on this machine.
         """
         if ArmRenderer._open is not None:
             raise RuntimeError('a renderer is open in this process: close it first')
@@ -54,11 +55,14 @@ class ArmRenderer:
         self.width, self.height = width, height
         self._data = mujoco.MjData(scene.model)
         load_triton_first()
+        if not hasattr(mujoco, 'GLContext'):
+            check_drawing()
+            raise OpenGLError('OpenGL: MuJoCo was imported with MUJOCO_GL=disable')
         try:
             self._renderer: Any = mujoco.Renderer(scene.model, height=height, width=width)
         except Exception as error:  # each way to OpenGL fails in its own
             way = mujoco.GLContext.__module__  # mujoco.egl, unless MUJOCO_GL was set too late
-            raise RuntimeError(f'OpenGL ({way}): {" ".join(str(error).split())}') from error
+            raise OpenGLError(f'OpenGL ({way}): {" ".join(str(error).split())}') from error
         ArmRenderer._open = self
 
     def __enter__(self) -> ArmRenderer:

@@ -18,8 +18,8 @@ import os
 import sys
 
 from vdl_ros.ros import checks, transport
-from vdl_ros.ros.checks.stale import clean_stale_shared_memory
 from vdl_ros.ros.checks.types import amount
+from vdl_ros.ros.stale_shared_memory import clean_stale_shared_memory
 
 COLOURS = {'ok': '\033[32m', 'warn': '\033[33m', 'fail': '\033[31m'}
 

@@ -48,7 +48,8 @@ class Studio:
 
         Raises:
             GeometryError: MuJoCo cannot make a model of the arm.
-            RuntimeError: another renderer is open, or there is no OpenGL.
+            RuntimeError: another renderer is open.
+            OpenGLError: nothing can be drawn on this machine.
         """
         self.width, self.height = width, height
         self.scene = build_scene(

@@ -26,7 +26,7 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.ros import dead_ports, memory, parameters, transport
+from vdl_ros.ros import dead_ports, memory, parameters, stale_shared_memory, transport
 from vdl_ros.settings import Scalar, SettingError, describe, select, setting
 from vdl_ros.stop_signals import set_by_signals
 
@@ -180,6 +180,7 @@ def run_node(
         if own:
             raise SettingError(f'{own[0]!r} is not understood; a parameter is given as '
                                '--ros-args -p name:=value')
+        stale_shared_memory.clean_stale_shared_memory()
         transport.configure()
         memory.keep_large_blocks()
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)

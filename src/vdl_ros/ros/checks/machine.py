@@ -7,10 +7,9 @@ import ctypes.util
 import importlib.metadata
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+from vdl_ros.opengl import OpenGLError, check_drawing
 from vdl_ros.ros import transport
 from vdl_ros.ros.checks.types import Finding, System, amount
 
@@ -29,31 +28,6 @@ LIBRARIES = (
     ('ale_py', 'Atari games', True),
     ('mujoco', 'the simulated arm', True),
 )
-# Drivers crash more often than they fail: the display is made in a process of its own.
-EGL_PROBE = """
-import ctypes, sys
-egl = ctypes.CDLL('libEGL.so.1')
-egl.eglGetDisplay.restype = egl.eglGetProcAddress.restype = ctypes.c_void_p
-egl.eglGetDisplay.argtypes = [ctypes.c_void_p]
-egl.eglGetProcAddress.argtypes = [ctypes.c_char_p]
-egl.eglInitialize.argtypes = [ctypes.c_void_p] * 3
-egl.eglQueryString.argtypes = [ctypes.c_void_p, ctypes.c_int]
-egl.eglQueryString.restype = ctypes.c_char_p
-displays = []
-platform = egl.eglGetProcAddress(b'eglGetPlatformDisplayEXT')
-if platform:
-    kind = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
-    displays.append(lambda: kind(platform)(0x31DD, None, None))  # surfaceless
-displays.append(lambda: egl.eglGetDisplay(None))
-for make in displays:
-    display = make()
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    if display and egl.eglInitialize(display, ctypes.byref(major), ctypes.byref(minor)):
-        vendor = (egl.eglQueryString(display, 0x3053) or b'').decode()
-        print(f'EGL {major.value}.{minor.value} ({vendor})')
-        sys.exit(0)
-sys.exit('no display could be made')
-"""
 
 
 def check_cpu(system: System) -> Finding:
@@ -129,15 +103,11 @@ def check_egl(system: System) -> Finding:
     """Try to make a headless display, which rendering needs."""
     del system
     try:
-        probe = subprocess.run([sys.executable, '-c', EGL_PROBE], capture_output=True, text=True,
-                               timeout=15, check=False)
-    except subprocess.TimeoutExpired:
-        return Finding('EGL', 'warn', 'no answer in 15 s', 'look at the graphics driver')
-    if probe.returncode == 0:
-        return Finding('EGL', 'ok', probe.stdout.strip())
-    reason = (probe.stderr.strip().splitlines() or [f'ended by signal {-probe.returncode}'])[-1]
-    return Finding('EGL', 'warn', reason.removeprefix('OSError: '),
-                   'needed for camera images only: apt install libegl1 libgl1-mesa-dri')
+        return Finding('EGL', 'ok', check_drawing())
+    except OpenGLError as error:
+        reason, _, remedy = str(error).removeprefix('OpenGL: ').partition('; ')
+        return Finding('EGL', 'warn', reason,
+                       f'needed for camera images only: {remedy or "look at the driver"}')
 
 
 def check_usb(system: System) -> Finding:

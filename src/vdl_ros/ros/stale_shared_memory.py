@@ -2,7 +2,8 @@
 Shared-memory files that killed processes left behind.
 
 Fast DDS removes its files in ``/dev/shm`` when a process ends, and cannot when it is killed; with
-64 MiB a process they add up. A file is removed only when no living process has it mapped or open
+64 MiB a process they add up. So each node removes those of dead processes when it starts, and
+``doctor --clean`` on request. A file is removed only when no living process has it mapped or open
 and nobody holds the lock on it, so this is safe while other graphs run.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from vdl_ros.ros import shm_files
@@ -29,6 +31,23 @@ def stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> lis
 
     ``now`` is the time in seconds since 1970 against which a file's age is taken.
     """
+    return [path for group in _stale_groups(root, now) for path in group]
+
+
+def clean_stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> tuple[int, int]:
+    """Remove what :func:`stale_shared_memory` finds; return the number of files and of bytes."""
+    files = size = 0
+    # Each group as soon as it was looked at: a process that starts may take the name of a port.
+    for path in (path for group in _stale_groups(root, now) for path in group):
+        with contextlib.suppress(OSError):
+            length = path.stat().st_size
+            path.unlink()
+            files, size = files + 1, size + length
+    return files, size
+
+
+def _stale_groups(root: Path, now: float | None) -> Iterator[list[Path]]:
+    """Yield the files that belong together, such as a segment and its lock, if all are stale."""
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
@@ -36,21 +55,12 @@ def stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> lis
             match = NAME.fullmatch(path.name)
             if match:
                 groups.setdefault(match['group'], []).append(path)
-    held = shm_files.held(root) if groups else set()
-    return [path for files in groups.values()
-            if not any(file.name in held for file in files)
-            and all(_abandoned(file, now) for file in files) for path in files]
-
-
-def clean_stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> tuple[int, int]:
-    """Remove what :func:`stale_shared_memory` finds; return the number of files and of bytes."""
-    files = size = 0
-    for path in stale_shared_memory(root, now):
-        with contextlib.suppress(OSError):
-            length = path.stat().st_size
-            path.unlink()
-            files, size = files + 1, size + length
-    return files, size
+    old = [group for group in groups.values() if all(_abandoned(file, now) for file in group)]
+    held = shm_files.held(root) if old else set()
+    for group in old:
+        if not any(file.name in held for file in group) \
+                and all(_abandoned(file, now) for file in group):
+            yield group
 
 
 def _abandoned(path: Path, now: float) -> bool:
