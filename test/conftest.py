@@ -17,7 +17,6 @@ from pathlib import Path
 import psutil
 import pytest
 import rclpy
-import torch
 from domain_coordinator import domain_id
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -158,6 +157,7 @@ def launch(tmp_path):
 @pytest.fixture
 def run_here(capfd):
     """Return a function that runs a node's main with parameters; it returns status and output."""
+    import torch  # late: it takes a second, which few tests need
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     environ, threads = dict(os.environ), torch.get_num_threads()
 

@@ -35,8 +35,8 @@ def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
     assert node.count_publishers('policy') == 1
     names = {each.actor_id.rsplit('_', 1)[1] for each in policies[-1].credits}
     assert names == {'0', '1', '2', '3'}
-    # Ten times what a random policy gets.
-    peer.until(lambda: run.best_return >= 200, 'learning', every=0.5)
+    # Five times what a random policy gets.
+    peer.until(lambda: run.best_return >= 110, 'learning', every=0.5)
     train.interrupt()
     assert train.wait() == 0, train.output
     assert len({each.learner_id for each in policies}) == 1
@@ -56,8 +56,8 @@ def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
 
 @pytest.mark.parametrize('rank', [0, 1])
 def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run, rank):
-    train = start(launch, run, *LONG)
-    train.wait_for(lambda: run.steps > 10_000, 'progress')
+    train = start(launch, run, *LONG, actors=2)
+    train.wait_for(lambda: run.steps > 2_000, 'progress')
     written = run.checkpoint.stat().st_mtime_ns
     train.wait_for(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')
     killed, other = learner(train, rank), learner(train, 1 - rank)
@@ -80,10 +80,10 @@ def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run, rank)
 
 
 def test_observations_go_to_the_learner_that_answers_them(launch, run):
-    train = start(launch, run, 'inference:=learner', 'total_steps:=6000', 'num_envs:=4',
+    train = start(launch, run, 'inference:=learner', 'total_steps:=2000', 'num_envs:=4',
                   'stop_at_return:=1e9', actors=2)
     assert train.wait() == 0, train.output
-    assert run.summary['agent_steps'] >= 6000
+    assert run.summary['agent_steps'] >= 2000
     assert run.summary['learners'] == 2
 
 
@@ -98,7 +98,7 @@ def test_learners_and_actors_started_apart_find_each_other(launch, run, tmp_path
     actors = [launch('ros2', 'launch', 'vdl_ros', 'actors.launch.py', 'num_actors:=1',
                      f'learner_rank:={rank}') for rank in (0, 1)]
     first = launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', *group, f'run_dir:={run}',
-                   'env_id:=vdl/Counter-v0', 'total_steps:=20000', 'stop_at_return:=1e9',
+                   'env_id:=vdl/Counter-v0', 'total_steps:=4000', 'stop_at_return:=1e9',
                    'algorithm:=ppo', 'ppo_clip:=0.1')
     assert first.wait() == 0, first.output + second.output
     assert second.wait() == 0, second.output

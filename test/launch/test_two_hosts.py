@@ -50,7 +50,7 @@ def on(host: str, *command: str) -> tuple[str, ...]:
     return 'ip', 'netns', 'exec', host, *command
 
 
-@pytest.mark.parametrize(('env_id', 'steps'), [('CartPole-v1', 20_000), ('ALE/Pong-v5', 2_000)])
+@pytest.mark.parametrize(('env_id', 'steps'), [('CartPole-v1', 20_000), ('ALE/Pong-v5', 1_000)])
 def test_learner_and_actors_on_two_hosts(hosts, environment, launch, run, env_id, steps):
     actors = launch(*on(hosts[1], 'ros2', 'launch', 'vdl_ros', 'actors.launch.py',
                         'num_actors:=2'), env=environment)

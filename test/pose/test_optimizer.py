@@ -52,6 +52,24 @@ def test_kernels_move_equally_far_in_all_directions(pool):
                                    rtol=1e-2, atol=0)
 
 
+@pytest.mark.parametrize('shape', [(6, 20), (20, 6)])
+def test_float32_takes_the_steps_of_bfloat16(pool, shape):
+    torch.manual_seed(2)
+    weights = torch.randn(shape)
+    moved, states = [], []
+    for bfloat16 in (True, False):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(shape[1], shape[0]), nn.Linear(2, 2))
+        model[1].weight.data.copy_(weights)
+        optimizer = PoseOptimizer(model, 0.1, bfloat16=bfloat16)
+        for seed in (1, 2, 3):
+            step(model, optimizer, pool, seed=seed)
+        moved.append(weights - model[1].weight.detach())
+        states.append(optimizer.state_dict()['muon'][0]['state'][0]['momentum_buffer'])
+    torch.testing.assert_close(*states)
+    assert moved[0].norm() > 1.0
+    assert (moved[0] - moved[1]).norm() < 0.02 * moved[0].norm()
+
+
 def test_long_gradients_are_scaled_down_together(pool):
     model = Small()
     given = gradients(model)

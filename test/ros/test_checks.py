@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from vdl_ros.ros import checks
 from vdl_ros.ros.checks import machine, middleware
 from vdl_ros.ros.checks.loopback import Loopback, check_loopback
 from vdl_ros.ros.checks.types import Finding, System, amount
-from vdl_ros.ros.stale_shared_memory import clean_stale_shared_memory, stale_shared_memory
 
-LATER = 4e9  # seconds since 1970, long after any file of a test
 HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
 
 
@@ -113,46 +110,13 @@ def test_a_broken_check_is_a_finding(tmp_path):
     assert checks.run(fake(tmp_path), (check_that_breaks,))[0].status == 'fail'
 
 
-@pytest.fixture
-def leftovers(tmp_path):
-    """Two segments, one mapped by process 7, a port with its lock and semaphore, and strangers."""
-    names = ('fastrtps_0a', 'fastrtps_0a_el', 'fastrtps_0b', 'fastrtps_0b_el',
-             'fastdds_port7411', 'fastdds_port7411_el', 'sem.fastdds_port7411_mutex',
-             'other_program', 'sem.other')
-    files = {f'dev/shm/{name}': 'x' * 100 for name in names}
-    files['proc/7/maps'] = '7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/fastrtps_0b\n'
-    return fake(tmp_path, files)
-
-
-def test_only_what_no_process_holds_is_stale(leftovers):
-    names = {path.name for path in stale_shared_memory(leftovers.root, LATER)}
-    assert names == {'fastrtps_0a', 'fastrtps_0a_el', 'fastdds_port7411', 'fastdds_port7411_el',
-                     'sem.fastdds_port7411_mutex'}
-
-
-def test_a_lock_protects_the_whole_group(leftovers):
-    handle = os.open(leftovers.root / 'dev/shm/fastdds_port7411_el', os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    names = {path.name for path in stale_shared_memory(leftovers.root, LATER)}
-    os.close(handle)
-    assert names == {'fastrtps_0a', 'fastrtps_0a_el'}
-
-
-def test_new_files_are_left_alone(leftovers):
-    assert stale_shared_memory(leftovers.root) == []
-
-
-def test_cleaning_removes_and_counts(leftovers):
-    assert clean_stale_shared_memory(leftovers.root, LATER) == (5, 500)
-    left = {path.name for path in (leftovers.root / 'dev/shm').iterdir()}
-    assert left == {'fastrtps_0b', 'fastrtps_0b_el', 'other_program', 'sem.other'}
-
-
-def test_shared_memory(leftovers, tmp_path):
-    for path in (leftovers.root / 'dev/shm').iterdir():
+def test_shared_memory(tmp_path):
+    system = fake(tmp_path, {f'dev/shm/{name}': 'x' for name in ('fastrtps_0a', 'fastrtps_0a_el')})
+    (tmp_path / 'proc').mkdir()
+    for path in (tmp_path / 'dev/shm').iterdir():
         os.utime(path, (0, 0))
-    found = middleware.check_shared_memory(leftovers)
-    assert (found.status, found.figures['stale_files']) == ('warn', 5)
+    found = middleware.check_shared_memory(system)
+    assert (found.status, found.figures['stale_files']) == ('warn', 2)
     assert '--clean' in found.advice
     assert middleware.check_shared_memory(fake(tmp_path / 'a')).status == 'ok'
     small = fake(tmp_path / 'a', space=(64 << 20, 64 << 20))

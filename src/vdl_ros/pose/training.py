@@ -112,7 +112,9 @@ class Trainer:
                        load_model(init, config.model)[0])
         self._average = make_model(config.model)
         self._average.load_state_dict(self._model.state_dict())
-        self._optimizer = PoseOptimizer(self._model, config.weight_decay)
+        self._bfloat16 = bfloat16_is_faster()
+        self._optimizer = PoseOptimizer(
+            self._model, config.weight_decay, bfloat16=self._bfloat16)
         self._lr = 0.0
         self.step, self.epoch, self.elapsed = 0, 0, 0.0
         self._done_in_epoch, self._best = 0, math.inf
@@ -120,7 +122,6 @@ class Trainer:
         if resume:
             self._load()
         self._points = torch.from_numpy(seen_points(data, load()))
-        self._bfloat16 = bfloat16_is_faster()
         self._run.open({**dataclasses.asdict(config), 'frames': len(data),
                         'bfloat16': self._bfloat16}, self.step)
 

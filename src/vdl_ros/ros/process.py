@@ -180,7 +180,7 @@ def run_node(
         if own:
             raise SettingError(f'{own[0]!r} is not understood; a parameter is given as '
                                '--ros-args -p name:=value')
-        stale_shared_memory.clean_stale_shared_memory()
+        stale_shared_memory.clean_stale_shared_memory(ports=False)
         transport.configure()
         memory.keep_large_blocks()
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)

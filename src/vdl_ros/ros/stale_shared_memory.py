@@ -2,9 +2,12 @@
 Shared-memory files that killed processes left behind.
 
 Fast DDS removes its files in ``/dev/shm`` when a process ends, and cannot when it is killed; with
-64 MiB a process they add up. So each node removes those of dead processes when it starts, and
-``doctor --clean`` on request. A file is removed only when no living process has it mapped or open
+64 MiB a process they add up. A file is removed only when no living process has it mapped or open
 and nobody holds the lock on it, so this is safe while other graphs run.
+
+Each node removes the segments of dead processes when it starts. ``doctor --clean`` also removes
+their ports, which are small. A segment's name is never used again, but a process that starts may
+take a dead port's name in the moment in which its lock is looked at, and find it locked.
 """
 
 from __future__ import annotations
@@ -25,42 +28,43 @@ NAME = re.compile(r'(?:sem\.)?(?P<group>(?:fastrtps|fastdds|fast_datasharing)_\w
 YOUNG = 5.0  # seconds; a process that starts creates a file first and locks it then
 
 
-def stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> list[Path]:
+def stale_shared_memory(
+    root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
+) -> Iterator[Path]:
     """
-    Return Fast DDS's files in ``/dev/shm`` that no living process holds.
+    Yield Fast DDS's files in ``/dev/shm`` that no living process holds.
 
-    ``now`` is the time in seconds since 1970 against which a file's age is taken.
+    Args:
+        root: of the file system.
+        now: the time in seconds since 1970 against which a file's age is taken.
+        ports: whether ports count, or segments alone.
     """
-    return [path for group in _stale_groups(root, now) for path in group]
-
-
-def clean_stale_shared_memory(root: Path = Path('/'), now: float | None = None) -> tuple[int, int]:
-    """Remove what :func:`stale_shared_memory` finds; return the number of files and of bytes."""
-    files = size = 0
-    # Each group as soon as it was looked at: a process that starts may take the name of a port.
-    for path in (path for group in _stale_groups(root, now) for path in group):
-        with contextlib.suppress(OSError):
-            length = path.stat().st_size
-            path.unlink()
-            files, size = files + 1, size + length
-    return files, size
-
-
-def _stale_groups(root: Path, now: float | None) -> Iterator[list[Path]]:
-    """Yield the files that belong together, such as a segment and its lock, if all are stale."""
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
         for path in sorted((root / shm_files.FOLDER).iterdir()):
             match = NAME.fullmatch(path.name)
-            if match:
+            if match and (ports or '_port' not in match['group']):
                 groups.setdefault(match['group'], []).append(path)
+    # A segment and its lock belong together.
     old = [group for group in groups.values() if all(_abandoned(file, now) for file in group)]
     held = shm_files.held(root) if old else set()
     for group in old:
-        if not any(file.name in held for file in group) \
-                and all(_abandoned(file, now) for file in group):
-            yield group
+        if not any(file.name in held for file in group):
+            yield from group
+
+
+def clean_stale_shared_memory(
+    root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
+) -> tuple[int, int]:
+    """Remove what :func:`stale_shared_memory` finds; return the number of files and of bytes."""
+    files = size = 0
+    for path in stale_shared_memory(root, now, ports=ports):
+        with contextlib.suppress(OSError):
+            length = path.stat().st_size
+            path.unlink()
+            files, size = files + 1, size + length
+    return files, size
 
 
 def _abandoned(path: Path, now: float) -> bool:

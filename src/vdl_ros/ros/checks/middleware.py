@@ -159,7 +159,7 @@ def check_shared_memory(system: System) -> Finding:
     if space is None:
         return Finding('/dev/shm', 'warn', 'cannot be read', 'VDL_TRANSPORT=udp works without it')
     size, free = space
-    files = stale_shared_memory(system.root)
+    files = list(stale_shared_memory(system.root))
     lost = 0
     for path in files:
         try:
