@@ -13,9 +13,9 @@ from steps import SetupError, run, say
 # An index that has PyTorch's CPU build; set by the user.
 TORCH_INDEX = 'VDL_TORCH_INDEX'
 NVIDIA = (Path('/proc/driver/nvidia/version'), Path('/dev/nvidiactl'), Path('/dev/dxg'))
-# Measured with torch 2.13.0 for Linux on x86-64 and all sections of requirements.txt.
-CUDA_COST = ('2.7 GB to download and 5.7 GB on the disk instead of 0.7 and 2.0, and each process '
-             'that learns or acts takes 680 MB of memory instead of 270')
+# Measured with torch 2.13.0 for Linux on x86-64.
+CUDA_COST = ('2.7 GB to download instead of 0.2, 3.5 GB more on the disk, and 680 MB of memory '
+             'instead of 270 for each process that learns or acts')
 
 
 class PackageIndex:
@@ -81,7 +81,7 @@ class PackageIndex:
                              env={'UV_HTTP_RETRIES': '0', 'UV_HTTP_TIMEOUT': '10'})
             except SetupError:
                 say(f'no NVIDIA GPU, but only PyTorch\'s CUDA build can be reached: {CUDA_COST}; '
-                    f'to avoid it, {TORCH_INDEX}=URL make setup with an index of CPU builds')
+                    f'to avoid that: {TORCH_INDEX}=URL make setup, with an index of CPU builds')
                 self.install('PyTorch', requirements)
 
     @property

@@ -10,6 +10,7 @@ from rosbags.highlevel import AnyReader
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.names import JOINTS
+from vdl_ros.nodes import capture as capture_node
 from vdl_ros.pose.domains import sample
 from vdl_ros.pose.studio import Studio
 from vdl_ros.ros.bag_reader import BagReader
@@ -110,16 +111,17 @@ def test_an_interrupted_capture_goes_on(capture, tmp_path, number):
     check(bag, total, 0)
 
 
-def test_another_capture_does_not_go_on_with_it(capture, tmp_path):
+def test_another_capture_does_not_go_on_with_it(capture, run_here, tmp_path):
     assert capture(tmp_path / 'bag', 'frames:=4').wait() == 0
-    process = capture(tmp_path / 'bag', 'frames:=8', 'seed:=1')
-    assert process.wait() == 1
-    assert 'seed: 1 is not allowed: the capture in' in process.output
-    assert 'was begun with 0' in process.output
+    status, said = run_here(
+        capture_node.main, f'output:={tmp_path / "bag"}', 'frames:=8', 'seed:=1')
+    assert status == 2
+    assert 'seed: 1 is not allowed: the capture in' in said
+    assert 'was begun with 0' in said
     (tmp_path / 'other').mkdir()
-    process = capture(tmp_path / 'other', 'frames:=8')
-    assert process.wait() == 1
-    assert 'exists and is no capture' in process.output
+    status, said = run_here(capture_node.main, f'output:={tmp_path / "other"}', 'frames:=8')
+    assert status == 2
+    assert 'exists and is no capture' in said
 
 
 def save(pixels, path):

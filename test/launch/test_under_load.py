@@ -16,7 +16,6 @@ from vdl_ros.ros import qos
 
 MAX_POLICY_LAG, BATCH_SIZE = 4, 2
 ENDLESS = ('total_steps:=100000000', 'stop_at_return:=1e9')
-BUSY = 'while True: pass'
 # Another program in the graph, with short queues; it hears nothing if it is to be silent.
 LISTENER = """
 import signal
@@ -102,8 +101,6 @@ def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, pee
         'ppo_minibatches:=1', 'ppo_kl_target:=10.0')
     peer.until(lambda: run.steps and all('acts in' in each.output for each in actors),
                'all at work')
-    for _ in range(2):
-        launch(sys.executable, '-c', BUSY)
     processes = [node_of(each) for each in (learner, *actors)]
     samples = [[] for _ in processes]
 
