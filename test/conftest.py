@@ -155,10 +155,18 @@ def launch(tmp_path):
 
 
 @pytest.fixture
-def run_here(capfd):
+def own_signals():
+    """Give SIGINT and SIGTERM back what they meant before the test."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
+
+
+@pytest.fixture
+def run_here(capfd, own_signals):
     """Return a function that runs a node's main with parameters; it returns status and output."""
     import torch  # late: it takes a second, which few tests need
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     environ, threads = dict(os.environ), torch.get_num_threads()
 
     def run_main(main, *parameters):
@@ -167,8 +175,6 @@ def run_here(capfd):
         return status, ''.join(capfd.readouterr())
 
     yield run_main
-    for each, handler in handlers.items():
-        signal.signal(each, handler)
     os.environ.clear()
     os.environ.update(environ)
     torch.set_num_threads(threads)

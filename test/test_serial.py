@@ -125,7 +125,7 @@ SMALL = {'replay_start': 500, 'replay_size': 2000, 'ppo_epochs': 2, 'reinforce_e
 @pytest.mark.parametrize('lstm_size', [0, 4])
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
 def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
-    total_steps = 1500 if lstm_size else 4000
+    total_steps = 1000 if lstm_size else 2000
     runs = [trained(tmp_path / str(i), total_steps=total_steps, seed=seed, algorithm=algorithm,
                     lstm_size=lstm_size, own=SMALL) for i, seed in enumerate((3, 3, 4))]
     first, second, other = (found for _, found, _ in runs)

@@ -1,7 +1,6 @@
 """Two hosts: the learner's half and the actors' half in two network namespaces."""
 
 import os
-import shutil
 import subprocess
 import uuid
 
@@ -15,8 +14,6 @@ def ip(*words: str) -> None:
 @pytest.fixture
 def hosts():
     """Return two network namespaces joined by a veth pair, each with an address of its own."""
-    if not shutil.which('ip'):
-        pytest.skip('no `ip` command: apt install iproute2')
     tag = uuid.uuid4().hex[:8]
     names = [f'vdl-{tag}-{side}' for side in 'ab']
     try:
@@ -29,10 +26,10 @@ def hosts():
         ip('link', 'add', links[0], 'type', 'veth', 'peer', 'name', links[1])
         for index, (name, link) in enumerate(zip(names, links, strict=True)):
             ip('link', 'set', link, 'netns', name)
-            ip('-n', name, 'addr', 'add', f'10.91.7.{index + 1}/24', 'dev', link)
-            ip('-n', name, 'link', 'set', link, 'up')
-            ip('-n', name, 'link', 'set', 'lo', 'up')
-            ip('-n', name, 'route', 'add', 'default', 'dev', link)
+            for words in (('addr', 'add', f'10.91.7.{index + 1}/24', 'dev', link),
+                          ('link', 'set', link, 'up'), ('link', 'set', 'lo', 'up'),
+                          ('route', 'add', 'default', 'dev', link)):
+                subprocess.run(on(name, 'ip', *words), check=True, capture_output=True)
         yield names
     finally:
         for name in names:
@@ -47,7 +44,8 @@ def environment(monkeypatch):
 
 
 def on(host: str, *command: str) -> tuple[str, ...]:
-    return 'ip', 'netns', 'exec', host, *command
+    # Not `ip netns exec`, which fails where / is no mount, as in a chroot.
+    return 'nsenter', f'--net=/run/netns/{host}', *command
 
 
 @pytest.mark.parametrize(('env_id', 'steps'), [('CartPole-v1', 20_000), ('ALE/Pong-v5', 1_000)])

@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 
+from vdl_ros.nodes import train_pose
 from vdl_ros.pose import training
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.run_folder import RunError
@@ -157,8 +158,13 @@ def test_the_command_trains_and_stops_when_told(bags, launch, tmp_path):
     again = launch(*command, '--resume', '--epochs', str(epochs + 1))
     assert again.wait() == 0
     assert f'epoch {epochs + 1}: joints' in again.output
-    refused = launch('ros2', 'run', 'vdl_ros', 'train_pose', '--data', str(tmp_path / 'nowhere'),
-                     '--output', str(tmp_path / 'new'))
-    assert refused.wait() == 2
-    assert refused.output.count('\n') == 1
-    assert 'no bag is there' in refused.output
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_a_bag_that_is_not_there_is_one_line(tmp_path, capsys):
+    status = train_pose.main(
+        ['--data', str(tmp_path / 'nowhere'), '--output', str(tmp_path / 'new')])
+    assert status == 2
+    said = capsys.readouterr().err
+    assert said.count('\n') == 1
+    assert 'no bag is there' in said

@@ -51,12 +51,18 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def index(modules, monkeypatch, tmp_path):
-    """Return the index of an empty virtual environment, on a machine without a GPU."""
-    prefix = tmp_path / 'venv'
+@pytest.fixture(scope='module')
+def prefix(tmp_path_factory):
+    """Return a virtual environment; each test installs another version into it."""
+    prefix = tmp_path_factory.mktemp('index') / 'venv'
     subprocess.run([sys.executable, '-m', 'venv', prefix], check=True)
     (prefix / 'bin' / 'uv').symlink_to(UV)
+    return prefix
+
+
+@pytest.fixture
+def index(modules, monkeypatch, prefix):
+    """Return the index of a virtual environment, on a machine without a GPU."""
     for name in ('PIP_FIND_LINKS', 'PIP_EXTRA_INDEX_URL', 'PIP_INDEX_URL', 'VDL_TORCH_INDEX'):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv('PIP_CONFIG_FILE', '/dev/null')
@@ -79,18 +85,18 @@ def test_pytorch_comes_from_the_index_that_the_user_names(index, serve, monkeypa
 
 
 def test_pytorch_comes_from_a_local_wheel(index, monkeypatch, tmp_path):
-    make_wheel(tmp_path / 'wheels', '9.9.1+cpu')
+    make_wheel(tmp_path / 'wheels', '9.9.3+cpu')
     monkeypatch.setenv('PIP_FIND_LINKS', str(tmp_path / 'wheels'))
-    index.install_torch(['torch==9.9.1'])
-    assert version(index) == '9.9.1+cpu'
+    index.install_torch(['torch==9.9.3'])
+    assert version(index) == '9.9.3+cpu'
 
 
 def test_without_a_cpu_build_one_line_says_what_the_other_costs(
         index, serve, monkeypatch, tmp_path, capsys):
-    make_wheel(tmp_path / 'wheels', '9.9.1')
+    make_wheel(tmp_path / 'wheels', '9.9.4')
     monkeypatch.setenv('PIP_INDEX_URL', serve(tmp_path / 'wheels'))
-    index.install_torch(['torch==9.9.1'])
-    assert version(index) == '9.9.1'
+    index.install_torch(['torch==9.9.4'])
+    assert version(index) == '9.9.4'
     said = [line for line in capsys.readouterr().out.splitlines() if 'CUDA' in line]
     assert len(said) == 1
     assert 'VDL_TORCH_INDEX=URL make setup' in said[0]
