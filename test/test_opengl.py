@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 TRITON = """
 with open('/proc/self/maps') as maps:
     print('triton after LLVM' if 'libLLVM' in maps.read() else 'triton first')

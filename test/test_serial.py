@@ -38,6 +38,7 @@ runpy.run_module('vdl_ros.serial', run_name='__main__')
 """
 
 
+@pytest.mark.process
 def test_cartpole_is_solved_without_ros(tmp_path):
     result = run('--run_dir', 'run', cwd=tmp_path, code=WITHOUT_ROS)
     assert result.returncode == 0, result.stderr
@@ -77,6 +78,7 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys, 
     assert message in error
 
 
+@pytest.mark.process
 def test_the_exit_status_is_that_of_main(tmp_path):
     result = run('--env_id', 'Nowhere-v0', cwd=tmp_path)
     assert result.returncode == 2

@@ -5,7 +5,10 @@ import signal
 import threading
 import time
 
+import pytest
 from standstill import Metronome
+
+pytestmark = pytest.mark.process
 
 
 def test_the_longest_standstill_in_between_is_taken_off_and_none_before():

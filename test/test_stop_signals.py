@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 # SIGINT comes at every step of the event's own code in the main thread.
 INTERRUPTED = """
 import signal, sys, threading

@@ -10,7 +10,7 @@ import sys
 
 from vdl_ros import egl_probe
 
-__all__ = ['OpenGLError', 'check_drawing', 'draw_without_display', 'load_triton_first']
+__all__ = ['OpenGLError', 'check_drawing', 'draw_without_display']
 
 REMEDY = 'apt install libegl1 libgl1 libgl1-mesa-dri'
 LIBRARIES = ('libEGL.so.1', 'libGL.so.1')
@@ -27,9 +27,18 @@ def draw_without_display() -> None:
     MuJoCo reads it when it is imported, Gymnasium's environments when they draw; without it they
     want a window. Where the libraries of OpenGL are missing MuJoCo is imported without them, as
     simulations that draw nothing need none.
+
+    Triton, where it is installed, is loaded before OpenGL. Mesa draws in software, and on some
+    graphics cards, by LLVM, whose names it shows to every library that is loaded later; with
+    Mesa 25 the import of MuJoCo is enough. Triton, which comes with PyTorch's CUDA build and is
+    imported by the first optimiser, has another LLVM in it: loaded later it takes Mesa's functions
+    for its own, and the process dies of a segmentation fault. In this order each keeps its own.
     """
     if 'MUJOCO_GL' not in os.environ:
         os.environ['MUJOCO_GL'] = 'disable' if _missing_library() else 'egl'
+    if os.environ['MUJOCO_GL'] != 'disable':
+        with contextlib.suppress(ImportError):
+            import triton  # noqa: F401
 
 
 def check_drawing() -> str:
@@ -52,19 +61,6 @@ def check_drawing() -> str:
         reason = (probe.stderr.splitlines() or [f'ended by signal {-probe.returncode}'])[-1]
         raise OpenGLError(f'OpenGL: {reason.strip()}; {REMEDY}')
     return probe.stdout.strip()
-
-
-def load_triton_first() -> None:
-    """
-    Load Triton, where it is installed; to be called before OpenGL is opened.
-
-    Mesa draws in software, and on some graphics cards, by LLVM, whose names it shows to every
-    library that is loaded later. Triton, which comes with PyTorch's CUDA build and is imported by
-    the first optimiser, has another LLVM in it: loaded later it takes Mesa's functions for its
-    own, and the process dies of a segmentation fault. In this order each keeps its own.
-    """
-    with contextlib.suppress(ImportError):
-        import triton  # noqa: F401
 
 
 def _missing_library() -> str:

@@ -16,6 +16,8 @@ from vdl_ros.arm.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, w
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.usb import DisconnectedError, UsbArm, load_backend
 
+pytestmark = pytest.mark.process
+
 BACKEND = 'fake_owi535:make'
 # From a driver's death or last word to motors off, at the most, each time, s.
 STOPPED_WITHIN = 0.6

@@ -255,6 +255,7 @@ def peak_memory(bag, format_name, output):
     return peak
 
 
+@pytest.mark.process
 def test_memory_does_not_grow_with_the_bag(tmp_path, helpers):
     bags = [big(helpers.Film(tmp_path / f'bag-{count}'), helpers, count, (360, 480))
             for count in (150, 450)]
@@ -286,6 +287,7 @@ sys.exit(export_dataset.main())
 '''
 
 
+@pytest.mark.process
 def test_a_killed_export_leaves_no_data_set(teleop, tmp_path):
     process = subprocess.Popen(
         [sys.executable, '-c', HELD, str(teleop[0]), '--format', 'hdf5', '--output',

@@ -43,6 +43,7 @@ def test_a_batch_keeps_its_order(bags):
         assert torch.equal(targets[row], data.targets[index])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize('how', ['fork', 'spawn'])
 def test_workers_read_the_same(bags, how):
     data = PoseDataset([bags.write('some', 20, compression='zstd')])

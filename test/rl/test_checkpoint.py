@@ -102,6 +102,7 @@ class Trap:
         return os.system, (f'mkdir {self.folder}',)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize('bare', [False, True])
 def test_code_in_a_checkpoint_is_not_run(path, tmp_path, bare):
     trap = tmp_path / 'trapped'

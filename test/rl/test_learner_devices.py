@@ -15,6 +15,8 @@ from vdl_ros.rl.group import GroupError
 from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.learner_group import LearnerGroup, agree_on_nccl
 
+pytestmark = pytest.mark.process
+
 DEVICE = fake_device.DEVICE
 
 

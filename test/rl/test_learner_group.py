@@ -17,6 +17,8 @@ from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.learner_group import join
 from vdl_ros.settings import SettingError
 
+pytestmark = pytest.mark.process
+
 FORK = multiprocessing.get_context('fork')
 PATIENCE = 60.0
 

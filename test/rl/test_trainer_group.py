@@ -18,6 +18,8 @@ from vdl_ros.rl.run_folder import RunFolder
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.rl.unroll import UnrollError
 
+pytestmark = pytest.mark.process
+
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=1000)
 SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
 

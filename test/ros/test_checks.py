@@ -96,6 +96,7 @@ def test_fragments(tmp_path, environ, seconds, status):
     assert middleware.check_fragments(system).status == status
 
 
+@pytest.mark.process
 def test_unreadable_machine_is_a_finding(tmp_path):
     findings = checks.run(fake(tmp_path / 'nothing', space=None),
                           tuple(check for check in checks.CHECKS if check not in
@@ -158,6 +159,7 @@ def test_clock(tmp_path, synchronised, peers, status):
     assert machine.check_clock(system, synchronised).status == status
 
 
+@pytest.mark.process
 def test_egl_never_raises(tmp_path):
     assert machine.check_egl(fake(tmp_path)).status in ('ok', 'warn')
 
@@ -201,6 +203,7 @@ def test_amounts(count, text):
     assert amount(count) == text
 
 
+@pytest.mark.process
 def test_findings_have_a_known_status(tmp_path):
     system = fake(tmp_path)
     for check in checks.CHECKS:

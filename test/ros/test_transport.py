@@ -14,6 +14,8 @@ import pytest
 from vdl_ros.ros import transport
 from vdl_ros.ros.transport import Host, TransportChoice, choose, configure, render
 
+pytestmark = pytest.mark.process
+
 BIG = Host(rmem_max=16 << 20, wmem_max=16 << 20, shm_free=8 << 30)
 HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
 TEMPLATE = Path(__file__).parents[2] / 'config/dds/fastdds.xml'

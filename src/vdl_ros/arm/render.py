@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.arm import appearance
 from vdl_ros.arm.scene import CAMERA, Scene
-from vdl_ros.opengl import OpenGLError, check_drawing, load_triton_first
+from vdl_ros.opengl import OpenGLError, check_drawing
 
 __all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'project']
 
@@ -54,7 +54,6 @@ class ArmRenderer:
         self.scene = scene
         self.width, self.height = width, height
         self._data = mujoco.MjData(scene.model)
-        load_triton_first()
         if not hasattr(mujoco, 'GLContext'):
             check_drawing()
             raise OpenGLError('OpenGL: MuJoCo was imported with MUJOCO_GL=disable')

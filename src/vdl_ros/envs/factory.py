@@ -19,7 +19,7 @@ from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.envs.contract import Contract, EnvError, VectorEnvironment
-from vdl_ros.opengl import draw_without_display, load_triton_first
+from vdl_ros.opengl import draw_without_display
 from vdl_ros.settings import suggestion
 
 __all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
@@ -53,7 +53,6 @@ def make(
     if render:
         kwargs['render_mode'] = 'rgb_array'
         draw_without_display()
-        load_triton_first()
     try:
         if render and not _draws(spec):
             raise EnvError(f'env_id: {spec.id} draws no pictures')
