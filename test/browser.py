@@ -69,7 +69,7 @@ class Browser:
             self._url + self._session + path, data, {'Content-Type': 'application/json'},
             method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
+            with urllib.request.urlopen(request, timeout=120) as response:
                 return json.load(response)['value']
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read().decode()[:500]) from None

@@ -101,7 +101,7 @@ class Launched:
         except psutil.NoSuchProcess:  # it went in between
             return False
 
-    def wait_for(self, condition, what: str, timeout: float = 120.0):
+    def wait_for(self, condition, what: str, timeout: float = 240.0):
         """Return what ``condition`` returns once it is true."""
         deadline = time.monotonic() + timeout
         pause = threading.Event()
@@ -113,7 +113,7 @@ class Launched:
             pause.wait(0.05)
         raise AssertionError(f'{what}: not within {timeout:g} s\n{self.output[-3000:]}')
 
-    def wait(self, timeout: float = 180.0) -> int:
+    def wait(self, timeout: float = 400.0) -> int:
         """Return the exit status."""
         self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
         return self.process.returncode
@@ -278,7 +278,7 @@ class Peer:
                    every=10.0, say=lambda: asked.append(client.call_async(request)))
         return next(each.result() for each in asked if each.done())
 
-    def until(self, condition, what, timeout=120.0, every=0.02, say=None):
+    def until(self, condition, what, timeout=240.0, every=0.02, say=None):
         """Return what ``condition`` returns once it is true; call ``say`` meanwhile."""
         deadline = time.monotonic() + timeout
         due = time.monotonic()

@@ -24,7 +24,7 @@ def run(*args, cwd, code=None):
     """Run ``python -m vdl_ros.serial``, or ``code`` with the same arguments."""
     start = ['-m', 'vdl_ros.serial'] if code is None else ['-c', code]
     return subprocess.run(
-        [sys.executable, *start, *args], cwd=cwd, capture_output=True, text=True, timeout=90,
+        [sys.executable, *start, *args], cwd=cwd, capture_output=True, text=True, timeout=300,
         env=os.environ | {'PYTHONPATH': f'{SOURCE}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'})
 
 

@@ -31,7 +31,7 @@ print('set')
 @pytest.mark.parametrize('work', ['event.set()', 'event.wait(0.01)'])
 def test_a_signal_may_come_while_the_event_is_set_or_waited_for(work):
     done = subprocess.run([sys.executable, '-c', INTERRUPTED.format(work=work)],
-                          capture_output=True, text=True, check=False, timeout=60)
+                          capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, 'set\n'), done.stderr
 
 
@@ -44,5 +44,5 @@ for _ in range(2):
 """
     done = subprocess.run(
         [sys.executable, '-c', INTERRUPTED.replace('sys.settrace(trace)', '').format(work=work)],
-        capture_output=True, text=True, check=False, timeout=60)
+        capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, 'set\n'), done.stderr

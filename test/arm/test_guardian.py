@@ -49,7 +49,7 @@ for line in sys.stdin:
 '''
 
 
-def until(condition, what, timeout=60.0):
+def until(condition, what, timeout=120.0):
     pause, deadline = threading.Event(), time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, what

@@ -12,7 +12,7 @@ def test_cartpole_is_learned(launch, run, algorithm):
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
                    f'algorithm:={algorithm}', 'stop_at_return:=110.0',
                    f'num_actors:={2 if algorithm == "ppo" else 1}')
-    assert train.wait(timeout=240.0) == 0, train.output
+    assert train.wait(timeout=400.0) == 0, train.output
     found = run.summary
     assert (found['algorithm'], found['ended_by']) == (algorithm, 'stop_at_return')
     assert found['mean_return_100'] >= 110
@@ -26,7 +26,7 @@ def test_a_policy_with_a_memory_is_learned_and_played(launch, run, run_here):
     settings = ('algorithm:=ppo', 'lstm_size:=32', 'last_action_reward:=true',
                 'stop_at_return:=80.0', 'num_actors:=1')
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *settings)
-    assert train.wait(timeout=180.0) == 0, train.output
+    assert train.wait(timeout=400.0) == 0, train.output
     assert run.summary['ended_by'] == 'stop_at_return'
     evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', 'algorithm:=ppo',
                       f'checkpoint:={run.checkpoint}', 'episodes:=10')

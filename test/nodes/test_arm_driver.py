@@ -200,7 +200,7 @@ def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
     assert guardian in [each.pid for each in person.driver.family()]
     assert int(said['commands sent']) > 5
     person.driver.interrupt()
-    assert person.driver.wait(timeout=30.0) == 0, person.driver.output
+    assert person.driver.wait() == 0, person.driver.output
     assert {each.setup[0] for each in bench.transfers} == {0x40}
     assert not Path(f'/proc/{guardian}').exists()
 
@@ -248,7 +248,7 @@ def test_what_ends_or_holds_the_driver_stops_the_motors(person, bench, took, num
         driver.send_signal(signal.SIGCONT)
         person.move()
         person.driver.interrupt()
-    status = person.driver.wait(timeout=30.0)
+    status = person.driver.wait()
     assert (status == 0) == (graceful or number == signal.SIGSTOP)
     assert bench.data[-1] == '000000'
 
@@ -283,7 +283,7 @@ def test_a_mistake_in_the_program_stops_the_motors(person, bench, took):
     at = time.monotonic()
     stop = person.stopped(at)
     person.go_on()
-    assert person.driver.wait(timeout=30.0) != 0
+    assert person.driver.wait() != 0
     assert 'a mistake in the program' in person.driver.output
     assert took(at, stop.time) <= STOPPED_WITHIN
     assert bench.data[-1] == '000000'
@@ -333,7 +333,7 @@ def test_its_states(person, bench, took):
     assert person.change(SHUTDOWN) is True
     assert person.state == 'finalized'
     person.driver.interrupt()
-    assert person.driver.wait(timeout=30.0) == 0
+    assert person.driver.wait() == 0
     assert 'Traceback' not in person.driver.output
 
 

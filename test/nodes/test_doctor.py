@@ -16,10 +16,10 @@ from vdl_ros.ros.checks import Finding
 def run(*options: str, **environ: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, '-m', 'vdl_ros.nodes.doctor', *options], capture_output=True, text=True,
-        timeout=50, check=False, env={**os.environ, **environ})
+        timeout=100, check=False, env={**os.environ, **environ})
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize('wish', ['shm', 'udp'])
 def test_it_measures_messages_between_two_processes(wish):
     result = run('--json', '--ros-args', '-r', 'a:=b', VDL_TRANSPORT=wish)

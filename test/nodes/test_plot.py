@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
 
 def command(*words):
     return subprocess.run(['ros2', 'run', 'vdl_ros', 'plot', *words], capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=120, check=False)
 
 
 def ink(path, color):
@@ -195,6 +195,6 @@ def test_the_status_of_the_command_is_that_of_main(runs):
 def test_it_needs_no_ros(runs):
     code = ('import sys\nfor name in ("rclpy", "std_msgs", "torch"): sys.modules[name] = None\n'
             'from vdl_ros.nodes import plot\nsys.exit(plot.main(["a", "b"]))')
-    done = subprocess.run(['python3', '-c', code], capture_output=True, text=True, timeout=60,
+    done = subprocess.run(['python3', '-c', code], capture_output=True, text=True, timeout=120,
                           check=False)
     assert (done.returncode, done.stdout) == (0, 'plot.png\n'), done.stderr

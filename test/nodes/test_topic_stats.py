@@ -71,7 +71,7 @@ def test_table_after_table_of_the_topics_that_are_wanted(launch, say):
     say(lambda: process.output.count('/actor_0') > 2, 'three tables', *GOOD,
         report('/actor_0', 'time_acting_step', 'share', ((1, 0.5),)))
     process.interrupt()
-    assert process.wait(timeout=30.0) == 0, process.output
+    assert process.wait() == 0, process.output
     assert 'trajectories' not in process.output
     assert 'left out' not in process.output
     assert 'Traceback' not in process.output
@@ -104,6 +104,6 @@ def test_a_terminal_is_drawn_over(launch, say):
 
     say(drawn, 'a table over a table', *GOOD)
     process.interrupt()
-    assert process.wait(timeout=30.0) == 0
+    assert process.wait() == 0
     os.close(leader)
     os.close(follower)

@@ -254,7 +254,7 @@ def start(role: str, size: int, count: int) -> subprocess.Popen:
 
 def finish(process: subprocess.Popen) -> str:
     try:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         process.kill()
         output, errors = process.communicate()

@@ -22,7 +22,7 @@ def test_again_it_does_nothing():
     env = {name: os.environ[name] for name in ('HOME', 'PATH') if name in os.environ}
     done = subprocess.run(
         [(ROOT / '.venv' / 'bin' / 'python3').resolve(), str(ROOT / 'bootstrap'), '--with-tests'],
-        capture_output=True, text=True, env=env, timeout=60, check=False)
+        capture_output=True, text=True, env=env, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == '[setup] ready: source setup.bash\n'
 
