@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -137,7 +138,8 @@ def pip_options(settings: Mapping[str, str]) -> list[str]:
 
 
 def has_cpu_wheel(requirement: str, places: Sequence[str]) -> bool:
-    """Whether one of these folders holds a CPU wheel of this requirement, ``torch==VERSION``."""
+    """Whether a folder holds a CPU wheel of ``torch==VERSION`` for the Python that runs this."""
     version = requirement.partition('==')[2].split(';')[0].strip()
-    return any(list(Path(place.removeprefix('file://')).glob(f'torch-{version}+cpu-*.whl'))
-               for place in places)
+    tags = 'py3', f'cp{sys.version_info[0]}{sys.version_info[1]}'
+    return any(list(Path(place.removeprefix('file://')).glob(f'torch-{version}+cpu-{tag}-*.whl'))
+               for place in places for tag in tags)

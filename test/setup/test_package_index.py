@@ -91,6 +91,15 @@ def test_pytorch_comes_from_a_local_wheel(index, monkeypatch, tmp_path):
     assert version(index) == '9.9.3+cpu'
 
 
+def test_a_wheel_of_another_python_is_none(modules, tmp_path):
+    wheel = tmp_path / 'torch-9.9.1+cpu-cp399-cp399-manylinux_2_28_x86_64.whl'
+    wheel.touch()
+    assert not modules.package_index.has_cpu_wheel('torch==9.9.1', [str(tmp_path)])
+    wheel.rename(tmp_path / wheel.name.replace(
+        'cp399-', f'cp{sys.version_info[0]}{sys.version_info[1]}-'))
+    assert modules.package_index.has_cpu_wheel('torch==9.9.1', [str(tmp_path)])
+
+
 def test_without_a_cpu_build_one_line_says_what_the_other_costs(
         index, serve, monkeypatch, tmp_path, capsys):
     make_wheel(tmp_path / 'wheels', '9.9.4')
