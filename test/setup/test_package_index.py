@@ -53,7 +53,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope='module')
 def prefix(tmp_path_factory):
-    """Return a virtual environment; each test installs another version into it."""
+    """Return a virtual environment for all tests: to make one takes seconds."""
     prefix = tmp_path_factory.mktemp('index') / 'venv'
     subprocess.run([sys.executable, '-m', 'venv', prefix], check=True)
     (prefix / 'bin' / 'uv').symlink_to(UV)
@@ -62,7 +62,9 @@ def prefix(tmp_path_factory):
 
 @pytest.fixture
 def index(modules, monkeypatch, prefix):
-    """Return the index of a virtual environment, on a machine without a GPU."""
+    """Return the index of a virtual environment without torch, on a machine without a GPU."""
+    subprocess.run([UV, 'pip', 'uninstall', '--python', prefix / 'bin' / 'python3', 'torch'],
+                   check=True, capture_output=True)
     for name in ('PIP_FIND_LINKS', 'PIP_EXTRA_INDEX_URL', 'PIP_INDEX_URL', 'VDL_TORCH_INDEX'):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv('PIP_CONFIG_FILE', '/dev/null')
