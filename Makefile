@@ -5,8 +5,8 @@ PYTHON ?= python3
 ARGS ?=
 # Hundreds of processes import the same files.
 export PYTHONDONTWRITEBYTECODE =
-# Tests also wait: two processes more than there are cores.
-WORKERS ?= $(shell expr $$(nproc) + 2)
+# Tests also wait: one process more than there are cores.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup train test test-fast lint clean

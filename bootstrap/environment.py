@@ -122,13 +122,13 @@ class Environment:
     def variables(self) -> dict[str, str]:
         """Return the process environment in which ROS 2 and its build tools work."""
         env = dict(os.environ)
-        # Of another checkout, or another workspace, whose setup file was sourced.
-        for name in ('PYTHONHOME', 'COLCON_PREFIX_PATH'):
-            env.pop(name, None)
         env['VIRTUAL_ENV'] = str(self.prefix)
         env['PATH'] = f'{self.prefix / "bin"}:{env.get("PATH", os.defpath)}'
+        env.pop('PYTHONHOME', None)
         if not self.distribution:
-            env.pop('PYTHONPATH', None)
+            # Of another checkout whose setup file was sourced.
+            for name in ('PYTHONPATH', 'COLCON_PREFIX_PATH'):
+                env.pop(name, None)
             env |= ros_wheels.variables(self.prefix)
         return env
 
