@@ -50,9 +50,10 @@ def arguments(
     from vdl_ros.envs import factory
     from vdl_ros.envs.config import EnvConfig
     from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own, verify
-    from vdl_ros.rl.config import RunConfig, TrainConfig
+    from vdl_ros.rl.config import TrainConfig
     from vdl_ros.rl.policy import make_policy
-    from vdl_ros.ros.process import ProcessConfig
+    from vdl_ros.rl.run_config import RunConfig
+    from vdl_ros.ros.process_config import ProcessConfig
     from vdl_ros.settings import SettingError, as_dict, select, settings_of, suggestion
 
     options = _parser().parse_args(words)

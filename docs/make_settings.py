@@ -5,21 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from vdl_ros.arm.camera_config import CameraConfig, CameraPlacement
-from vdl_ros.arm.config import ControllerConfig, SimulationConfig
+from vdl_ros.arm.config import SimulationConfig
+from vdl_ros.arm.controller_config import ControllerConfig
 from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.arm.sim_arm_config import SimArmConfig
-from vdl_ros.arm.teleop import TeleopConfig
+from vdl_ros.arm.teleop_config import TeleopConfig
 from vdl_ros.envs.config import EnvConfig
-from vdl_ros.nodes.player import PlayConfig
-from vdl_ros.nodes.robot_state import RobotStateConfig
-from vdl_ros.nodes.topic_stats import TopicStatsConfig
+from vdl_ros.nodes.player_config import PlayConfig
+from vdl_ros.nodes.robot_state_config import RobotStateConfig
+from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
 from vdl_ros.pose.capture_config import CaptureConfig
 from vdl_ros.pose.pose_config import PoseConfig
+from vdl_ros.rl.actor_config import ActorConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
-from vdl_ros.ros.process import ProcessConfig
-from vdl_ros.ros.recording import RecordConfig
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.evaluation_config import EvaluateConfig
+from vdl_ros.rl.run_config import RunConfig
+from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.recording_config import RecordConfig
 from vdl_ros.settings import settings_of
 from vdl_ros.view.config import ViewConfig
 

@@ -17,9 +17,9 @@ from launch.actions import (
 from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
-from vdl_ros.rl.config import ActorConfig
+from vdl_ros.rl.actor_config import ActorConfig
 from vdl_ros.ros import launch_arguments
-from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.settings import Setting
 
 SETTINGS = (ActorConfig, ProcessConfig)

@@ -20,14 +20,15 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
 from vdl_ros.arm.camera_config import CameraConfig, CameraPlacement
-from vdl_ros.arm.config import ControllerConfig, SimulationConfig
+from vdl_ros.arm.config import SimulationConfig
+from vdl_ros.arm.controller_config import ControllerConfig
 from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.arm.sim_arm_config import SimArmConfig
 from vdl_ros.opengl import OpenGLError, check_drawing
 from vdl_ros.pose.pose_config import PoseConfig
 from vdl_ros.ros import launch_arguments
-from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.settings import Setting, SettingError, select
 from vdl_ros.view.config import ViewConfig
 

@@ -16,7 +16,7 @@ from vdl_ros.arm.sim_arm_config import SimArmConfig
 from vdl_ros.opengl import OpenGLError, check_drawing
 from vdl_ros.pose.capture_config import CaptureConfig
 from vdl_ros.ros import launch_arguments
-from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.settings import Setting, SettingError
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'

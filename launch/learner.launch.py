@@ -15,9 +15,10 @@ from launch_ros.actions import Node
 
 from vdl_ros.envs.config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import RunConfig, TrainConfig
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.run_config import RunConfig
 from vdl_ros.ros import launch_arguments
-from vdl_ros.ros.process import ProcessConfig
+from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
 

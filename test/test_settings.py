@@ -5,7 +5,10 @@ from dataclasses import dataclass, fields
 import pytest
 
 from vdl_ros.envs.config import EnvConfig
-from vdl_ros.rl.config import ActorConfig, EvaluateConfig, RunConfig, TrainConfig
+from vdl_ros.rl.actor_config import ActorConfig
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.evaluation_config import EvaluateConfig
+from vdl_ros.rl.run_config import RunConfig
 from vdl_ros.settings import (
     Setting,
     SettingError,

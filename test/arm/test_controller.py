@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.arm.config import ControllerConfig, SimulationConfig
+from vdl_ros.arm.config import SimulationConfig
 from vdl_ros.arm.controller import TrajectoryController, TrajectoryError
+from vdl_ros.arm.controller_config import ControllerConfig
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS

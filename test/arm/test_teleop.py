@@ -9,7 +9,8 @@ from vdl_ros.arm import geometry
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.motors import Motors
 from vdl_ros.arm.names import JOINTS
-from vdl_ros.arm.teleop import HELP, KEYS, REPORTS, Teleop, TeleopConfig
+from vdl_ros.arm.teleop import HELP, KEYS, REPORTS, Teleop
+from vdl_ros.arm.teleop_config import TeleopConfig
 
 FIRST, REPEAT = TeleopConfig().first_timeout, TeleopConfig().repeat_timeout
 

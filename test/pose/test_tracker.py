@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.pose.tracker import JointTracker, TrackerConfig
+from vdl_ros.pose.tracker import JointTracker
+from vdl_ros.pose.tracker_config import TrackerConfig
 
 LOWER, UPPER, SPEED = [-2.0, -1.0], [2.0, 1.5], [0.4, 0.2]
 DELAY = TrackerConfig().response_time

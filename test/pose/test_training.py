@@ -10,7 +10,8 @@ from vdl_ros.nodes import train_pose
 from vdl_ros.pose import training
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.run_folder import RunError
-from vdl_ros.pose.training import Trainer, TrainingConfig
+from vdl_ros.pose.training import Trainer
+from vdl_ros.pose.training_config import TrainingConfig
 from vdl_ros.pose.weights import load_file, load_model
 
 

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer import event_file_writer
 
 from vdl_ros import presets
-from vdl_ros.rl.config import RunConfig
+from vdl_ros.rl.run_config import RunConfig
 from vdl_ros.rl.run_folder import RunFolder, RunFolderError, saved_settings
 from vdl_ros.rl.run_series import RecordedRun
 from vdl_ros.settings import select

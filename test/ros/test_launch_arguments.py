@@ -7,7 +7,8 @@ import pytest
 from launch import LaunchContext
 
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import RunConfig, TrainConfig
+from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.run_config import RunConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.settings import SettingError
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.config import ControllerConfig
+from vdl_ros.arm.controller_config import ControllerConfig
 from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.names import JOINTS
 from vdl_ros.arm.trajectory import JointTrajectory, TrajectoryError

@@ -14,9 +14,9 @@ from typing import Any
 
 from vdl_ros.arm.keyboard import Flags, Key, Keyboard
 from vdl_ros.arm.motors import Motors
-from vdl_ros.settings import setting
+from vdl_ros.arm.teleop_config import TeleopConfig
 
-__all__ = ['HELP', 'KEYS', 'REPORTS', 'Teleop', 'TeleopConfig']
+__all__ = ['HELP', 'KEYS', 'REPORTS', 'Teleop']
 
 # Bits of the kitty protocol that are wanted: events, and for every key.
 REPORTS = 1 | 2 | 8
@@ -40,21 +40,6 @@ HELP = """\
   h ?  this help                  Esc, Ctrl-C  motors off and quit
 A motor runs while its key is held.\
 """
-
-
-@dataclass(frozen=True)
-class TeleopConfig:
-    """The node ``teleop``."""
-
-    first_timeout: float = setting(
-        0.55, 'A key that was hit is held for so long; more than the delay before it repeats.',
-        minimum=0.05, maximum=2.0, unit='s')
-    repeat_timeout: float = setting(
-        0.15, 'A key that repeats is held for so long after each time.',
-        minimum=0.02, maximum=1.0, unit='s')
-    rate: float = setting(
-        20.0, 'How often a command is sent while a motor is on.', minimum=4.0, maximum=100.0,
-        unit='Hz')
 
 
 @dataclass

@@ -20,8 +20,8 @@ from std_msgs.msg import Bool, Header
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from vdl_ros.arm.config import ControllerConfig
 from vdl_ros.arm.controller import TrajectoryController, TrajectoryError
+from vdl_ros.arm.controller_config import ControllerConfig
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.arm.kinematics import Kinematics
@@ -32,12 +32,8 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.joint_messages import markers, positions_of, seconds, trajectory_times
-from vdl_ros.ros.process import (
-    ProcessConfig,
-    run_node,
-    spin_node,
-    take_settings,
-)
+from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
 

@@ -19,12 +19,8 @@ from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.guardian import Guardian, GuardianError
 from vdl_ros.arm.usb import ArmUsbError, UsbArm, load_backend
 from vdl_ros.ros.arm_topics import ArmTopics
-from vdl_ros.ros.process import (
-    ProcessConfig,
-    run_node,
-    spin_node,
-    take_settings,
-)
+from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.settings import select
 
 SETTINGS = (UsbConfig, SafetyConfig, ProcessConfig)

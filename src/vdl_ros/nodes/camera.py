@@ -27,13 +27,8 @@ from vdl_ros.ros.camera_info import stamped
 from vdl_ros.ros.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.images import to_image
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    ProcessConfig,
-    make_executor,
-    run_node,
-    take_settings,
-)
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
 

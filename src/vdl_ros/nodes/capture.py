@@ -32,13 +32,8 @@ from vdl_ros.pose.domains import sample
 from vdl_ros.pose.frame_book import FrameBook, LooseFrames
 from vdl_ros.ros import qos
 from vdl_ros.ros.capture_bag import CaptureBag
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    ProcessConfig,
-    make_executor,
-    run_node,
-    take_settings,
-)
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.settings import SettingError, select
 
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)

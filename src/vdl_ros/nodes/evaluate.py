@@ -20,10 +20,11 @@ from std_msgs.msg import Header
 from vdl_ros.envs import factory
 from vdl_ros.envs.video import record_episode
 from vdl_ros.msg import Episode
-from vdl_ros.rl.config import EvaluateConfig
 from vdl_ros.rl.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.evaluation_config import EvaluateConfig
 from vdl_ros.ros import parameters, qos
-from vdl_ros.ros.process import EXIT_OK, ProcessConfig, run_node
+from vdl_ros.ros.process import EXIT_OK, run_node
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.saved_policy import load_policy
 from vdl_ros.settings import SettingError, select
 

@@ -34,7 +34,7 @@ from vdl_ros.rl.algorithm_config import (
     verify,
 )
 from vdl_ros.rl.central import CentralInference
-from vdl_ros.rl.config import RunConfig, TrainConfig, verify_run
+from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.device import choose_device, describe
 from vdl_ros.rl.exploration import make_explore
 from vdl_ros.rl.flow import Ledger
@@ -43,19 +43,14 @@ from vdl_ros.rl.learner import Learner
 from vdl_ros.rl.learner_group import join
 from vdl_ros.rl.phases import CALLBACKS, INFERENCE, TRAINING, Phases
 from vdl_ros.rl.remote_actor import StepSchema
+from vdl_ros.rl.run_config import RunConfig, verify_run
 from vdl_ros.rl.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.trainer import Trainer
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.inference import InferenceService
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    EXIT_START_AGAIN,
-    ProcessConfig,
-    die_with_parent,
-    make_executor,
-    run_node,
-)
+from vdl_ros.ros.process import EXIT_OK, EXIT_START_AGAIN, die_with_parent, make_executor, run_node
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.ros.tensors import num_bytes
 from vdl_ros.ros.time_statistics import TimeStatistics

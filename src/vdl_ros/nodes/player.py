@@ -8,7 +8,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros player --help``.
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import threading
 import time
@@ -21,36 +20,14 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
+from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.bag import BagError
 from vdl_ros.ros.bag_reader import BagMessage, BagReader
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    ProcessConfig,
-    make_executor,
-    run_node,
-    take_settings,
-)
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.recording import message_class
-from vdl_ros.settings import SettingError, select, setting
-
-
-@dataclasses.dataclass(frozen=True)
-class PlayConfig:
-    """The node ``player``."""
-
-    bag: str = setting('', 'Folder of the bag, or its .mcap file.')
-    play_topics: str = setting(
-        '', 'Topics to play: patterns as of a shell, separated by commas; empty: all but those '
-        'that command an arm.')
-    play_rate: float = setting(
-        1.0, 'How many times as fast as it was recorded.', minimum=0.01, maximum=100.0)
-    play_delay: float = setting(
-        1.0, 'Time for listeners to find the topics before the first message.', minimum=0.0,
-        maximum=60.0, unit='s')
-    loop: bool = setting(False, 'Begin again at the end.')
-    publish_clock: bool = setting(False, 'Publish the time of the recording on /clock.')
-
+from vdl_ros.settings import SettingError, select
 
 SETTINGS = (PlayConfig, ProcessConfig)
 COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop')

@@ -16,15 +16,10 @@ from rclpy.node import Node
 
 from vdl_ros.ros.bag import BagWriter
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    ProcessConfig,
-    call_back,
-    make_executor,
-    run_node,
-    take_settings,
-)
-from vdl_ros.ros.recording import RecordConfig, Recording
+from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.recording import Recording
+from vdl_ros.ros.recording_config import RecordConfig
 from vdl_ros.settings import SettingError, select
 
 SETTINGS = (RecordConfig, ProcessConfig)

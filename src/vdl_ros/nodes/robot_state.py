@@ -10,7 +10,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros robot_state --help``.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
@@ -23,26 +22,13 @@ from tf2_msgs.msg import TFMessage
 from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.geometry_config import GeometryConfig
 from vdl_ros.msg import ArmPose
+from vdl_ros.nodes.robot_state_config import RobotStateConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.joint_messages import positions_of
-from vdl_ros.ros.process import (
-    ProcessConfig,
-    run_node,
-    spin_node,
-    take_settings,
-)
+from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.transforms import ArmFrames
-from vdl_ros.settings import select, setting
-
-
-@dataclasses.dataclass(frozen=True)
-class RobotStateConfig:
-    """The node ``robot_state``."""
-
-    source: str = setting(
-        'joint_states', 'Which topic says where the joints are.', choices=('joint_states', 'pose'))
-    frame_prefix: str = setting('', 'Put before the name of every frame.')
-
+from vdl_ros.settings import select
 
 SETTINGS = (RobotStateConfig, GeometryConfig, ProcessConfig)
 # As of robot_state_publisher: the text itself, which may be changed while it runs.

@@ -33,12 +33,8 @@ from vdl_ros.arm.simulation import ArmSimulation, PoseError
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import ArmTopics
 from vdl_ros.ros.joint_messages import positions_of
-from vdl_ros.ros.process import (
-    ProcessConfig,
-    run_node,
-    spin_node,
-    take_settings,
-)
+from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.settings import select
 from vdl_ros.srv import SetPose, Step
 

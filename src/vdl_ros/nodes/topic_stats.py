@@ -15,35 +15,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
+from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.metrics import read
-from vdl_ros.ros.process import EXIT_OK, ProcessConfig, make_executor, run_node, take_settings
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.time_statistics import is_time
 from vdl_ros.ros.topic_table import Screen, TopicTable, table_text
-from vdl_ros.settings import select, setting
+from vdl_ros.settings import select
 
 EXIT_NOTHING = 1
-
-
-@dataclass(frozen=True)
-class TopicStatsConfig:
-    """Settings of the table."""
-
-    topics: str = setting(
-        '*', 'Topics to show: patterns as of a shell, separated by commas; one that does not '
-        'begin with / is meant in every namespace.')
-    period: float = setting(
-        2.0, 'Time from one table to the next, which the figures are taken over.',
-        minimum=0.1, maximum=3600.0, unit='s')
-    once: bool = setting(False, 'Print one table, a period after the first report, and end.')
-    wait: float = setting(
-        10.0, 'With once, time to wait for the first report.', minimum=0.1, maximum=1e6,
-        unit='s')
 
 
 SETTINGS = (TopicStatsConfig, ProcessConfig)

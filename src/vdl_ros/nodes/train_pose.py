@@ -16,7 +16,8 @@ from pathlib import Path
 
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.models import MODELS
-from vdl_ros.pose.training import Trainer, TrainingConfig
+from vdl_ros.pose.training import Trainer
+from vdl_ros.pose.training_config import TrainingConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 from vdl_ros.stop_signals import set_by_signals
 

@@ -34,12 +34,8 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.images import from_image
 from vdl_ros.ros.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.process import (
-    ProcessConfig,
-    run_node,
-    spin_node,
-    take_settings,
-)
+from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics import TopicStatistics
 from vdl_ros.settings import select
 from vdl_ros.view.config import ViewConfig

@@ -11,7 +11,6 @@ with long tails, the more the more the picture has changed.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,35 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['JointTracker', 'Track', 'TrackerConfig']
+from vdl_ros.pose.tracker_config import TrackerConfig
+
+__all__ = ['JointTracker', 'Track']
 
 Array = NDArray[np.float64]
 # Kept while no picture comes; older ones are of a time that nothing is known of.
 _MOST_COMMANDS = 1000
-
-
-@dataclasses.dataclass(frozen=True)
-class TrackerConfig:
-    """How far commands and estimates are believed; rad and s."""
-
-    #: From a command until the motor does it: cable, start and coasting.
-    response_time: float = 0.06
-    #: Between neighbouring angles of the grid.
-    cell: float = math.radians(0.5)
-    #: Speeds may be off by this share, over moves of about ``stretch``.
-    speed_error: float = 0.2
-    stretch: float = 0.3
-    #: By how much a joint may be elsewhere after a second in which its motor was off.
-    drift: float = 0.01
-    #: Degrees of freedom of Student's t, the likelihood of an estimate.
-    tails: float = 2.0
-    #: Estimates this far apart are misread independently of each other.
-    independent_after: float = 0.2
-    #: A picture of the same pose is new information after this time: noise, light, who walks by.
-    renewed_after: float = 1.0
-    #: Share of the probability that is spread over all angles, for each wholly new picture: an
-    #: arm that was moved by hand is found again.
-    lost: float = 1e-5
 
 
 class Track(NamedTuple):

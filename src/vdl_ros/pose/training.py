@@ -29,40 +29,16 @@ from vdl_ros.pose.models import make_model
 from vdl_ros.pose.optimizer import PoseOptimizer
 from vdl_ros.pose.points import seen_points
 from vdl_ros.pose.run_folder import PoseRun, RunError
+from vdl_ros.pose.training_config import TrainingConfig
 from vdl_ros.pose.weights import load_file, load_model, save_file, save_model
 from vdl_ros.precision import faster_in_bfloat16
 
-__all__ = ['TrainingConfig', 'Trainer', 'bfloat16_is_faster']
+__all__ = ['Trainer', 'bfloat16_is_faster']
 
 _WARMUP = 300
 _LONGEST_AVERAGE, _LONGEST_GRADIENT = 0.999, 1.0
 # Every 50th frame is held out: by its number, so that a bag may grow before a resume.
 _HELD_OUT, _MOST_HELD_OUT = 50, 2000
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingConfig:
-    """Settings of a training; the first limit that is reached ends it."""
-
-    model: str = 'resnet'
-    epochs: int = 30
-    minutes: float = 0.0
-    batch: int = 64
-    lr: float = 2e-3
-    weight_decay: float = 0.02
-    seed: int = 0
-    threads: int = 0
-    workers: int = -1
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for a value that is not allowed."""
-        for name, least in (('epochs', 1), ('minutes', 0), ('batch', 2), ('seed', 0),
-                            ('threads', 0), ('workers', -1), ('weight_decay', 0)):
-            value = getattr(self, name)
-            if not value >= least or not math.isfinite(value):
-                raise ValueError(f'--{name}: {value:g} is not allowed: at least {least}')
-        if not 0.0 < self.lr < 1.0:
-            raise ValueError(f'--lr: {self.lr:g} is not allowed: more than 0, less than 1')
 
 
 class Trainer:

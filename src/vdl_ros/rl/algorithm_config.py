@@ -207,4 +207,3 @@ def _verify_dqn(train: TrainConfig, own: DqnConfig, num_learners: int) -> None:
             raise SettingError(
                 f"{name}: {getattr(own, name):g} is not allowed with exploration 'epsilon': at "
                 'most 1')
-

@@ -1,15 +1,12 @@
-"""What learning, runs, actors and evaluations are told; algorithms' own: algorithm_config.py."""
+"""Settings of learning, common to all algorithms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vdl_ros.settings import SettingError, setting
+from vdl_ros.settings import setting
 
-__all__ = [
-    'ALGORITHMS', 'ActorConfig', 'EvaluateConfig', 'NETWORKS', 'RunConfig', 'TrainConfig',
-    'host_and_port', 'verify_run',
-]
+__all__ = ['ALGORITHMS', 'NETWORKS', 'TrainConfig']
 
 ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn')
 # See networks.py.
@@ -106,111 +103,3 @@ class TrainConfig:
     def credit(self) -> int:
         """Trajectories that an actor may have under way."""
         return self.batch_size if self.synchronous else self.max_policy_lag
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Settings of the learner's process: where a run is written and what it goes on from."""
-
-    run_dir: str = setting(
-        '', 'Folder to write the run to; empty: runs/<environment>-<time>.')
-    resume: str = setting(
-        '', 'Folder of a run to go on with: its steps, optimiser, random state and settings.')
-    num_actors: int = setting(
-        2, 'Actors that are expected.', minimum=1, maximum=256)
-    checkpoint_period: float = setting(
-        60.0, 'Time from one checkpoint to the next.', minimum=0.1, maximum=1e6, unit='s')
-    status_period: float = setting(
-        1.0, 'Time from one line of progress to the next.', minimum=0.1, maximum=1e4, unit='s')
-    device: str = setting(
-        'auto', 'What the learners compute on; auto: a CUDA device if PyTorch finds one.',
-        choices=('auto', 'cpu', 'cuda'))
-    learner_threads: int = setting(
-        1, 'Threads of the learner\'s network, on the CPU.', minimum=1, maximum=256)
-    num_learners: int = setting(
-        1, 'Learners that share the work, each with a share of the actors: an update takes '
-        'batch_size of each.', minimum=1, maximum=64)
-    learner_rank: int = setting(
-        0, 'Which of them this one is; 0 has the settings, publishes the policy and writes the '
-        'run.', minimum=0, maximum=63)
-    group_address: str = setting(
-        '', 'Where the learners meet, host:port: an address of learner 0; empty: a free port of '
-        'this host, if train.launch.py starts them all.')
-    group_timeout: float = setting(
-        60.0, 'A learner that waits so long for another leaves the group, and is started again.',
-        minimum=1.0, maximum=1e5, unit='s')
-
-    @property
-    def own_actors(self) -> int:
-        """Actors of this learner: they are shared out in turn."""
-        return len(range(self.learner_rank, self.num_actors, self.num_learners))
-
-
-def verify_run(run: RunConfig) -> None:
-    """
-    Check settings against each other.
-
-    Raises:
-        SettingError: names both settings, their values and what to change.
-    """
-    if run.learner_rank >= run.num_learners:
-        raise SettingError(f'learner_rank: {run.learner_rank} is not allowed: less than '
-                           f'num_learners, {run.num_learners}')
-    # The others hear from learner 0 how many there are.
-    if run.learner_rank == 0 and run.num_learners > run.num_actors:
-        raise SettingError(
-            f'num_learners: {run.num_learners} is not allowed: at most num_actors, '
-            f'{run.num_actors}, or a learner without actors would hold up the others')
-    if run.num_learners > 1 and not run.group_address:
-        raise SettingError("group_address: '' is not allowed with num_learners "
-                           f'{run.num_learners}: host:port, where learner 0 is')
-    if run.num_learners > 1:
-        host_and_port(run.group_address)
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """
-    Return the parts of a ``group_address``.
-
-    Raises:
-        SettingError: it has others.
-    """
-    host, _, port = address.rpartition(':')
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise SettingError(f'group_address: {address!r} is not allowed: host:port, with a port '
-                           'from 1 to 65535')
-    return host, int(port)
-
-
-@dataclass(frozen=True)
-class ActorConfig:
-    """Settings of one actor; everything else it hears from the learner."""
-
-    actor_id: str = setting(
-        '', 'Name of this actor, unique in the graph; empty: made of host, node and process.')
-    env_id: str = setting(
-        '', 'Act only in this environment; empty: in the one the learner trains on.')
-    num_envs: int = setting(
-        0, 'Environments of this actor; 0: as many as the learner says.',
-        minimum=0, maximum=4096)
-    actor_threads: int = setting(
-        1, 'Threads of the actor\'s network.', minimum=1, maximum=256)
-    credit_timeout: float = setting(
-        10.0, 'Wait for the learner before a trajectory under way is given up as lost.',
-        minimum=0.1, maximum=1e6, unit='s')
-
-
-@dataclass(frozen=True)
-class EvaluateConfig:
-    """Settings of an evaluation."""
-
-    checkpoint: str = setting('', 'File of the policy: runs/<name>/checkpoint.pt.')
-    env_id: str = setting('', 'Refuse a policy that learned in another environment; empty: any.')
-    algorithm: str = setting('', 'Refuse a policy of another algorithm; empty: any.')
-    episodes: int = setting(20, 'Episodes to play.', minimum=1, maximum=1_000_000)
-    deterministic: bool = setting(
-        True, 'Take the most likely action; false: draw from the policy.')
-    num_envs: int = setting(
-        8, 'Environments played at the same time.', minimum=1, maximum=4096)
-    seed: int = setting(1000, 'Seed of the environments.', minimum=0, maximum=2**31 - 1)
-    video: str = setting('', 'Also record one episode to this .mp4 file.')

@@ -28,9 +28,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
-from vdl_ros.rl.config import host_and_port
 from vdl_ros.rl.device import CPU, nccl_identity
 from vdl_ros.rl.group import Group, GroupError
+from vdl_ros.rl.run_config import host_and_port
 from vdl_ros.settings import SettingError
 
 __all__ = ['LearnerGroup', 'agree_on_nccl', 'join']

@@ -109,5 +109,3 @@ class CaptureFeed:
     def close(self) -> None:
         """Free what OpenGL holds."""
         self._studio.close()
-
-

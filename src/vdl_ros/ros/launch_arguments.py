@@ -170,4 +170,3 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
 
 def _text(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-

@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import rclpy
@@ -27,13 +26,13 @@ from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
 from vdl_ros.ros import dead_ports, memory, parameters, stale_shared_memory, transport
-from vdl_ros.settings import Scalar, SettingError, describe, select, setting
+from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.settings import Scalar, SettingError, describe, select
 from vdl_ros.stop_signals import set_by_signals
 
 __all__ = [
-    'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_START_AGAIN', 'ProcessConfig', 'call_back',
-    'die_with_parent', 'make_executor', 'run_node', 'spin', 'spin_node', 'stop_on_signals',
-    'take_settings',
+    'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_START_AGAIN', 'call_back', 'die_with_parent',
+    'make_executor', 'run_node', 'spin', 'spin_node', 'stop_on_signals', 'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
@@ -43,17 +42,6 @@ EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 # Nothing is wrong here, but with a process without which this one cannot go on.
 EXIT_START_AGAIN = 4
-
-
-@dataclass(frozen=True)
-class ProcessConfig:
-    """Settings of every node's process."""
-
-    executor: str = setting(
-        'events', 'Executor: events is cheaper, single is the plain one of rclpy.',
-        choices=('events', 'single'))
-    launch_id: str = setting(
-        '', 'Set by launch files: names one launch, so that a node which is started again knows.')
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:

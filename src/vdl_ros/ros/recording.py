@@ -6,7 +6,6 @@ import fnmatch
 import importlib
 import queue
 import threading
-from dataclasses import dataclass
 
 from rclpy.node import Node
 from rclpy.qos import (
@@ -17,24 +16,11 @@ from rclpy.qos import (
 )
 
 from vdl_ros.ros.bag import BagError, BagWriter
-from vdl_ros.settings import setting
+from vdl_ros.ros.recording_config import RecordConfig
 
-__all__ = ['RecordConfig', 'Recording', 'message_class']
+__all__ = ['Recording', 'message_class']
 
 _DEPTH = 100
-
-
-@dataclass(frozen=True)
-class RecordConfig:
-    """Settings of a recorder."""
-
-    output: str = setting('', 'Folder of the bag; it must not exist.')
-    topics: str = setting('*', 'Topics to record: patterns as of a shell, separated by commas.')
-    compression: str = setting(
-        'none', 'Compression of the bag\'s chunks.', choices=('none', 'lz4', 'zstd'))
-    max_memory: int = setting(
-        256, 'Messages that wait for the disk may take this much; beyond it they are dropped '
-        'and counted.', minimum=1, maximum=65_536, unit='MiB')
 
 
 def message_class(type_name: str) -> type:

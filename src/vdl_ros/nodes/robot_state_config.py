@@ -1,0 +1,18 @@
+"""Settings of the node ``robot_state``."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from vdl_ros.settings import setting
+
+__all__ = ['RobotStateConfig']
+
+
+@dataclasses.dataclass(frozen=True)
+class RobotStateConfig:
+    """The node ``robot_state``."""
+
+    source: str = setting(
+        'joint_states', 'Which topic says where the joints are.', choices=('joint_states', 'pose'))
+    frame_prefix: str = setting('', 'Put before the name of every frame.')
