@@ -37,7 +37,7 @@ def split(threads: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     Return the shares of a process's time by what the seed's Timer told apart, and the rest.
 
     Args:
-        threads: shares by thread and phase, as of ``rl/phases.py``.
+        threads: shares by thread and phase, as of ``common/thread_timer.py``.
 
     Returns:
         ``computation`` and ``communication``, added up over the threads; ``wait`` and ``other``

@@ -124,9 +124,9 @@ def dummy_id(size: int, step_ms: float, *, busy: bool) -> str:
 def _check(env_id: str) -> None:
     """Raise ValueError, with the reason, for an environment that a policy cannot act in."""
     from vdl_ros.envs import factory
-    from vdl_ros.envs.config import EnvConfig
-    from vdl_ros.rl.config import TrainConfig
-    from vdl_ros.rl.policy import make_policy
+    from vdl_ros.envs.env_config import EnvConfig
+    from vdl_ros.rl.policy.policy import make_policy
+    from vdl_ros.rl.train_config import TrainConfig
     make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=env_id)))
 
 
@@ -239,7 +239,7 @@ def main() -> int:
     from actor_learner_table import markdown
     from graph import own_domain
 
-    from vdl_ros.ros import transport
+    from vdl_ros.ros.dds import transport
 
     # As Ctrl-C, so that the measurement under way is ended as well.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

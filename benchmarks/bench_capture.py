@@ -29,11 +29,11 @@ import numpy as np
 import report
 from numpy.typing import NDArray
 
-from vdl_ros.arm.geometry import load
-from vdl_ros.arm.scene import CAMERA
-from vdl_ros.arm.simulation import ArmSimulation, PoseError
-from vdl_ros.pose.domains import sample
-from vdl_ros.pose.studio import Studio
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.simulation.scene import CAMERA
+from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
+from vdl_ros.pose.data.domain_randomization import sample
+from vdl_ros.pose.data.randomized_scene import Studio
 
 SIZE = 128
 BARE = '--bare'

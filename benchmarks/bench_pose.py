@@ -139,8 +139,8 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
     """Return the medians over the rounds, by network and measurement."""
     import torch
 
-    from vdl_ros.pose.models import MODELS, make_model
-    from vdl_ros.pose.weights import save_model
+    from vdl_ros.pose.model_file import save_model
+    from vdl_ros.pose.networks import MODELS, make_model
     core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     torch.set_num_threads(1)

@@ -237,7 +237,7 @@ def main() -> int:
         return EXIT_BAD_INPUT
     from graph import own_domain
 
-    from vdl_ros.ros import transport
+    from vdl_ros.ros.dds import transport
 
     # As Ctrl-C, so that the measurement under way is ended as well.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -29,11 +29,11 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from vdl_ros.arm.geometry import ArmGeometry, load
-from vdl_ros.arm.names import JOINTS
-from vdl_ros.arm.simulation import ArmSimulation, PoseError
+from vdl_ros.arm.model.geometry import ArmGeometry, load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.msg import TrajectoryStatus
-from vdl_ros.pose.weights import ModelError, default_model, load_model
+from vdl_ros.pose.model_file import ModelError, default_model, load_model
 from vdl_ros.ros import qos
 
 MOVED = JOINTS[:3]

@@ -47,14 +47,14 @@ def arguments(
     from train_runs import Plan
 
     from vdl_ros import presets
+    from vdl_ros.common.settings import SettingError, as_dict, select, settings_of, suggestion
     from vdl_ros.envs import factory
-    from vdl_ros.envs.config import EnvConfig
+    from vdl_ros.envs.env_config import EnvConfig
     from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own, verify
-    from vdl_ros.rl.config import TrainConfig
-    from vdl_ros.rl.policy import make_policy
-    from vdl_ros.rl.run_config import RunConfig
+    from vdl_ros.rl.policy.policy import make_policy
+    from vdl_ros.rl.runs.run_config import RunConfig
+    from vdl_ros.rl.train_config import TrainConfig
     from vdl_ros.ros.process_config import ProcessConfig
-    from vdl_ros.settings import SettingError, as_dict, select, settings_of, suggestion
 
     options = _parser().parse_args(words)
     for name, usual, quick in (('seconds', 20.0, 3.0), ('rounds', 3, 1)):
@@ -153,7 +153,7 @@ def main() -> int:
     from graph import own_domain
     from train_table import markdown, result
 
-    from vdl_ros.ros import transport
+    from vdl_ros.ros.dds import transport
 
     # As Ctrl-C, so that the measurement under way is ended as well.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

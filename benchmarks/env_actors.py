@@ -15,7 +15,7 @@ from typing import Any
 from env_backends import backends, make
 from env_stepping import frames_per_s, memory, settle, stepper
 
-from vdl_ros.envs.contract import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = ['measure_actors', 'shares']
 

@@ -9,8 +9,8 @@ import gymnasium
 
 from vdl_ros.envs import dummy, factory
 from vdl_ros.envs.atari import RAW_SIZE, make_atari
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.envs.contract import Contract, EnvError
+from vdl_ros.envs.checked_vector_env import Contract, EnvError
+from vdl_ros.envs.env_config import EnvConfig
 
 __all__ = ['DUMMY', 'GYM', 'PREPROCESSED', 'NotInstalledError', 'backends', 'make', 'prepare']
 

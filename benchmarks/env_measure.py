@@ -22,7 +22,7 @@ from env_backends import NotInstalledError, backends, make, prepare
 from env_stepping import frames_per_s, is_vector, memory, settle, stepper
 from gymnasium import spaces
 
-from vdl_ros.envs.contract import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = ['leaves', 'measure']
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from scaling_table import Run, common, common_cells, table
 
-from vdl_ros.rl.phases import TRAINING
+from vdl_ros.common.thread_timer import TRAINING
 
 __all__ = ['SEED_LEARNERS', 'learner_row', 'learners_text', 'with_efficiencies']
 

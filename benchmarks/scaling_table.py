@@ -9,7 +9,7 @@ from typing import Any
 
 from scaling_fit import fit, held_out
 
-from vdl_ros.rl.phases import ACTING, TRAINING
+from vdl_ros.common.thread_timer import ACTING, TRAINING
 
 __all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'Run', 'actor_row', 'actors_text', 'common',
            'common_cells', 'law_of', 'sampler_row', 'samplers_text', 'table', 'with_speedups']

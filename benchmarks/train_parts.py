@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.rl.actor import Actor
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.environment_stepper import Stepper
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.stepper import Stepper
-from vdl_ros.rl.unroll import Unroll
-from vdl_ros.settings import select
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['PARTS', 'measure', 'seconds_per_step']
 

@@ -29,9 +29,9 @@ from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 from train_table import TooFewRowsError, progress_rows, steady_rate
 
-from vdl_ros.rl.phases import ACTING, PHASES
+from vdl_ros.common.thread_timer import ACTING, PHASES
 from vdl_ros.ros import qos
-from vdl_ros.ros.time_statistics import Share, read_share
+from vdl_ros.ros.statistics.thread_time_statistics import Share, read_share
 
 __all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial', 'whole_reports',
            'wholly_heard']
@@ -220,7 +220,7 @@ def run_serial(plan: Plan) -> dict[str, Any]:
         RuntimeError: it ended before it was measured, or not as it should.
     """
     def command(folder: Path) -> list[str]:
-        words = [sys.executable, '-m', 'vdl_ros.serial']
+        words = [sys.executable, '-m', 'vdl_ros.local_training']
         for name, value in (plan.settings | _ENDLESS).items():
             words += [f'--{name}', value]
         return [*words, '--run_dir', str(folder)]

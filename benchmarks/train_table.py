@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vdl_ros.rl.phases import PHASES
+from vdl_ros.common.thread_timer import PHASES
 
 __all__ = ['TooFewRowsError', 'markdown', 'progress_rows', 'result', 'roofline', 'steady_rate']
 

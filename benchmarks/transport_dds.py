@@ -23,11 +23,12 @@ from rclpy.signals import SignalHandlerOptions
 from transport_cell import WAYS, Cell
 
 from vdl_ros.msg import Credit, Trajectory
-from vdl_ros.ros import memory, transport
+from vdl_ros.ros import memory
+from vdl_ros.ros.dds import transport
+from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.process import make_executor, stop_on_signals
 from vdl_ros.ros.qos import STREAM
-from vdl_ros.ros.tensors import from_tensors
-from vdl_ros.ros.trajectories import to_trajectory
+from vdl_ros.ros.training.trajectories import to_trajectory
 
 __all__ = ['DdsClient', 'DdsServer', 'incarnation_of']
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from steps import SetupError, run, say
 
-EGL_PROBE = Path(__file__).resolve().parent.parent / 'src' / 'vdl_ros' / 'egl_probe.py'
+EGL_PROBE = Path(__file__).resolve().parent.parent / 'src' / 'vdl_ros' / 'common' / 'egl_probe.py'
 
 
 @dataclass(frozen=True)

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vdl_ros.arm.camera_config import CameraConfig, CameraPlacement
-from vdl_ros.arm.config import SimulationConfig
-from vdl_ros.arm.controller_config import ControllerConfig
-from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.sim_arm_config import SimArmConfig
-from vdl_ros.arm.teleop_config import TeleopConfig
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.teleop.teleop_config import TeleopConfig
+from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.common.settings import settings_of
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
+from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
+from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
-from vdl_ros.pose.capture_config import CaptureConfig
-from vdl_ros.pose.pose_config import PoseConfig
-from vdl_ros.rl.actor_config import ActorConfig
+from vdl_ros.nodes.viewer_config import ViewConfig
+from vdl_ros.rl.acting.actor_config import ActorConfig
+from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.evaluation_config import EvaluateConfig
-from vdl_ros.rl.run_config import RunConfig
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.recording_config import RecordConfig
-from vdl_ros.settings import settings_of
-from vdl_ros.view.config import ViewConfig
 
 PAGES = (
     ('The environment', EnvConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`, '
-     'options of `python -m vdl_ros.serial`. Actors hear them from the learner.'),
+     'options of `python -m vdl_ros.local_training`. Actors hear them from the learner.'),
     ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
     *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),

@@ -17,10 +17,10 @@ from launch.actions import (
 from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
-from vdl_ros.rl.actor_config import ActorConfig
+from vdl_ros.common.settings import Setting
+from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import Setting
 
 SETTINGS = (ActorConfig, ProcessConfig)
 NUMBERS = (

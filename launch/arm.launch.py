@@ -19,18 +19,18 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
-from vdl_ros.arm.camera_config import CameraConfig, CameraPlacement
-from vdl_ros.arm.config import SimulationConfig
-from vdl_ros.arm.controller_config import ControllerConfig
-from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.sim_arm_config import SimArmConfig
-from vdl_ros.opengl import OpenGLError, check_drawing
-from vdl_ros.pose.pose_config import PoseConfig
+from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.common.opengl import OpenGLError, check_drawing
+from vdl_ros.common.settings import Setting, SettingError, select
+from vdl_ros.nodes.pose_estimator_config import PoseConfig
+from vdl_ros.nodes.sim_arm_config import SimArmConfig
+from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import Setting, SettingError, select
-from vdl_ros.view.config import ViewConfig
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # The settings of each node; `source` of the camera is the argument `camera`.

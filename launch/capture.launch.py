@@ -10,14 +10,14 @@ from launch.actions import (
 from launch.event_handlers import OnProcessExit
 from launch.substitutions import EnvironmentVariable
 
-from vdl_ros.arm.camera_config import CameraConfig
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.sim_arm_config import SimArmConfig
-from vdl_ros.opengl import OpenGLError, check_drawing
-from vdl_ros.pose.capture_config import CaptureConfig
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.camera.camera_config import CameraConfig
+from vdl_ros.common.opengl import OpenGLError, check_drawing
+from vdl_ros.common.settings import Setting, SettingError
+from vdl_ros.nodes.capture_config import CaptureConfig
+from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import Setting, SettingError
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or on the USB.', choices=('sim', 'real'))

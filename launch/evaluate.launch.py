@@ -7,7 +7,7 @@ from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentV
 from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
-from vdl_ros.rl.evaluation_config import EvaluateConfig
+from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import launch_arguments
 
 ARGUMENTS = [*launch_arguments.declare(EvaluateConfig), launch_arguments.RECORD]

@@ -13,10 +13,10 @@ from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentV
 from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.run_config import RunConfig
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
 

@@ -13,13 +13,13 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
 from launch_ros.substitutions import FindPackageShare
 
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.run_config import RunConfig, verify_run
+from vdl_ros.rl.runs.run_config import RunConfig, verify_run
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import SettingError, select
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)

@@ -21,10 +21,10 @@ from domain_coordinator import domain_id
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from vdl_ros.ros.bag import BagError
-from vdl_ros.ros.bag_reader import BagReader
+from vdl_ros.ros.bags.bag_reader import BagReader
+from vdl_ros.ros.bags.bag_writer import BagError
 
-pytest_plugins = ['schedule', 'standstill']
+pytest_plugins = ['schedule', 'stall_detector']
 
 
 @pytest.fixture(autouse=True)

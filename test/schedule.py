@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 # Their tests start processes and wait for them.
-PROCESS_FOLDERS = ('launch', 'nodes', 'benchmarks', 'bootstrap', 'setup')
+PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'benchmarks', 'bootstrap', 'setup')
 
 
 def pytest_configure(config):

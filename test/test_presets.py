@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from vdl_ros import presets
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.common.settings import SettingError, build, select, settings_of
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own, verify
-from vdl_ros.rl.config import ALGORITHMS, TrainConfig
-from vdl_ros.settings import SettingError, build, select, settings_of
+from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
 
 TASKS = sorted((presets.folder() / 'tasks').glob('*.yaml'))
 # What a preset is chosen by.

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.common.settings import SettingError, as_dict
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from vdl_ros.rl.config import ALGORITHMS, TrainConfig
-from vdl_ros.rl.evaluation import Act
-from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
 from vdl_ros.saved_policy import load_policy
-from vdl_ros.settings import SettingError, as_dict
 
 ENV = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
 TRAIN = TrainConfig(hidden_size=4, total_steps=100)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import yaml
 
+from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.algorithm_config import refuse_foreign
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.settings import SettingError
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['folder', 'preset', 'resolve']
 

@@ -9,14 +9,14 @@ from typing import Any
 import gymnasium
 import torch
 
+from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.checkpoint import CheckpointError, load_checkpoint
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.exploration import make_explore
-from vdl_ros.rl.policy import Policy, make_policy
-from vdl_ros.settings import select
+from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.policy import Policy, make_policy
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['SavedPolicy', 'load_policy']
 

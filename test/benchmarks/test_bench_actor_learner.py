@@ -117,10 +117,10 @@ def test_cases_are_the_table_and_the_sweep(modules):
     assert sweep[0].settings['num_envs'] == '3'
     assert len(cases(modules, '--quick')) == 3
     # Settings that belong to nobody would end each run.
-    from vdl_ros.envs.config import EnvConfig
+    from vdl_ros.common.settings import select, settings_of
+    from vdl_ros.envs.env_config import EnvConfig
     from vdl_ros.rl.algorithm_config import select_own, verify
-    from vdl_ros.rl.config import TrainConfig
-    from vdl_ros.settings import select, settings_of
+    from vdl_ros.rl.train_config import TrainConfig
     known = settings_of(EnvConfig, TrainConfig)
     for case in (table[0], sweep[0]):
         values = {name: known[name].parse(value) for name, value in case.settings.items()}
@@ -256,7 +256,7 @@ def test_a_very_short_run_prints_one_object_only(tmp_path):
 def test_ctrl_c_leaves_no_process(launch, workers):
     bench = launch(*COMMAND, '--only', 'table', '--env', 'CartPole-v1', '--seconds', '300',
                    '--inference', 'actor')
-    bench.wait_for(lambda: workers(bench, 'vdl_ros.serial'), 'a measurement')
+    bench.wait_for(lambda: workers(bench, 'vdl_ros.local_training'), 'a measurement')
     bench.interrupt()
     assert bench.wait() == 130, bench.output
     assert bench.output == 'bench_actor_learner: interrupted\n'

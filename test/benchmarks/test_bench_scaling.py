@@ -329,7 +329,7 @@ def test_what_ends_it_early_is_the_status(modules, monkeypatch, capsys, error, s
     monkeypatch.setattr(modules.bench_scaling, 'measure', fail)
     monkeypatch.setattr(sys, 'argv', ['bench_scaling'])
     monkeypatch.setattr('signal.signal', lambda *_: None)
-    monkeypatch.setattr('vdl_ros.ros.transport.configure', lambda: None)
+    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: None)
     assert modules.bench_scaling.main() == status
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ('', f'bench_scaling: {said}\n')

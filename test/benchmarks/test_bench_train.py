@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vdl_ros.rl.phases import PHASES
-from vdl_ros.ros.time_statistics import Share
+from vdl_ros.common.thread_timer import PHASES
+from vdl_ros.ros.statistics.thread_time_statistics import Share
 
 FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
 COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_train', '--env', 'CartPole-v1', '--num-actors', '1')
@@ -249,7 +249,7 @@ def test_a_run_that_fails_is_the_status(modules, monkeypatch, capsys):
     monkeypatch.setattr(modules.bench_train, 'measure', fail)
     monkeypatch.setattr(sys, 'argv', ['bench_train', '--env', 'CartPole-v1'])
     monkeypatch.setattr('signal.signal', lambda *_: None)
-    monkeypatch.setattr('vdl_ros.ros.transport.configure', lambda: None)
+    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: None)
     assert modules.bench_train.main() == 1
     assert capsys.readouterr().err == 'bench_train: it broke\n'
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ('src/vdl_ros/nodes', 'src/vdl_ros/tools', 'benchmarks')
 PAGES = sorted([ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *(ROOT / 'docs').glob('*.md')])
 
 
@@ -28,16 +29,16 @@ def test_launch_files_and_nodes_that_are_named_exist(path):
     for file in re.findall(r'ros2 launch vdl_ros (\S+\.launch\.py)', text):
         assert (ROOT / 'launch' / file).is_file(), file
     for node in re.findall(r'ros2 run vdl_ros (\w+)', text):
-        folder = 'benchmarks' if node.startswith('bench_') else 'src/vdl_ros/nodes'
-        assert (ROOT / folder / f'{node}.py').is_file(), node
+        assert any((ROOT / folder / f'{node}.py').is_file() for folder in PROGRAMS), node
 
 
 def test_every_launch_file_and_node_is_in_the_readme():
     text = (ROOT / 'README.md').read_text()
     for path in (ROOT / 'launch').glob('*.launch.py'):
         assert path.name in text
-    for path in (ROOT / 'src' / 'vdl_ros' / 'nodes').glob('[a-z]*.py'):
-        assert f'`{path.stem}`' in text
+    for folder in PROGRAMS[:2]:
+        for path in (ROOT / folder).glob('[a-z]*.py'):
+            assert path.stem.endswith('_config') or f'`{path.stem}`' in text
 
 
 def test_the_changelog_starts_with_the_version_or_forthcoming():

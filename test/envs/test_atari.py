@@ -7,7 +7,7 @@ import pytest
 from gymnasium.vector import VectorEnv
 
 from vdl_ros.envs import atari
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 NOTHING, FIRE = 0, 1

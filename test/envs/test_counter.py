@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vdl_ros.envs.config import EnvConfig
 from vdl_ros.envs.counter import PIXEL_FRAMES, Reach1DEnv, episode_length
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 

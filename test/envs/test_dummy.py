@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from vdl_ros.envs import dummy
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.envs.contract import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.dummy import LARGEST, Dummy, DummyEnv, DummyVectorEnv, StepTime, parse
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import frames_per_observation, make, spaces
 
 

@@ -11,7 +11,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 import vdl_ros.envs
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, frames_per_observation, make, spaces
 
 

@@ -4,7 +4,7 @@ import av
 import numpy as np
 import pytest
 
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, make
 from vdl_ros.envs.video import Film, record_episode
 

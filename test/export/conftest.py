@@ -13,11 +13,11 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import CaptureScene, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.bag import BagWriter
-from vdl_ros.ros.images import to_image
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.messages.images import to_image
 
 KINDS = {
     'camera/image_raw': 'sensor_msgs/msg/Image', 'arm/joint_states': 'sensor_msgs/msg/JointState',

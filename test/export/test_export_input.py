@@ -10,14 +10,14 @@ import psutil
 import pytest
 from sensor_msgs.msg import Image
 
-from vdl_ros.arm.names import JOINTS
-from vdl_ros.export import run as run_module
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.export import pipeline
+from vdl_ros.export.bag_scan import Choices
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.run import export
-from vdl_ros.export.survey import Choices
-from vdl_ros.nodes import export_dataset
+from vdl_ros.export.pipeline import export
+from vdl_ros.tools import export_dataset
 
-COMMAND = [sys.executable, '-m', 'vdl_ros.nodes.export_dataset']
+COMMAND = [sys.executable, '-m', 'vdl_ros.tools.export_dataset']
 
 
 def refuse(bag, tmp_path, match, format_name='hdf5', choices=None, **more):
@@ -192,7 +192,7 @@ def test_an_interrupted_export_leaves_nothing(teleop, tmp_path, monkeypatch, for
 
 @pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
 def test_a_row_that_is_lost_is_noticed(teleop, tmp_path, monkeypatch, format_name):
-    class Loses(run_module.FORMATS[format_name]):
+    class Loses(pipeline.FORMATS[format_name]):
         added = 0
 
         def add(self, row):
@@ -200,7 +200,7 @@ def test_a_row_that_is_lost_is_noticed(teleop, tmp_path, monkeypatch, format_nam
             if self.added != 50:
                 super().add(row)
 
-    monkeypatch.setitem(run_module.FORMATS, format_name, Loses)
+    monkeypatch.setitem(pipeline.FORMATS, format_name, Loses)
     refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65', format_name)
 
 
@@ -271,9 +271,9 @@ def test_memory_does_not_grow_with_the_bag(tmp_path, helpers):
 # The command; in the middle of what it writes it says so, and waits.
 HELD = '''
 import sys, time
-from vdl_ros.export import run
-from vdl_ros.nodes import export_dataset
-class Held(run.RobomimicWriter):
+from vdl_ros.export import pipeline
+from vdl_ros.tools import export_dataset
+class Held(pipeline.RobomimicWriter):
     left = 30
     def add(self, row):
         super().add(row)
@@ -282,7 +282,7 @@ class Held(run.RobomimicWriter):
             print('held', flush=True)
             while True:
                 time.sleep(0.1)
-run.FORMATS['hdf5'] = Held
+pipeline.FORMATS['hdf5'] = Held
 sys.exit(export_dataset.main())
 '''
 

@@ -6,9 +6,9 @@ import h5py
 import numpy as np
 import pytest
 
-from vdl_ros.arm.names import JOINTS
-from vdl_ros.export.run import export
-from vdl_ros.export.survey import Choices
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.export.bag_scan import Choices
+from vdl_ros.export.pipeline import export
 
 
 def read(output):

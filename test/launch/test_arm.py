@@ -21,14 +21,14 @@ from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.geometry import load
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
-from vdl_ros.pose.models import make_model
-from vdl_ros.pose.weights import save_model
+from vdl_ros.pose.model_file import save_model
+from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
-from vdl_ros.ros.joint_messages import trajectory_message
-from vdl_ros.settings import SettingError
+from vdl_ros.ros.messages.joint_messages import trajectory_message
 
 # How long the motors may go on after any process of the graph was killed, s.
 STOPPED_WITHIN = 0.6

@@ -7,12 +7,12 @@ import threading
 import pytest
 import torch
 
-from vdl_ros import serial
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros import local_training
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes import evaluate, learner
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.checkpoint import FORMAT
-from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.runs.checkpoint import FORMAT
+from vdl_ros.rl.train_config import TrainConfig
 
 BAD_SETTINGS = {
     'unknown environment': (['env_id:=CartPoll-v1'], "did you mean 'CartPole-v1'?"),
@@ -126,8 +126,8 @@ def test_a_corrupt_checkpoint_is_not_resumed(run_here, run):
 
 def test_a_checkpoint_of_another_environment_is_not_resumed(run_here, run):
     train = TrainConfig(total_steps=500)
-    serial.train(EnvConfig(env_id='vdl/Counter-v0', num_envs=4), train, select_own(train, {}),
-                 run.path, threading.Event())
+    local_training.train(EnvConfig(env_id='vdl/Counter-v0', num_envs=4), train,
+                         select_own(train, {}), run.path, threading.Event())
     before = run.checkpoint.read_bytes()
     status, said = run_here(learner.main, f'resume:={run}', 'env_id:=CartPole-v1')
     assert status == 2

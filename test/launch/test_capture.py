@@ -8,12 +8,12 @@ import pytest
 import yaml
 from rosbags.highlevel import AnyReader
 
-from vdl_ros.arm.geometry import load
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.nodes import capture as capture_node
-from vdl_ros.pose.domains import sample
-from vdl_ros.pose.studio import Studio
-from vdl_ros.ros.bag_reader import BagReader
+from vdl_ros.pose.data.domain_randomization import sample
+from vdl_ros.pose.data.randomized_scene import Studio
+from vdl_ros.ros.bags.bag_reader import BagReader
 
 TOPICS = {'/capture/scene', '/arm/joint_states', '/camera/camera_info', '/camera/image_raw'}
 

@@ -15,21 +15,21 @@ import torch
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
+from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
 from vdl_ros.envs.counter import episode_length
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.rl.acting.flow_control import Ledger
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig, ImpalaConfig
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.exploration import make_explore
-from vdl_ros.rl.flow import Ledger
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.unroll import Unroll
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.tensors import from_tensors
-from vdl_ros.ros.trajectories import to_policy
-from vdl_ros.settings import as_dict
+from vdl_ros.ros.messages.tensors import from_tensors
+from vdl_ros.ros.training.trajectories import to_policy
 
 ACTORS = ('left', 'right')
 UNROLLS = 30

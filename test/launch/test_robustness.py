@@ -9,11 +9,11 @@ import rclpy
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Tensor, Trajectory
-from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
-from vdl_ros.settings import as_dict
 
 LONG = ('total_steps:=100000000', 'stop_at_return:=1e9', 'checkpoint_period:=1.0')
 

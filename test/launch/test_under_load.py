@@ -22,7 +22,7 @@ import signal
 import sys
 import rclpy
 from vdl_ros import msg
-from vdl_ros.ros import transport
+from vdl_ros.ros.dds import transport
 transport.configure()
 rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
 node = rclpy.create_node('listener')

@@ -10,12 +10,12 @@ from std_msgs.msg import Bool
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from vdl_ros.arm.geometry import load
-from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.msg import MotorCommand, TrajectoryStatus
 from vdl_ros.ros import qos
-from vdl_ros.ros.joint_messages import trajectory_message
+from vdl_ros.ros.messages.joint_messages import trajectory_message
 
 THREE_DEGREES = math.radians(3.0)
 

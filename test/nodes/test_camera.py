@@ -19,10 +19,10 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from statistics_msgs.msg import MetricsMessage, StatisticDataType
 from std_msgs.msg import Header
 
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.images import from_image
+from vdl_ros.ros.messages.images import from_image
 
 
 def nanoseconds(message):
@@ -352,7 +352,7 @@ def test_a_device_comes_goes_and_comes_back(launch, watcher, tmp_path):
     program.write_text(textwrap.dedent(f"""
         import errno, pathlib, sys
         import av
-        from vdl_ros.arm import image_sources
+        from vdl_ros.camera import image_sources
         from vdl_ros.nodes.camera import main
 
         plugged = pathlib.Path({str(plugged)!r})

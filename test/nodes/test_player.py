@@ -13,8 +13,8 @@ from std_msgs.msg import String
 from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes.player import PlayerNode
 from vdl_ros.ros import qos
-from vdl_ros.ros.bag import BagWriter
-from vdl_ros.ros.bag_reader import BagReader
+from vdl_ros.ros.bags.bag_reader import BagReader
+from vdl_ros.ros.bags.bag_writer import BagWriter
 
 COUNT, SPACING_NS = 40, 20_000_000
 

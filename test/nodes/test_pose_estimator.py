@@ -9,11 +9,11 @@ from sensor_msgs.msg import Image, JointState
 from statistics_msgs.msg import MetricsMessage
 from std_msgs.msg import Header
 
-from vdl_ros.arm.geometry import load
+from vdl_ros.arm.model.geometry import load
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.nodes import pose_estimator
-from vdl_ros.pose.models import make_model
-from vdl_ros.pose.weights import save_model
+from vdl_ros.pose.model_file import save_model
+from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
 
 RANDOM = np.random.default_rng(0)

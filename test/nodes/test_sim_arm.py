@@ -8,8 +8,8 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 
-from vdl_ros.arm.geometry import load
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.srv import SetPose, Step

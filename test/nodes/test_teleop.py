@@ -267,7 +267,7 @@ def test_a_signal_stops_and_restores(person, number):
 def test_a_mistake_in_the_program_stops_and_restores(person, tmp_path, monkeypatch):
     # The status line is where this one is made.
     (tmp_path / 'sitecustomize.py').write_text(
-        'import vdl_ros.arm.motors as m\n'
+        'import vdl_ros.arm.model.motor_command as m\n'
         'old = m.Motors.__str__\n'
         'def broken(self):\n'
         '    if self.wrist: raise RuntimeError("a mistake in the program")\n'

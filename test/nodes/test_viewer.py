@@ -10,8 +10,8 @@ from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Bool, String
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.geometry import expand
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import expand
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.ros import qos
 

@@ -6,10 +6,10 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import CaptureScene
 from vdl_ros.ros import qos
-from vdl_ros.ros.bag import BagWriter
+from vdl_ros.ros.bags.bag_writer import BagWriter
 
 TYPES = {'camera/image_raw': 'sensor_msgs/msg/Image',
          'camera/camera_info': 'sensor_msgs/msg/CameraInfo',

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from vdl_ros.pose.estimator import PoseEstimator, read_mirrored
-from vdl_ros.pose.labels import MIRROR, encode
-from vdl_ros.pose.models import Raw, make_model
+from vdl_ros.pose.networks import Raw, make_model
+from vdl_ros.pose.outputs import MIRROR, encode
 
 PLAIN = {'scale': [1.0] * 6, 'threshold': 10.0}
 TRUTH = torch.tensor([[0.8, 0.4, 3.1, -0.5, 0.3, 1.2]])

@@ -3,14 +3,14 @@
 import dataclasses
 
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.rl.actor import Actor
-from vdl_ros.rl.central import CentralInference, Request
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.flow import Ledger
-from vdl_ros.rl.policy import make_policy
-from vdl_ros.rl.remote_actor import RemoteActor, StepSchema
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.central_inference import CentralInference, Request
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
 
 STEPS = 5
 TRAIN = TrainConfig(network='mlp', hidden_size=4)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.group import Group
-from vdl_ros.rl.learner_group import join
-from vdl_ros.rl.unroll import Unroll
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.distributed.process_group import join
 
 # More cost more time than they save on nets this small.
 torch.set_num_threads(1)

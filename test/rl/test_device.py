@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl import policy as policy_module
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.config import TrainConfig
+from vdl_ros.common.settings import SettingError
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import (
     CPU,
     DeviceMemory,
@@ -25,9 +25,9 @@ from vdl_ros.rl.device import (
     send,
     to_host,
 )
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.unroll import UnrollSchema
-from vdl_ros.settings import SettingError
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy import policy as policy_module
+from vdl_ros.rl.train_config import TrainConfig
 
 DEVICE = fake_device.DEVICE
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own
-from vdl_ros.rl.checkpoint import pack, unpack
-from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.device import CPU
-from vdl_ros.rl.distributions import DiagonalGaussian
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.unroll import UnrollError
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy.distributions import DiagonalGaussian
+from vdl_ros.rl.runs.checkpoint import pack, unpack
+from vdl_ros.rl.train_config import TrainConfig
 
 DEVICE = fake_device.DEVICE
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from launch import LaunchContext
 
+from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.run_config import RunConfig
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
-from vdl_ros.settings import SettingError
 
 
 def context(*words: str) -> LaunchContext:

@@ -6,8 +6,8 @@ import pytest
 import rclpy
 from rclpy.parameter import Parameter
 
+from vdl_ros.common.settings import SettingError, setting
 from vdl_ros.ros import parameters
-from vdl_ros.settings import SettingError, setting
 
 
 @dataclass(frozen=True)

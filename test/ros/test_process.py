@@ -7,9 +7,9 @@ import rclpy
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
-from vdl_ros.nodes import doctor
 from vdl_ros.ros import qos
 from vdl_ros.ros.process import call_back, make_executor, run_node
+from vdl_ros.tools import doctor
 
 
 @pytest.mark.parametrize('words', [

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.view.state_text import Told, state_text
 
 UNKNOWN = np.full(5, math.nan)

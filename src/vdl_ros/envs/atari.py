@@ -34,9 +34,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.envs.contract import EnvError, VectorEnvironment, Wrapper
-from vdl_ros.settings import suggestion
+from vdl_ros.common.settings import suggestion
+from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
+from vdl_ros.envs.env_config import EnvConfig
 
 __all__ = ['FRAMES_PER_SECOND', 'MAX_FRAMES', 'RAW_SIZE', 'Lives', 'Pictures', 'make_atari']
 

@@ -34,7 +34,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from vdl_ros.envs.contract import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = [
     'LARGEST', 'NAMESPACE', 'SLOWEST', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'StepTime', 'parse',

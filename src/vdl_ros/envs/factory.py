@@ -4,7 +4,7 @@ From a name to a vector environment: Gymnasium's own, Atari's, and those of this
 An actor steps B copies of one environment in one process, so the copies share one call: the
 environment's own vectorised version where it has one (CartPole, Atari, dummy), else one after the
 other (SyncVectorEnv); more processes are more actors. What the result promises is in
-``envs/contract.py``.
+``envs/checked_vector_env.py``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import gymnasium
 from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from vdl_ros.common.opengl import draw_without_display
+from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.envs.contract import Contract, EnvError, VectorEnvironment
-from vdl_ros.opengl import draw_without_display
-from vdl_ros.settings import suggestion
+from vdl_ros.envs.checked_vector_env import Contract, EnvError, VectorEnvironment
+from vdl_ros.envs.env_config import EnvConfig
 
 __all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
 
@@ -91,7 +91,7 @@ def frames_per_observation(config: EnvConfig) -> int:
     Return how many stacked pictures axis 0 of one observation holds; 1 if it is not a stack.
 
     With more than 1, consecutive observations of an episode overlap, and need to be sent only
-    once (``rl/frame_stack.py``).
+    once (``rl/data/frame_stack.py``).
     """
     if config.env_id.startswith(ATARI):
         return config.frame_stack

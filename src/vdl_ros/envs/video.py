@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.envs.config import EnvConfig
-from vdl_ros.envs.contract import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 __all__ = ['Film', 'record_episode']

@@ -9,10 +9,10 @@ import numpy as np
 
 from vdl_ros.export import lerobot_tables as tables
 from vdl_ros.export.messages import ExportError
+from vdl_ros.export.resampling import MAX_EPISODE_S
 from vdl_ros.export.statistics import ImageCounts, Statistics, merge, of_values
-from vdl_ros.export.timeline import MAX_EPISODE_S
 from vdl_ros.export.video import VideoFile, check_video
-from vdl_ros.export.writing import Layout, Row, library
+from vdl_ros.export.writer import Layout, Row, library
 
 __all__ = ['LeRobotWriter']
 

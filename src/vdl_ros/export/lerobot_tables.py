@@ -10,7 +10,7 @@ import numpy as np
 
 from vdl_ros.export.statistics import Statistics
 from vdl_ros.export.video import CODEC, OPTIONS, PIXEL_FORMAT
-from vdl_ros.export.writing import Layout
+from vdl_ros.export.writer import Layout
 
 __all__ = [
     'CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'VIDEO', 'data_schema', 'features', 'flat_statistics',

@@ -15,8 +15,8 @@ from mcap.exceptions import McapError
 from mcap.reader import NonSeekingReader
 from numpy.typing import NDArray
 
-from vdl_ros.arm.names import JOINTS
-from vdl_ros.pose.cdr import CdrError, Image, read_image, read_joints, read_scene
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.pose.data.cdr import CdrError, Image, read_image, read_joints, read_scene
 
 __all__ = ['Bag', 'Entry', 'ExportError', 'Picture', 'Value']
 

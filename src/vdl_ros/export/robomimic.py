@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.writing import Layout, Row, library
+from vdl_ros.export.writer import Layout, Row, library
 
 __all__ = ['FILE_NAME', 'RobomimicWriter']
 

@@ -22,22 +22,22 @@ import torch
 from rclpy.node import Node
 from std_msgs.msg import Header
 
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.thread_timer import ACTING, Phases
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Episode, Policy
-from vdl_ros.rl.actor_config import ActorConfig
+from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.episodes import FinishedEpisode
-from vdl_ros.rl.phases import ACTING, Phases
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.acting import Acting, LocalActing, RemoteActing
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.ros.time_statistics import TimeStatistics
-from vdl_ros.ros.trajectories import policy_config
-from vdl_ros.settings import SettingError, select
+from vdl_ros.ros.statistics.thread_time_statistics import TimeStatistics
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.training.acting import Acting, LocalActing, RemoteActing
+from vdl_ros.ros.training.trajectories import policy_config
 
 SETTINGS = (ActorConfig, ProcessConfig)
 

@@ -20,22 +20,22 @@ from std_msgs.msg import Bool, Header
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from vdl_ros.arm.controller import TrajectoryController, TrajectoryError
-from vdl_ros.arm.controller_config import ControllerConfig
-from vdl_ros.arm.geometry import Positions
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.arm.motors import Motors
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.control.controller import TrajectoryController, TrajectoryError
+from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.model.geometry import Positions
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.common.settings import select
 from vdl_ros.msg import MotorCommand, TrajectoryStatus
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import deliver, message_from_motors
+from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.joint_messages import markers, positions_of, seconds, trajectory_times
+from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.settings import select
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0

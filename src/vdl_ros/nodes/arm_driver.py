@@ -15,13 +15,13 @@ from rclpy._rclpy_pybind11 import RCLError
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from vdl_ros.arm.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.guardian import Guardian, GuardianError
-from vdl_ros.arm.usb import ArmUsbError, UsbArm, load_backend
-from vdl_ros.ros.arm_topics import ArmTopics
+from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.guardian import Guardian, GuardianError
+from vdl_ros.arm.driver.usb import ArmUsbError, UsbArm, load_backend
+from vdl_ros.common.settings import select
+from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import select
 
 SETTINGS = (UsbConfig, SafetyConfig, ProcessConfig)
 # Watchdog, run times and reconnection are looked at so often, s.

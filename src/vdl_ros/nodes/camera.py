@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, Image
 
-from vdl_ros.arm.camera_config import SIMULATED, CameraConfig, CameraPlacement
-from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.camera.camera_config import SIMULATED, CameraConfig, CameraPlacement
+from vdl_ros.common.settings import select
 from vdl_ros.ros import qos
-from vdl_ros.ros.camera_feeds import Feed, RealFeed, SimulatedFeed
-from vdl_ros.ros.camera_info import stamped
-from vdl_ros.ros.capture_feed import CaptureFeed
+from vdl_ros.ros.arm.camera_feeds import Feed, RealFeed, SimulatedFeed
+from vdl_ros.ros.arm.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.images import to_image
+from vdl_ros.ros.messages.camera_info import stamped
+from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.settings import select
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 SETTINGS = (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig)
 

@@ -22,19 +22,19 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.geometry import Positions
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.names import JOINTS
-from vdl_ros.arm.simulation import ArmSimulation, PoseError
+from vdl_ros.arm.model.geometry import Positions
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
+from vdl_ros.common.settings import SettingError, select
 from vdl_ros.msg import CaptureScene
-from vdl_ros.pose.capture_config import CaptureConfig
-from vdl_ros.pose.domains import sample
-from vdl_ros.pose.frame_book import FrameBook, LooseFrames
+from vdl_ros.nodes.capture_config import CaptureConfig
+from vdl_ros.pose.data.domain_randomization import sample
+from vdl_ros.pose.data.pending_frames import FrameBook, LooseFrames
 from vdl_ros.ros import qos
-from vdl_ros.ros.capture_bag import CaptureBag
+from vdl_ros.ros.bags.capture_bag import CaptureBag
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import SettingError, select
 
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
 EXIT_DISK = 3

@@ -17,16 +17,16 @@ import torch
 from rclpy.node import Node
 from std_msgs.msg import Header
 
+from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.video import record_episode
 from vdl_ros.msg import Episode
-from vdl_ros.rl.evaluation import Act, Evaluation, evaluate
-from vdl_ros.rl.evaluation_config import EvaluateConfig
+from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.process import EXIT_OK, run_node
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.saved_policy import load_policy
-from vdl_ros.settings import SettingError, select
 
 SETTINGS = (EvaluateConfig, ProcessConfig)
 

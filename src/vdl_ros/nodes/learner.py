@@ -23,9 +23,14 @@ import torch
 from rclpy.node import Node
 
 from vdl_ros import presets
+from vdl_ros.common.settings import SettingError, as_dict, select
+from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, Phases
 from vdl_ros.envs import factory
-from vdl_ros.envs.config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.rl.acting.central_inference import CentralInference
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
@@ -33,30 +38,25 @@ from vdl_ros.rl.algorithm_config import (
     select_own,
     verify,
 )
-from vdl_ros.rl.central import CentralInference
-from vdl_ros.rl.config import TrainConfig
 from vdl_ros.rl.device import choose_device, describe
-from vdl_ros.rl.exploration import make_explore
-from vdl_ros.rl.flow import Ledger
-from vdl_ros.rl.group import Group, GroupError
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.learner_group import join
-from vdl_ros.rl.phases import CALLBACKS, INFERENCE, TRAINING, Phases
-from vdl_ros.rl.remote_actor import StepSchema
-from vdl_ros.rl.run_config import RunConfig, verify_run
-from vdl_ros.rl.run_folder import RunFolder, saved_settings
-from vdl_ros.rl.trainer import Trainer
+from vdl_ros.rl.distributed.collectives import Group, GroupError
+from vdl_ros.rl.distributed.process_group import join
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.runs.run_config import RunConfig, verify_run
+from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.inference import InferenceService
+from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.process import EXIT_OK, EXIT_START_AGAIN, die_with_parent, make_executor, run_node
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.ros.tensors import num_bytes
-from vdl_ros.ros.time_statistics import TimeStatistics
-from vdl_ros.ros.topic_scalars import TopicScalars
-from vdl_ros.ros.trajectories import TrajectoryInbox, to_policy
-from vdl_ros.settings import SettingError, as_dict, select
+from vdl_ros.ros.statistics.thread_time_statistics import TimeStatistics
+from vdl_ros.ros.statistics.topic_scalars import TopicScalars
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.training.inference_service import InferenceService
+from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
 
 SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
 

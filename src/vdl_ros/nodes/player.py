@@ -20,14 +20,14 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
+from vdl_ros.common.settings import SettingError, select
 from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.bag import BagError
-from vdl_ros.ros.bag_reader import BagMessage, BagReader
+from vdl_ros.ros.bags.bag_reader import BagMessage, BagReader
+from vdl_ros.ros.bags.bag_writer import BagError
+from vdl_ros.ros.bags.recording import message_class
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.recording import message_class
-from vdl_ros.settings import SettingError, select
 
 SETTINGS = (PlayConfig, ProcessConfig)
 COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop')

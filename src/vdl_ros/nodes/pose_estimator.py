@@ -19,25 +19,25 @@ from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.motors import MotorError
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import MotorError
+from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand
+from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.pose.estimator import Estimate, PoseEstimator
 from vdl_ros.pose.framing import square
-from vdl_ros.pose.labels import JOINT_OUTPUTS, OUTPUTS
-from vdl_ros.pose.pose_config import PoseConfig
+from vdl_ros.pose.model_file import default_model
+from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.pose.tracker import JointTracker
-from vdl_ros.pose.weights import default_model
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import motors_from_message
+from vdl_ros.ros.arm.arm_topics import motors_from_message
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.images import from_image
-from vdl_ros.ros.joint_messages import seconds
+from vdl_ros.ros.messages.images import from_image
+from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.settings import select
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 SETTINGS = (PoseConfig, GeometryConfig, ProcessConfig)
 JOINT_NAMES = list(OUTPUTS[JOINT_OUTPUTS])

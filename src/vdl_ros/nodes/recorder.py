@@ -14,13 +14,13 @@ from pathlib import Path
 
 from rclpy.node import Node
 
-from vdl_ros.ros.bag import BagWriter
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.bags.recording import Recording
+from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.recording import Recording
-from vdl_ros.ros.recording_config import RecordConfig
-from vdl_ros.settings import SettingError, select
 
 SETTINGS = (RecordConfig, ProcessConfig)
 EXIT_DISK = 3

@@ -19,16 +19,16 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
-from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
-from vdl_ros.arm.geometry_config import GeometryConfig
+from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.joint_messages import positions_of
+from vdl_ros.ros.messages.joint_messages import positions_of
+from vdl_ros.ros.messages.transforms import ArmFrames
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.transforms import ArmFrames
-from vdl_ros.settings import select
 
 SETTINGS = (RobotStateConfig, GeometryConfig, ProcessConfig)
 # As of robot_state_publisher: the text itself, which may be changed while it runs.

@@ -21,21 +21,21 @@ from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.config import SimulationConfig
-from vdl_ros.arm.driver_config import SafetyConfig
-from vdl_ros.arm.geometry_config import GeometryConfig
-from vdl_ros.arm.names import JOINTS
-from vdl_ros.arm.pacer import Pacer
-from vdl_ros.arm.protocol import Signs
-from vdl_ros.arm.sim_arm_config import SimArmConfig
-from vdl_ros.arm.simulated_link import NoGuard, SimulatedLink
-from vdl_ros.arm.simulation import ArmSimulation, PoseError
+from vdl_ros.arm.driver.driver_config import SafetyConfig
+from vdl_ros.arm.driver.protocol import Signs
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.simulation.pacer import Pacer
+from vdl_ros.arm.simulation.simulated_link import NoGuard, SimulatedLink
+from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.common.settings import select
+from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import ArmTopics
-from vdl_ros.ros.joint_messages import positions_of
+from vdl_ros.ros.arm.arm_topics import ArmTopics
+from vdl_ros.ros.messages.joint_messages import positions_of
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import select
 from vdl_ros.srv import SetPose, Step
 
 SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig)

@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from rclpy.node import Node
 from std_msgs.msg import Bool
 
-from vdl_ros.arm.motors import Motors
-from vdl_ros.arm.teleop import HELP, REPORTS, Teleop
-from vdl_ros.arm.teleop_config import TeleopConfig
-from vdl_ros.arm.terminal import Terminal
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop
+from vdl_ros.arm.teleop.teleop_config import TeleopConfig
+from vdl_ros.arm.teleop.terminal import Terminal
+from vdl_ros.common.settings import select
+from vdl_ros.common.stop_signals import set_by_signals
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import deliver, message_from_motors
+from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import select
-from vdl_ros.stop_signals import set_by_signals
 
 SETTINGS = (TeleopConfig, ProcessConfig)
 # Between two looks at the keys, s.

@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
+from vdl_ros.common.settings import select
 from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.metrics import read
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.time_statistics import is_time
-from vdl_ros.ros.topic_table import Screen, TopicTable, table_text
-from vdl_ros.settings import select
+from vdl_ros.ros.statistics.statistics_reader import read
+from vdl_ros.ros.statistics.thread_time_statistics import is_time
+from vdl_ros.ros.statistics.topic_table import Screen, TopicTable, table_text
 
 EXIT_NOTHING = 1
 

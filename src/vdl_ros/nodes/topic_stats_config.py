@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vdl_ros.settings import setting
+from vdl_ros.common.settings import setting
 
 __all__ = ['TopicStatsConfig']
 

@@ -26,19 +26,19 @@ from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Bool, String
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
-from vdl_ros.arm.motors import Motors
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
+from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm_topics import deliver, message_from_motors
-from vdl_ros.ros.images import from_image
-from vdl_ros.ros.joint_messages import positions_of, trajectory_message
+from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
+from vdl_ros.ros.messages.images import from_image
+from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics import TopicStatistics
-from vdl_ros.settings import select
-from vdl_ros.view.config import ViewConfig
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.view.held_buttons import HeldButtons
 from vdl_ros.view.panel import (
     HOLD_HZ,

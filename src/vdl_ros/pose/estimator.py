@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vdl_ros.pose.augment import to_float
-from vdl_ros.pose.labels import JOINT_OUTPUTS, MIRROR, OUTPUTS, decode, errors, wrap
-from vdl_ros.pose.models import SIZE, Raw
-from vdl_ros.pose.weights import load_model
+from vdl_ros.pose.augmentation import to_float
+from vdl_ros.pose.model_file import load_model
+from vdl_ros.pose.networks import SIZE, Raw
+from vdl_ros.pose.outputs import JOINT_OUTPUTS, MIRROR, OUTPUTS, decode, errors, wrap
 
 __all__ = ['Estimate', 'PoseEstimator', 'read_mirrored', 'read_raw']
 

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from vdl_ros.pose.models import SIZE
+from vdl_ros.pose.networks import SIZE
 
 __all__ = ['SMALLEST', 'square']
 

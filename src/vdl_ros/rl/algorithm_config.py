@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.settings import SettingError, as_dict, select, setting, settings_of
+from vdl_ros.common.settings import SettingError, as_dict, select, setting, settings_of
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = [
     'ALGORITHM_SETTINGS', 'A3cConfig', 'AlgorithmConfig', 'DqnConfig', 'ImpalaConfig',

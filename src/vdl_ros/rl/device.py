@@ -18,7 +18,7 @@ import torch.distributed as dist
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from vdl_ros.settings import SettingError
+from vdl_ros.common.settings import SettingError
 
 __all__ = [
     'CPU', 'DeviceMemory', 'HostMemory', 'choose_device', 'computes_bfloat16', 'describe',

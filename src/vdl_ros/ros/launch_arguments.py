@@ -16,8 +16,8 @@ from launch.actions import DeclareLaunchArgument, Shutdown
 from launch.events.process import ProcessExited
 from launch_ros.actions import Node
 
+from vdl_ros.common.settings import Scalar, SettingError, settings_of, suggestion
 from vdl_ros.ros.process import EXIT_BAD_INPUT
-from vdl_ros.settings import Scalar, SettingError, settings_of, suggestion
 
 __all__ = [
     'RECORD', 'SAVING_S', 'declare', 'end_all', 'end_with', 'given', 'node', 'of_learner',

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
-from vdl_ros.settings import Scalar, Setting, SettingError, settings_of, suggestion
+from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
 
 __all__ = ['declare', 'given']
 

@@ -25,10 +25,11 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.ros import dead_ports, memory, parameters, stale_shared_memory, transport
+from vdl_ros.common.settings import Scalar, SettingError, describe, select
+from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.ros import memory, parameters
+from vdl_ros.ros.dds import stale_ports, stale_shared_memory, transport
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.settings import Scalar, SettingError, describe, select
-from vdl_ros.stop_signals import set_by_signals
 
 __all__ = [
     'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_START_AGAIN', 'call_back', 'die_with_parent',
@@ -172,7 +173,7 @@ def run_node(
         transport.configure()
         memory.keep_large_blocks()
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-        with dead_ports.avoided():
+        with stale_ports.avoided():
             node = make()
         return work(node, stop)
     except (ValueError, OSError) as error:

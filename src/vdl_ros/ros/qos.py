@@ -28,8 +28,9 @@ def _profile(
                       liveliness=LivelinessPolicy.AUTOMATIC)
 
 
-# Trajectories and what answers them. Credit bounds what is under way (rl/flow.py); the depth
-# only has to hold all of it, for as many actors as one learner is likely to have.
+# Trajectories and what answers them. Credit bounds what is under way
+# (rl/acting/flow_control.py); the depth only has to hold all of it, for as many actors as one
+# learner is likely to have.
 STREAM = _profile(256, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
 # State that a late joiner needs at once: weights, robot_description.

@@ -7,7 +7,7 @@ when the network is gone: silence is what switches a motor off.
 
 from __future__ import annotations
 
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.joints import JOINTS
 
 __all__ = ['HeldButtons']
 

@@ -17,8 +17,8 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from vdl_ros.arm.geometry import Positions
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import Positions
+from vdl_ros.arm.model.joints import JOINTS
 
 __all__ = ['EmergencyStop', 'Event', 'Gone', 'Hold', 'Lamp', 'MoveTo', 'Panel', 'Release']
 

@@ -12,8 +12,8 @@ import viser
 import yourdfpy
 from viser.extras import ViserUrdf
 
-from vdl_ros.arm.geometry import Positions, parse
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import Positions, parse
+from vdl_ros.arm.model.joints import JOINTS
 
 __all__ = ['ArmScene']
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Protocol
 
-from vdl_ros.arm.geometry import Positions
-from vdl_ros.arm.names import JOINTS
+from vdl_ros.arm.model.geometry import Positions
+from vdl_ros.arm.model.joints import JOINTS
 
 __all__ = ['Estimate', 'Told', 'state_text']
 

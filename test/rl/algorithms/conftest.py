@@ -9,11 +9,11 @@ from torch import nn
 
 from vdl_ros.rl.algorithm_config import select_own
 from vdl_ros.rl.algorithms import make_algorithm
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.distributions import Categorical, EpsilonGreedy
-from vdl_ros.rl.policy import Output, make_policy
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.policy.distributions import Categorical, EpsilonGreedy
+from vdl_ros.rl.policy.policy import Output, make_policy
+from vdl_ros.rl.train_config import TrainConfig
 
 
 class Linear(nn.Module):

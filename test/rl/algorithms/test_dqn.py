@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.replay import Replay, Sample
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.replay import Replay, Sample
+from vdl_ros.rl.data.unroll import UnrollSchema
 
 
 def huber(error):

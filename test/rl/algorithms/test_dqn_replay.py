@@ -7,9 +7,9 @@ import numpy as np
 import psutil
 import pytest
 
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.group import Group
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group
 
 
 @pytest.mark.parametrize('ratio', [0.3, 1.0, 4.0])

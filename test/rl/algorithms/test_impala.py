@@ -9,10 +9,10 @@ import torch
 
 from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.algorithms import make_algorithm
-from vdl_ros.rl.batch import Batch, make_batch
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.policy import make_policy
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.batch import Batch, make_batch
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
 
 CONFIG = TrainConfig(discount=0.9, baseline_cost=0.4, entropy_cost=0.03, hidden_size=8)
 OWN = ImpalaConfig(rho_clip=1.3, c_clip=0.7, vtrace_lambda=0.8)

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.evaluation import Act
-from vdl_ros.rl.exploration import make_explore
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.unroll import Unroll
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.train_config import TrainConfig
 
 
 class Recall(gymnasium.vector.VectorEnv):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.actor import Actor
+from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.learner import Learner
-from vdl_ros.rl.unroll import Unroll
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.learner import Learner
 
 
 class Walk(gymnasium.vector.VectorEnv):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import UnrollSchema
 
 
 def targets_of(batch, policy, seed=0):

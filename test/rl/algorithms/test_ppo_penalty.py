@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from vdl_ros.rl.batch import make_batch
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import UnrollSchema
 
 
 @pytest.mark.parametrize(('share', 'beta'), [

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.checkpoint import load_checkpoint, save_checkpoint
-from vdl_ros.rl.learner import Learner
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
 # One step of the optimiser or more with each update, so that nothing is left waiting.
 OWN = {'ppo_epochs': 2, 'ppo_kl_target': 1e-3, 'reinforce_episodes': 1, 'replay_size': 400,

@@ -12,10 +12,10 @@ import importlib
 
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.algorithms.algorithm import Algorithm
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.group import Group
-from vdl_ros.rl.policy import Policy
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Algorithm', 'make_algorithm']
 

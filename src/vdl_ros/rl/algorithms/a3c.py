@@ -14,9 +14,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.batch import Batch
-from vdl_ros.rl.gae import gae
-from vdl_ros.rl.group import standardized
+from vdl_ros.rl.algorithms.gae import gae
+from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.distributed.collectives import standardized
 
 __all__ = ['Algorithm']
 

@@ -8,13 +8,13 @@ from typing import Any
 from torch import Tensor
 
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
-from vdl_ros.rl.batch import Batch, transform_rewards
-from vdl_ros.rl.config import TrainConfig
-from vdl_ros.rl.descent import Descent
+from vdl_ros.rl.algorithms.optimizer import Descent
+from vdl_ros.rl.data.batch import Batch, transform_rewards
+from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.group import Group, masked_mean
-from vdl_ros.rl.policy import Policy
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group, masked_mean
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Algorithm', 'Metrics']
 

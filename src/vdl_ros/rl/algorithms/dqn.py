@@ -24,13 +24,13 @@ from torch.nn import functional
 
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.batch import Batch
-from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.data.replay import Replay, Sample
+from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
-from vdl_ros.rl.group import Group
-from vdl_ros.rl.policy import Policy
-from vdl_ros.rl.replay import Replay, Sample
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Algorithm']
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.batch import Batch
-from vdl_ros.rl.group import standardized
-from vdl_ros.rl.vtrace import vtrace
+from vdl_ros.rl.algorithms.vtrace import vtrace
+from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.distributed.collectives import standardized
 
 __all__ = ['Algorithm']
 

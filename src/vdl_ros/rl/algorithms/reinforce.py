@@ -15,13 +15,13 @@ from torch import Tensor
 
 from vdl_ros.rl.algorithm_config import ReinforceConfig
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.batch import Batch, transform_rewards
-from vdl_ros.rl.config import TrainConfig
+from vdl_ros.rl.data.batch import Batch, transform_rewards
+from vdl_ros.rl.data.episode_assembly import Episode, EpisodeAssembly, pad
+from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.episode_assembly import Episode, EpisodeAssembly, pad
-from vdl_ros.rl.group import Group, standardized
-from vdl_ros.rl.policy import Policy
-from vdl_ros.rl.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group, standardized
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Algorithm']
 

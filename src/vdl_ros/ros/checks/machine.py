@@ -9,9 +9,9 @@ import importlib.util
 import os
 from pathlib import Path
 
-from vdl_ros.opengl import OpenGLError, check_drawing
-from vdl_ros.ros import transport
+from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.ros.checks.types import Finding, System, amount
+from vdl_ros.ros.dds import transport
 
 __all__ = [
     'check_clock', 'check_cores', 'check_cpu', 'check_egl', 'check_libraries', 'check_memory',

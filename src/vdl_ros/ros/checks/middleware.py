@@ -10,9 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from vdl_ros.ros import transport
 from vdl_ros.ros.checks.types import Finding, System, amount
-from vdl_ros.ros.stale_shared_memory import stale_shared_memory
+from vdl_ros.ros.dds import transport
+from vdl_ros.ros.dds.stale_shared_memory import stale_shared_memory
 
 __all__ = [
     'check_discovery', 'check_distribution', 'check_domain', 'check_fragments',

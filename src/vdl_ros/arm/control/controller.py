@@ -1,0 +1,261 @@
+"""
+Follows joint trajectories with motors that can only be on or off.
+
+Measurements come late and motors react late. What was commanded since a measurement was taken
+will still move the joint, so the controller remembers it and asks where each joint would come to
+rest if its motor were switched off now. A motor starts when that is farther than ``start_band``
+from the target and stops when it is within ``stop_band`` or beyond: between the two nothing is
+switched, so the motors do not chatter. A reversal always passes through off.
+
+A trajectory that is faster than the motors waits for them instead of cutting corners.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.control.trajectory import JointTrajectory, TrajectoryError
+from vdl_ros.arm.model.geometry import ArmGeometry, Positions
+from vdl_ros.arm.model.joints import JOINTS
+
+__all__ = ['Directions', 'TrajectoryController', 'TrajectoryError']
+
+#: int8 [5]: -1, 0 or 1 for each joint.
+Directions = NDArray[np.int8]
+#: A stamp may be so far in the future, s: clocks of two hosts.
+CLOCK_SKEW = 0.05
+#: What counts as having come nearer, rad.
+PROGRESS = 0.01
+
+
+class TrajectoryController:
+    """
+    One trajectory at a time; a new one replaces it.
+
+    ``state`` is ``'idle'``, ``'running'``, ``'done'`` or ``'aborted'``; ``reason`` says in one
+    line why a trajectory was aborted or refused. All times are seconds of one clock.
+    """
+
+    def __init__(
+        self, geometry: ArmGeometry, config: ControllerConfig | None = None,
+        speed: Positions | None = None,
+    ):
+        """
+        Make an idle controller.
+
+        Args:
+            geometry: limits, and speeds if they are not given.
+            config: bands, tolerances, times.
+            speed: of the joints, float64 [5], rad/s.
+        """
+        self.config = config or ControllerConfig()
+        self.geometry = geometry
+        self.state = 'idle'
+        self.reason = ''
+        #: Where the joints should be now, float64 [5], rad; NaN where nothing is asked.
+        self.target: Positions = np.full(len(JOINTS), math.nan)
+        #: Measured position minus target, float64 [5], rad; NaN where unknown.
+        self.error: Positions = np.full(len(JOINTS), math.nan)
+        self._speed = geometry.velocity if speed is None else np.asarray(speed, np.float64)
+        self._trajectory: JointTrajectory | None = None
+        self._start: Positions | None = None
+        self._path_time = 0.0
+        self._now: float | None = None
+        self._motors: Directions = np.zeros(len(JOINTS), np.int8)
+        # When each command was given, oldest first; the last one holds.
+        self._sent: collections.deque[tuple[float, Directions]] = collections.deque()
+        self._best = math.inf
+        self._progress_at: float | None = None
+
+    @property
+    def motors(self) -> Directions:
+        """Return the latest command, int8 [5]."""
+        return np.array(self._motors)
+
+    @property
+    def progress(self) -> float:
+        """Return how much of the trajectory's time has passed, from 0 to 1."""
+        if self._trajectory is None or self._trajectory.duration == 0.0:
+            return 1.0 if self.state == 'done' else 0.0
+        return min(1.0, self._path_time / self._trajectory.duration)
+
+    def start(
+        self, names: Sequence[str], positions: Sequence[Sequence[float]], times: Sequence[float],
+    ) -> None:
+        """
+        Begin a trajectory at the next update; what was running is dropped.
+
+        Args:
+            names: the joints it moves, in the order of its columns.
+            positions: N points, rad.
+            times: N times from the start, s, growing.
+
+        Raises:
+            TrajectoryError: the trajectory is refused as a whole; the arm stops.
+        """
+        try:
+            trajectory = JointTrajectory(names, positions, times, self.geometry)
+        except TrajectoryError as error:
+            self._end('aborted', str(error))
+            raise
+        self._trajectory = trajectory
+        self._start = None
+        self._path_time = 0.0
+        self._best = math.inf
+        self._progress_at = None
+        self.state, self.reason = 'running', ''
+
+    def cancel(self, reason: str = 'cancelled') -> None:
+        """Give up the trajectory, if one is running; motors are off from the next update on."""
+        if self.state == 'running':
+            self._end('aborted', reason)
+
+    def update(
+        self, now: float, positions: ArrayLike | None, stamp: float | None,
+    ) -> Directions:
+        """
+        Return what the motors should do until the next update, int8 [5].
+
+        Call it at a steady rate, with the newest measurement, even if that is an old one.
+
+        Args:
+            now: s.
+            positions: float64 [5], rad; NaN for a joint nobody measured; None before the first.
+            stamp: when they were measured, s.
+        """
+        elapsed = 0.0 if self._now is None else now - self._now
+        self._now = now
+        if elapsed < 0.0:
+            self._sent.clear()
+            self.cancel('time went backward')
+        # Whoever was not called for long has not moved the arm along its path meanwhile.
+        elapsed = min(elapsed, self.config.stale_after)
+        if self.state != 'running':
+            return self._send(now, np.zeros(len(JOINTS), np.int8))
+        if self._progress_at is None:
+            self._progress_at = now
+        measured = self._usable(now, positions, stamp)
+        command = np.zeros(len(JOINTS), np.int8)
+        if measured is not None and stamp is not None:
+            command = self._follow(now, elapsed, measured, stamp)
+        else:
+            self.error[:] = math.nan
+        if self.state == 'running' and now - self._progress_at > self.config.goal_timeout:
+            self._end('aborted', self._why(measured))
+        if self.state != 'running':
+            command = np.zeros(len(JOINTS), np.int8)
+        return self._send(now, command)
+
+    def _follow(
+        self, now: float, elapsed: float, measured: Positions, stamp: float,
+    ) -> Directions:
+        """Return the command that brings the joints nearer to their targets."""
+        trajectory = self._trajectory
+        assert trajectory is not None
+        joints = list(trajectory.joints)
+        if self._start is None:
+            self._start = measured.copy()
+            elapsed = 0.0
+        self.target = trajectory.target(self._path_time, self._start)
+        self.error = measured - self.target
+        rest = self._rest(now, measured, stamp)
+        if float(np.max(np.abs((rest - self.target)[joints]))) <= self.config.path_tolerance:
+            if self._path_time < trajectory.duration:
+                self._progress_at = now
+                self._best = math.inf
+            self._path_time += elapsed
+            self.target = trajectory.target(self._path_time, self._start)
+            self.error = measured - self.target
+        command = np.zeros(len(JOINTS), np.int8)
+        ahead = trajectory.ahead(self._path_time) - self.target
+        for index in joints:
+            command[index] = self._switch(
+                int(self._motors[index]), float(self.target[index] - rest[index]),
+                float(ahead[index]))
+        worst = float(np.max(np.abs(self.error[joints])))
+        if worst < self._best - PROGRESS:
+            self._best = worst
+            self._progress_at = now
+        # At rest: nothing commanded, and nothing in the time that the measurement cannot show.
+        still = not command.any() and not self._commanded(now, stamp).any()
+        if (self._path_time >= trajectory.duration and still
+                and worst <= self.config.goal_tolerance):
+            self._end('done', '')
+        return command
+
+    def _switch(self, now: int, missing: float, ahead: float) -> int:
+        """
+        Return -1, 0 or 1 for a motor that does ``now`` with ``missing`` rad to go.
+
+        A motor that runs may lead a target that still has ``ahead`` rad to its next point: on a
+        slow path it is switched half as often.
+        """
+        if now != 0:
+            lead = min(max(now * ahead, 0.0), self.config.start_band / 2.0)
+            return now if now * missing + lead > self.config.stop_band else 0
+        if abs(missing) > self.config.start_band:
+            return 1 if missing > 0.0 else -1
+        return 0
+
+    def _rest(self, now: float, measured: Positions, stamp: float) -> Positions:
+        """Return where the joints come to rest if all motors are switched off now, rad."""
+        return measured + self._speed * self._commanded(now, stamp)
+
+    def _commanded(self, now: float, stamp: float) -> Positions:
+        """Return for how long each motor was on, signed, in what ``stamp`` cannot show, s."""
+        since = stamp - self.config.response_time
+        total = np.zeros(len(JOINTS))
+        until = now
+        for begun, motors in reversed(self._sent):
+            total += motors * max(0.0, until - max(begun, since))
+            until = begun
+            if begun <= since:
+                break
+        return total
+
+    def _usable(
+        self, now: float, positions: ArrayLike | None, stamp: float | None,
+    ) -> Positions | None:
+        """Return the measurement if all joints that are needed are there and fresh."""
+        if positions is None or stamp is None or self._trajectory is None:
+            return None
+        age = now - stamp
+        if not -CLOCK_SKEW <= age <= self.config.stale_after:
+            return None
+        measured = np.array(positions, np.float64)
+        if measured.shape != (len(JOINTS),):
+            return None
+        needed = measured[list(self._trajectory.joints)]
+        return measured if bool(np.isfinite(needed).all()) else None
+
+    def _why(self, measured: Positions | None) -> str:
+        """Return what kept the trajectory from its end."""
+        seconds = self.config.goal_timeout
+        if measured is None:
+            return f'no measurement of the joints for {seconds:g} s'
+        index = int(np.nanargmax(np.abs(self.error)))
+        return (f'{JOINTS[index]}: {abs(float(self.error[index])):.3f} rad from its target, '
+                f'and no nearer for {seconds:g} s')
+
+    def _end(self, state: str, reason: str) -> None:
+        """End the trajectory."""
+        self.state, self.reason = state, reason
+        self._trajectory = None if state != 'done' else self._trajectory
+        if self._now is not None:
+            self._send(self._now, np.zeros(len(JOINTS), np.int8))
+
+    def _send(self, now: float, command: Directions) -> Directions:
+        """Remember a command, and forget those that every measurement shows."""
+        if not self._sent or not np.array_equal(command, self._motors):
+            self._sent.append((now, command.copy()))
+        self._motors = command
+        oldest = now - self.config.stale_after - self.config.response_time
+        while len(self._sent) > 1 and self._sent[1][0] <= oldest:
+            self._sent.popleft()
+        return np.array(command)

@@ -1,0 +1,104 @@
+"""A joint trajectory: checked as a whole, then asked where the joints should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from vdl_ros.arm.model.geometry import ArmGeometry, Positions
+from vdl_ros.arm.model.joints import JOINTS
+
+__all__ = ['JointTrajectory', 'TrajectoryError']
+
+
+class TrajectoryError(ValueError):
+    """A trajectory that is refused as a whole; the message says why in one line."""
+
+
+class JointTrajectory:
+    """
+    Points in time, straight lines between them.
+
+    ``joints`` are the indices of the joints that it moves, in the order of ``names.JOINTS``;
+    ``times`` is float64 [N], s; ``points`` is float64 [N, 5], rad, with NaN for other joints.
+    """
+
+    def __init__(
+        self, names: Sequence[str], positions: Sequence[Sequence[float]],
+        times: Sequence[float], geometry: ArmGeometry,
+    ):
+        """
+        Check a trajectory.
+
+        Args:
+            names: the joints it moves, in the order of its columns.
+            positions: N points of as many values as names, rad.
+            times: N times from the start, s, growing.
+            geometry: whose limits count.
+
+        Raises:
+            TrajectoryError: no joint or point, an unknown joint or one named twice, a wrong
+                number of values, a value that is not finite or beyond the joint's limits, a time
+                that is negative or does not grow.
+        """
+        if not names:
+            raise TrajectoryError('trajectory: no joint')
+        for name in names:
+            if name not in JOINTS:
+                raise TrajectoryError(f'{name}: no such joint; there are {", ".join(JOINTS)}')
+            if list(names).count(name) > 1:
+                raise TrajectoryError(f'{name}: named twice')
+        if not len(positions):
+            raise TrajectoryError('trajectory: no point')
+        if len(times) != len(positions):
+            raise TrajectoryError(f'trajectory: {len(positions)} points but {len(times)} times')
+        self.joints = tuple(sorted(JOINTS.index(name) for name in names))
+        self.points: Positions = np.full((len(positions), len(JOINTS)), math.nan)
+        before = -math.inf
+        for row, (point, time) in enumerate(zip(positions, times, strict=True)):
+            what = f'point {row}'
+            if len(point) != len(names):
+                raise TrajectoryError(f'{what}: {len(point)} positions for {len(names)} joints')
+            if not math.isfinite(time) or time < 0.0:
+                raise TrajectoryError(f'{what}: time {time:g} s is not allowed: at least 0')
+            if time <= before:
+                raise TrajectoryError(f'{what}: time {time:g} s is not after {before:g} s')
+            before = time
+            for name, value in zip(names, point, strict=True):
+                joint = geometry.joints[name]
+                if not math.isfinite(value):
+                    raise TrajectoryError(f'{what}: {name}: {value} is not a finite number')
+                if not joint.lower - 1e-6 <= value <= joint.upper + 1e-6:
+                    raise TrajectoryError(
+                        f'{what}: {name}: {value:g} rad is not allowed: '
+                        f'from {joint.lower:g} to {joint.upper:g}')
+                self.points[row, JOINTS.index(name)] = value
+        self.times: Positions = np.array(times, np.float64)
+
+    @property
+    def duration(self) -> float:
+        """Return the time of the last point, s."""
+        return float(self.times[-1])
+
+    def target(self, time: float, start: Positions) -> Positions:
+        """
+        Return where the joints should be, float64 [5], rad; NaN for joints it does not move.
+
+        Args:
+            time: since the start, s; after the end it stays at the last point.
+            start: where the joints were at time 0, float64 [5], rad.
+        """
+        after = int(np.searchsorted(self.times, time, side='right'))
+        if after >= len(self.times):
+            return np.array(self.points[-1])
+        begun = 0.0 if after == 0 else float(self.times[after - 1])
+        here = start if after == 0 else self.points[after - 1]
+        share = (time - begun) / (float(self.times[after]) - begun)
+        return np.array(here + (self.points[after] - here) * share)
+
+    def ahead(self, time: float) -> Positions:
+        """Return the point that comes next, or the last, float64 [5], rad; NaN as ``target``."""
+        after = int(np.searchsorted(self.times, time, side='right'))
+        return np.array(self.points[min(after, len(self.times) - 1)])

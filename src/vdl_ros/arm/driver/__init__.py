@@ -1,0 +1,1 @@
+"""The driver of the real arm: what to send, when to stop, and the USB device; no ROS."""

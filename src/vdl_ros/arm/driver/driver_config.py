@@ -1,0 +1,75 @@
+"""What the driver of the arm can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vdl_ros.arm.driver.protocol import Signs
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.settings import SettingError, setting
+
+__all__ = ['SafetyConfig', 'UsbConfig']
+
+_SIGN = '1 if the bits 01 turn it forward, -1 if 10 do; depends on the wiring.'
+# Somewhat longer than the joint's travel takes at 20 deg/s.
+_RUN_TIME = 'Longest time that it runs one way without having been commanded otherwise.'
+
+
+@dataclass(frozen=True)
+class SafetyConfig:
+    """When motors are stopped though they were commanded on; of the real arm and of its twin."""
+
+    command_timeout: float = setting(
+        0.5, 'Without a command for so long all motors are stopped.',
+        minimum=0.05, maximum=5.0, unit='s')
+    refresh_period: float = setting(
+        0.2, 'What is sent is sent again so often: the only way to notice that the arm is gone.',
+        minimum=0.02, maximum=5.0, unit='s')
+    base_max_run_time: float = setting(
+        15.0, f'Base: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    shoulder_max_run_time: float = setting(
+        10.0, f'Shoulder: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    elbow_max_run_time: float = setting(
+        18.0, f'Elbow: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    wrist_max_run_time: float = setting(
+        7.0, f'Wrist: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+    gripper_max_run_time: float = setting(
+        2.5, f'Gripper: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
+
+    def max_run_time(self, motor: str) -> float:
+        """Return how long a motor may run one way, s."""
+        return float(getattr(self, f'{motor}_max_run_time'))
+
+
+@dataclass(frozen=True)
+class UsbConfig:
+    """The real arm: which device, how it is wired, when it is taken into use."""
+
+    autostart: bool = setting(
+        True, 'Configure and activate by itself, as soon as the arm is there.')
+    usb_product: int = setting(
+        0, 'USB product id of the arm: 0, or 1 for newer ones.', minimum=0, maximum=65535)
+    usb_timeout: float = setting(
+        0.1, 'Of one USB transfer; the node waits for it.', minimum=0.005, maximum=1.0, unit='s')
+    usb_backend: str = setting(
+        '', 'module:function that returns a pyusb backend, for tests and other transports; '
+        'by default libusb.')
+    base_sign: int = setting(-1, f'Base: {_SIGN}', minimum=-1, maximum=1)
+    shoulder_sign: int = setting(-1, f'Shoulder: {_SIGN}', minimum=-1, maximum=1)
+    elbow_sign: int = setting(-1, f'Elbow: {_SIGN}', minimum=-1, maximum=1)
+    wrist_sign: int = setting(-1, f'Wrist: {_SIGN}', minimum=-1, maximum=1)
+    gripper_sign: int = setting(-1, f'Gripper: {_SIGN}', minimum=-1, maximum=1)
+
+    @property
+    def signs(self) -> Signs:
+        """
+        Return the signs by motor.
+
+        Raises:
+            SettingError: a sign is 0.
+        """
+        values = {name: getattr(self, f'{name}_sign') for name in JOINTS}
+        for name, value in values.items():
+            if value == 0:
+                raise SettingError(f'{name}_sign: 0 is not allowed: -1 or 1')
+        return Signs(**values)

@@ -1,0 +1,198 @@
+"""
+The OWI-535 as a USB device: find, open, write three bytes, close.
+
+By pyusb, with the libusb of the package libusb-package where it is installed, so nothing has to be
+installed in the system. Everything that can go wrong is an :class:`ArmUsbError` of one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import usb.core
+import usb.util
+
+from vdl_ros.arm.driver.protocol import PACKET_SIZE
+
+__all__ = [
+    'VENDOR', 'ArmUsbError', 'DeviceBusyError', 'DeviceMissingError', 'DisconnectedError',
+    'PartialWriteError', 'PermissionDeniedError', 'TransferTimeoutError', 'UsbArm',
+    'load_backend', 'udev_rule',
+]
+
+VENDOR = 0x1267
+
+# A vendor request to the device; the same for every command.
+_REQUEST_TYPE, _REQUEST, _VALUE, _INDEX = 0x40, 6, 0x100, 0
+
+
+class ArmUsbError(OSError):
+    """The arm cannot be reached; every other error here is one of these."""
+
+
+class DeviceMissingError(ArmUsbError):
+    """No such device is connected."""
+
+
+class PermissionDeniedError(ArmUsbError):
+    """The device is there, but not for this user."""
+
+
+class DeviceBusyError(ArmUsbError):
+    """Another process holds the device."""
+
+
+class DisconnectedError(ArmUsbError):
+    """The device was there and is no longer."""
+
+
+class TransferTimeoutError(ArmUsbError):
+    """The device did not take the command in time."""
+
+
+class PartialWriteError(ArmUsbError):
+    """The device took a part of the command."""
+
+
+def load_backend(name: str = '') -> Any:
+    """
+    Return a pyusb backend.
+
+    Args:
+        name: 'module:function' that returns a ``usb.backend.IBackend``, for tests and for other
+            ways to the device; by default libusb.
+
+    Raises:
+        ValueError: ``name`` cannot be imported or called, or there is no libusb.
+    """
+    if not name:
+        try:
+            from libusb_package import get_libusb1_backend as get_backend
+        except ImportError:
+            # A ROS distribution has pyusb and the system's libusb from its own packages.
+            from usb.backend.libusb1 import get_backend
+        backend = get_backend()
+        if backend is None:
+            raise ValueError('no libusb: install the Python package libusb-package, or libusb-1.0')
+        return backend
+    module, _, function = name.partition(':')
+    try:
+        return getattr(importlib.import_module(module), function)()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f'usb_backend: {name!r} is not allowed: module:function of a pyusb backend '
+            f'({error})') from error
+
+
+def udev_rule() -> Path:
+    """Return the rule that lets users reach the arm: as installed, or the checkout's."""
+    here = Path(__file__)
+    rule = Path('config', 'udev', '99-owi535.rules')
+    candidates = [parent / 'share' / 'vdl_ros' / rule for parent in here.parents]
+    checkout = here.resolve().parents[4] / rule
+    return next((path for path in candidates if path.is_file()), checkout)
+
+
+def _advice() -> str:
+    return (f'sudo cp {udev_rule()} /etc/udev/rules.d/ && sudo udevadm control --reload && '
+            'sudo udevadm trigger, and be in the group plugdev')
+
+
+class UsbArm:
+    """An open arm; not shared between threads."""
+
+    def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:
+        """
+        Find the arm and take it.
+
+        Args:
+            product: USB product id; with :data:`VENDOR` it names the kind of device. Of several
+                arms the first that libusb lists is taken.
+            backend: of pyusb, see :func:`load_backend`.
+            timeout: of one command, s.
+            share: do not take it; another process that holds it goes on holding it.
+
+        Raises:
+            ArmUsbError: it is missing, forbidden, busy, or fails at once.
+        """
+        self._name = f'{VENDOR:04x}:{product:04x}'
+        self._timeout_ms = max(1, round(timeout * 1000))
+        with self._errors('open'):
+            device = usb.core.find(idVendor=VENDOR, idProduct=product, backend=backend)
+        if device is None:
+            raise DeviceMissingError(self._missing(product, backend))
+        self._device = device
+        if share:
+            return
+        try:
+            with self._errors('open'):
+                device.set_configuration()
+                if device[0].bNumInterfaces:
+                    # Commands go past interfaces; holding one keeps a second driver away.
+                    usb.util.claim_interface(device, 0)
+        except ArmUsbError:
+            self.close()
+            raise
+
+    def send(self, packet: bytes) -> None:
+        """
+        Write one command.
+
+        Args:
+            packet: of ``protocol.encode``, 3 bytes.
+
+        Raises:
+            ArmUsbError: it was not taken as a whole; what the motors do now is unknown.
+        """
+        with self._errors('command'):
+            count = self._device.ctrl_transfer(
+                _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, self._timeout_ms)
+        if count != PACKET_SIZE:
+            raise PartialWriteError(
+                f'arm {self._name}: it took {count} of {PACKET_SIZE} bytes of a command')
+
+    def close(self) -> None:
+        """Release the device, whatever state it is in; the motors go on as they are."""
+        with contextlib.suppress(usb.core.USBError, NotImplementedError):
+            usb.util.dispose_resources(self._device)
+
+    def _missing(self, product: int, backend: Any) -> str:
+        hint = ''
+        with contextlib.suppress(usb.core.USBError):
+            for other in {0, 1} - {product}:
+                if usb.core.find(idVendor=VENDOR, idProduct=other, backend=backend) is not None:
+                    hint = f'; {VENDOR:04x}:{other:04x} is: usb_product:={other}'
+        return (f'arm {self._name}: no such USB device is connected{hint}; '
+                f'before it is used for the first time: {_advice()}')
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn pyusb's errors into this module's."""
+        try:
+            yield
+        except usb.core.USBTimeoutError as error:
+            raise TransferTimeoutError(self._timed_out(what)) from error
+        except NotImplementedError as error:
+            raise ArmUsbError(f'arm {self._name}: {what}: not supported here: {error}') from error
+        except usb.core.USBError as error:
+            if error.errno in (errno.EACCES, errno.EPERM):
+                raise PermissionDeniedError(
+                    f'arm {self._name}: no permission to {what} it: {_advice()}') from error
+            if error.errno == errno.EBUSY:
+                raise DeviceBusyError(
+                    f'arm {self._name}: another process holds it; is a second driver '
+                    'running?') from error
+            if error.errno in (errno.ENODEV, errno.ENXIO, errno.ESHUTDOWN):
+                raise DisconnectedError(f'arm {self._name}: disconnected') from error
+            if error.errno == errno.ETIMEDOUT:
+                raise TransferTimeoutError(self._timed_out(what)) from error
+            raise ArmUsbError(
+                f'arm {self._name}: {what} failed: {error.strerror or error}') from error
+
+    def _timed_out(self, what: str) -> str:
+        return f'arm {self._name}: {what} not taken within {self._timeout_ms} ms'

@@ -1,0 +1,1 @@
+"""The model of the arm: joints, geometry, kinematics and motor commands."""

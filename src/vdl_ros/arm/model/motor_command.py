@@ -1,0 +1,92 @@
+"""What the arm's motors and its lamp can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vdl_ros.arm.model.joints import JOINTS
+
+__all__ = ['MotorError', 'Motors', 'short']
+
+
+class MotorError(ValueError):
+    """A motor command that cannot be used; the message names the motor and its value."""
+
+
+@dataclass(frozen=True)
+class Motors:
+    """
+    What each motor does, 1 forward, -1 backward or 0 off, and whether the lamp is lit.
+
+    Forward is the way in which the joint's angle grows (see urdf/owi535.urdf.xacro).
+
+    Raises:
+        MotorError: a motor or the lamp has another value or type; the message names it.
+    """
+
+    base: int = 0
+    shoulder: int = 0
+    elbow: int = 0
+    wrist: int = 0
+    gripper: int = 0
+    lamp: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no motor can do."""
+        for name in JOINTS:
+            value = getattr(self, name)
+            # True == 1 and nan is a float: neither is a direction.
+            if type(value) is not int or value not in (-1, 0, 1):
+                raise MotorError(f'motor {name}: {short(value)} is not allowed: -1, 0 or 1')
+        if type(self.lamp) is not bool:
+            raise MotorError(f'lamp: {short(self.lamp)} is not allowed: true or false')
+
+    @classmethod
+    def of(cls, values: Sequence[int], lamp: bool = False) -> Motors:
+        """
+        Return the command of five values in the order of ``names.JOINTS``.
+
+        Raises:
+            MotorError: another number of values, or one that is not -1, 0 or 1.
+        """
+        if len(values) != len(JOINTS):
+            raise MotorError(
+                f'motors: {len(values)} values, but there are {len(JOINTS)}: {", ".join(JOINTS)}')
+        named: dict[str, Any] = dict(zip(JOINTS, map(_whole, values), strict=True))
+        return cls(**named, lamp=lamp)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Return the five motors in the order of ``names.JOINTS``."""
+        return tuple(getattr(self, name) for name in JOINTS)
+
+    @property
+    def moving(self) -> bool:
+        """Return whether any motor is on."""
+        return any(self.values)
+
+    def stopped(self) -> Motors:
+        """Return the same with all motors off; the lamp moves nothing and stays as it is."""
+        return Motors(lamp=self.lamp)
+
+    def __str__(self) -> str:
+        """Return only what is on: 'base +1, lamp', or 'off'."""
+        parts = [f'{name} {value:+d}' for name, value in zip(JOINTS, self.values, strict=True)
+                 if value]
+        return ', '.join(parts + ['lamp'] * self.lamp) or 'off'
+
+
+def short(value: object) -> str:
+    """Return ``value`` as short as an error line can bear."""
+    text = repr(value)
+    return text if len(text) <= 40 else f'{text[:37]}...'
+
+
+def _whole(value: Any) -> Any:
+    """Return a number of numpy's, or a float without a fraction, as int; others as they are."""
+    try:
+        return int(value) if not isinstance(value, bool) and int(value) == value else value
+    except (TypeError, ValueError, OverflowError):
+        return value

@@ -1,0 +1,167 @@
+"""
+How the simulated scene looks: camera, colours and lights, set on a compiled model.
+
+Every function changes the model in place and counts from the next picture. Materials are those of
+the URDF with the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor``);
+lights are ``key``, ``fill`` and ``arm/lamp``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vdl_ros.arm.simulation.scene import CAMERA, PREFIX
+
+__all__ = [
+    'lights', 'materials', 'place_camera', 'set_color', 'set_field_of_view', 'set_headlight',
+    'set_lamp', 'set_light',
+]
+
+Array = NDArray[np.float64]
+
+
+def place_camera(
+    model: Any, distance: float, elevation: float, azimuth: float, roll: float = 0.0,
+) -> None:
+    """
+    Put the camera on a sphere about ``camera_target``, which it looks at.
+
+    Args:
+        model: a scene's model.
+        distance: from the target, m.
+        elevation: above the target's height, rad, from 0 to pi / 3.
+        azimuth: from the x axis towards the y axis, rad.
+        roll: by which the picture is turned counter-clockwise, rad.
+
+    Raises:
+        ValueError: a value that is not finite or out of its range; the message names it.
+    """
+    for name, value in (('distance', distance), ('elevation', elevation), ('azimuth', azimuth),
+                        ('roll', roll)):
+        if not math.isfinite(value):
+            raise ValueError(f'{name}: {value} is not a finite number')
+    if distance <= 0.0:
+        raise ValueError(f'distance: {distance:g} is not allowed: more than 0')
+    if not 0.0 <= elevation <= math.pi / 3 + 1e-9:
+        raise ValueError(f'elevation: {elevation:g} is not allowed: from 0 to {math.pi / 3:g}')
+    mount = model.body(PREFIX + 'camera_mount')
+    mount.pos[:] = distance * np.array([
+        math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth),
+        math.sin(elevation)])
+    # x forward, z up: roll about x, look down by the elevation, turn back towards the target.
+    half = np.array([roll, elevation, azimuth + math.pi]) / 2.0
+    turn = np.array([1.0, 0.0, 0.0, 0.0])
+    for axis in (2, 1, 0):
+        part = np.zeros(4)
+        part[0], part[1 + axis] = math.cos(half[axis]), math.sin(half[axis])
+        product = np.zeros(4)
+        mujoco.mju_mulQuat(product, turn, part)
+        turn = product
+    mount.quat[:] = turn
+
+
+def set_field_of_view(model: Any, angle: float) -> None:
+    """Set the camera's angle from the upper to the lower edge of the picture, rad."""
+    model.camera(CAMERA).fovy[:] = math.degrees(angle)
+
+
+def materials(model: Any) -> tuple[str, ...]:
+    """Return the names of the materials."""
+    return tuple(model.mat(index).name for index in range(model.nmat))
+
+
+def lights(model: Any) -> tuple[str, ...]:
+    """Return the names of the lights."""
+    return tuple(model.light(index).name for index in range(model.nlight))
+
+
+def set_color(
+    model: Any, material: str, rgb: ArrayLike, *, specular: float | None = None,
+    shininess: float | None = None,
+) -> None:
+    """
+    Colour a material; a texture is multiplied by the colour.
+
+    Args:
+        model: a scene's model.
+        material: one of :func:`materials`.
+        rgb: three numbers from 0 to 1.
+        specular: strength of highlights, from 0 to 1; as it was by default.
+        shininess: sharpness of highlights, from 0 to 1; as it was by default.
+
+    Raises:
+        KeyError: no such material.
+        ValueError: not three finite numbers.
+    """
+    found = model.mat(material)
+    found.rgba[:3] = _three(rgb, 'rgb').clip(0.0, 1.0)
+    if specular is not None:
+        found.specular[:] = specular
+    if shininess is not None:
+        found.shininess[:] = shininess
+
+
+def set_light(
+    model: Any, light: str, *, position: Sequence[float] | None = None,
+    direction: Sequence[float] | None = None, rgb: ArrayLike | None = None,
+    active: bool | None = None,
+) -> None:
+    """
+    Change a light; what is None stays.
+
+    Args:
+        model: a scene's model.
+        light: one of :func:`lights`.
+        position: m.
+        direction: that it shines in, of any length.
+        rgb: diffuse colour, three numbers, usually from 0 to 1.
+        active: on or off.
+
+    Raises:
+        KeyError: no such light.
+        ValueError: not three finite numbers, or a direction of no length.
+    """
+    found = model.light(light)
+    if position is not None:
+        found.pos[:] = _three(position, 'position')
+    if direction is not None:
+        vector = _three(direction, 'direction')
+        length = float(np.linalg.norm(vector))
+        if length == 0.0:
+            raise ValueError('direction: 0 0 0 is none')
+        found.dir[:] = vector / length
+    if rgb is not None:
+        found.diffuse[:] = _three(rgb, 'rgb').clip(0.0)
+    if active is not None:
+        found.active[:] = active
+
+
+def set_headlight(model: Any, ambient: ArrayLike, diffuse: ArrayLike) -> None:
+    """
+    Set the light that comes from everywhere, and the one from the camera; three numbers each.
+
+    Raises:
+        ValueError: not three finite numbers.
+    """
+    model.vis.headlight.ambient[:] = _three(ambient, 'ambient').clip(0.0)
+    model.vis.headlight.diffuse[:] = _three(diffuse, 'diffuse').clip(0.0)
+
+
+def set_lamp(model: Any, on: bool) -> None:
+    """Switch the arm's lamp."""
+    model.light(PREFIX + 'lamp').active[:] = on
+    model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
+
+
+def _three(values: ArrayLike, name: str) -> Array:
+    """Return three finite numbers, float64 [3]."""
+    array = np.asarray(values, np.float64)
+    if array.shape != (3,) or not np.isfinite(array).all():
+        raise ValueError(f'{name}: {values!r} is not three finite numbers')
+    return array

@@ -1,0 +1,188 @@
+"""
+The MuJoCo model: the arm from its URDF, on the table of config/mujoco/scene.xml.
+
+No length stands here. What a URDF cannot say is added: actuators, the lamp's light, the camera,
+which parts may touch. Names of the arm's bodies, joints, materials have the prefix ``arm/``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.resources import share_file
+
+__all__ = ['CAMERA', 'PREFIX', 'Scene', 'build_scene']
+
+PREFIX = 'arm/'
+CAMERA = PREFIX + 'camera'
+#: Reflected inertia of motor and gears, kg m^2: they, not the links, are what a motor turns.
+ROTOR_INERTIA = 0.001
+# Rigid gears would need tiny steps: a joint that carries nothing swings at this rate, rad/s.
+UNLOADED_RATE = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """
+    A compiled model and where the arm's joints are in it.
+
+    ``model`` is a ``mujoco.MjModel``. ``qpos`` and ``dof`` are the indices of the five joints in
+    ``data.qpos`` and ``data.qvel``, int [5]; ``actuators`` in ``data.ctrl``. ``load`` is the
+    torque that gravity exerts on each joint with the arm stretched out, float64 [5], N m, 0 where
+    gravity has no hold.
+    """
+
+    model: Any
+    geometry: ArmGeometry
+    qpos: NDArray[np.int64]
+    dof: NDArray[np.int64]
+    actuators: NDArray[np.int64]
+    load: NDArray[np.float64]
+
+    def set_positions(self, data: Any, positions: NDArray[np.float64]) -> None:
+        """
+        Put the arm at ``positions``, float64 [5], rad, at rest; derived values follow.
+
+        Joints that mimic another follow it.
+        """
+        data.qvel[:] = 0.0
+        data.qpos[self.qpos] = positions
+        for joint in self.geometry.joints.values():
+            if joint.mimic:
+                address = self.model.joint(PREFIX + joint.name).qposadr[0]
+                value = positions[JOINTS.index(joint.mimic)]
+                data.qpos[address] = value * joint.multiplier + joint.offset
+        mujoco.mj_forward(self.model, data)
+
+    def stiffen(self, sag: float) -> NDArray[np.float64]:
+        """
+        Set how far loaded joints give way; return the gears' stiffness, float64 [5], N m/rad.
+
+        Args:
+            sag: angle by which a joint gives way under ``load``, rad.
+        """
+        data = mujoco.MjData(self.model)
+        self.set_positions(data, np.zeros(len(JOINTS)))
+        mass = np.zeros((self.model.nv, self.model.nv))
+        mujoco.mj_fullM(self.model, data, mass)
+        inertia = np.diag(mass)[self.dof]
+        stiffness = np.where(self.load > 0.0, self.load / sag, inertia * UNLOADED_RATE**2)
+        damping = 2.0 * np.sqrt(stiffness * inertia)  # critical
+        self.model.actuator_gainprm[self.actuators, 0] = stiffness
+        self.model.actuator_biasprm[self.actuators, 1] = -stiffness
+        self.model.actuator_biasprm[self.actuators, 2] = -damping
+        return np.asarray(stiffness, np.float64)
+
+
+def build_scene(
+    geometry: ArmGeometry | None = None, *, timestep: float = 0.004, field_of_view: float = 0.75,
+    width: int = 640, height: int = 480, path: Path | None = None,
+    furnish: Callable[[Any], None] | None = None,
+) -> Scene:
+    """
+    Return the arm on its table.
+
+    Args:
+        geometry: the arm; by default that of the package.
+        timestep: of the physics, s.
+        field_of_view: of the camera, from upper to lower edge, rad.
+        width: the widest picture that will be asked for, pixels.
+        height: the highest.
+        path: the surroundings, MJCF; by default config/mujoco/scene.xml.
+        furnish: called with the ``mujoco.MjSpec``, to add what is to be seen.
+
+    Raises:
+        GeometryError: MuJoCo cannot make a model of it, or there is no such file.
+    """
+    geometry = geometry or load()
+    try:
+        spec = mujoco.MjSpec.from_file(str(path or share_file('config/mujoco/scene.xml')))
+        spec.attach(_arm(geometry, field_of_view), frame=spec.worldbody.add_frame(), prefix=PREFIX)
+        if furnish is not None:
+            furnish(spec)
+        spec.option.timestep = timestep
+        # Implicit in velocity: the gears' damping is large against the links' inertia.
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        spec.visual.global_.offwidth = width
+        spec.visual.global_.offheight = height
+        model = spec.compile()
+    except (ValueError, RuntimeError, OSError, mujoco.FatalError) as error:
+        raise GeometryError('MuJoCo: ' + ' '.join(str(error).split())) from error
+    joints = [model.joint(PREFIX + name) for name in JOINTS]
+    scene = Scene(
+        model, geometry,
+        qpos=np.array([joint.qposadr[0] for joint in joints]),
+        dof=np.array([joint.dofadr[0] for joint in joints]),
+        actuators=np.array([model.actuator(PREFIX + name).id for name in JOINTS]),
+        load=np.zeros(len(JOINTS)))
+    data = mujoco.MjData(model)
+    stretched = np.zeros(len(JOINTS))
+    stretched[JOINTS.index('shoulder')] = min(math.pi / 2, geometry.upper[1])
+    scene.set_positions(data, stretched)
+    torque = np.abs(data.qfrc_bias[scene.dof])
+    # A vertical axis, or fingers that balance, leave rounding errors rather than nothing.
+    return dataclasses.replace(scene, load=np.where(torque > 0.01, torque, 0.0))
+
+
+def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:
+    """Return the ``mujoco.MjSpec`` of the arm alone."""
+    robot = ElementTree.fromstring(geometry.urdf)
+    extension = ElementTree.SubElement(robot, 'mujoco')
+    # Without it MuJoCo throws away what it needs only for looking at, and frames without mass.
+    ElementTree.SubElement(
+        extension, 'compiler', {'discardvisual': 'false', 'fusestatic': 'false'})
+    spec = mujoco.MjSpec.from_string(ElementTree.tostring(robot, encoding='unicode'))
+    _add_materials(spec, robot)
+    for geom in spec.geoms:
+        if geom.contype:
+            geom.group = 3  # shapes for touching are not drawn
+    for joint in geometry.joints.values():
+        if joint.type != 'fixed':
+            spec.joint(joint.name).armature = ROTOR_INERTIA
+    for equality in spec.equalities:
+        # Joints that mimic are geared together: no softer than the step of the physics allows.
+        equality.solref[0] = 0.001
+        equality.solimp[:2] = 0.99, 0.999
+    for name in JOINTS:
+        actuator = spec.add_actuator(name=name, target=name)
+        actuator.trntype = mujoco.mjtTrn.mjTRN_JOINT
+        actuator.set_to_position(kp=1.0, kv=1.0)  # see Scene.stiffen
+    # What touches by its make: parts one inside the other, and the closed finger tips.
+    for one, other in (('base_link', 'turntable'), ('base_link', 'upper_arm'),
+                       ('left_finger', 'right_finger')):
+        spec.add_exclude(bodyname1=one, bodyname2=other)
+    spec.body('lamp').add_light(
+        name='lamp', type=mujoco.mjtLightType.mjLIGHT_SPOT, dir=[0, 0, 1], cutoff=40.0,
+        exponent=6.0, diffuse=[0.9, 0.9, 0.85], castshadow=False, active=False)
+    # MuJoCo's cameras look along -z with y up: half a turn about x from the optical frame.
+    spec.body('camera_optical_frame').add_camera(
+        name='camera', quat=[0, 1, 0, 0], fovy=math.degrees(field_of_view))
+    return spec
+
+
+def _add_materials(spec: Any, robot: ElementTree.Element) -> None:
+    """Make each colour of the URDF a material by its name, so that it can be changed at once."""
+    names: dict[tuple[float, ...], str] = {}
+    for material in robot.iter('material'):
+        color = material.find('color')
+        if color is not None:
+            rgba = tuple(round(float(word), 4) for word in color.get('rgba', '').split())
+            names.setdefault(rgba, material.get('name', ''))
+    for rgba, name in names.items():
+        spec.add_material(name=name, rgba=rgba, specular=0.35, shininess=0.5)
+    for geom in spec.geoms:
+        name = names.get(tuple(round(float(value), 4) for value in geom.rgba), '')
+        if name and not geom.contype:
+            geom.material = name
+            geom.rgba = [0.5, 0.5, 0.5, 1.0]  # MuJoCo's default, which gives way to the material

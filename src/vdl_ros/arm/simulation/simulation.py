@@ -1,0 +1,211 @@
+"""The arm's twin: MuJoCo, the URDF's arm and on/off motors, stepped by whoever owns it."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vdl_ros.arm.model.geometry import ArmGeometry, Positions
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation.motor_model import GearMotors
+from vdl_ros.arm.simulation.scene import PREFIX, Scene, build_scene
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+
+__all__ = ['ArmSimulation', 'PoseError']
+
+
+#: So far parts may be inside each other when the arm is put somewhere, m.
+DEEPEST = 0.001
+
+
+class PoseError(ValueError):
+    """A pose that the arm cannot have; the message names the joint and its limits."""
+
+
+class ArmSimulation:
+    """
+    The simulated arm.
+
+    The same configuration, seed and calls give the same positions to the last bit. ``scene.model``
+    and ``data`` are MuJoCo's own, for whoever adds objects or renders.
+    """
+
+    def __init__(
+        self, config: SimulationConfig | None = None, seed: int = 0,
+        geometry: ArmGeometry | None = None, scene: Scene | None = None,
+    ):
+        """
+        Make the arm, standing straight up with its gripper closed.
+
+        Args:
+            config: motors, gears, delays.
+            seed: of everything random: speeds and where the gears lie within their play.
+            geometry: the arm; by default that of the package.
+            scene: a scene to use instead of a new one; its timestep is set.
+
+        Raises:
+            GeometryError: the arm or its scene cannot be used.
+        """
+        self.config = config or SimulationConfig()
+        self.scene = scene or build_scene(geometry)
+        self.geometry = self.scene.geometry
+        self.scene.model.opt.timestep = self.config.timestep
+        self.data: Any = mujoco.MjData(self.scene.model)
+        self._scratch: Any = mujoco.MjData(self.scene.model)
+        self._random = np.random.default_rng(seed)
+        self._stiffness = self.scene.stiffen(self.config.sag)
+        said = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
+        #: Speeds before ``speed_variation``, float64 [5], rad/s.
+        self.nominal_speed: Positions = np.where(said > 0.0, said, self.geometry.velocity)
+        effort = np.array([self.geometry.joints[name].effort for name in JOINTS])
+        self._motors = GearMotors(
+            self.config, self.nominal_speed, self.geometry.lower, self.geometry.upper,
+            self.scene.load, effort / self._stiffness)
+        self._steps = 0
+        self._debt = 0.0
+        self._queue: collections.deque[tuple[int, Motors]] = collections.deque()
+        self._told = Motors()
+        self.reset()
+
+    @property
+    def time(self) -> float:
+        """Return the simulated time since construction, s; a reset does not turn it back."""
+        return self._steps * self.config.timestep
+
+    @property
+    def asked(self) -> float:
+        """Return the simulated time asked for so far, s: what does not fill a step included."""
+        return self.time + self._debt
+
+    @property
+    def joint_positions(self) -> Positions:
+        """Return the true positions, float64 [5], rad; the gripper's is the angle of a finger."""
+        return np.array(self.data.qpos[self.scene.qpos])
+
+    @property
+    def joint_velocities(self) -> Positions:
+        """Return the true velocities, float64 [5], rad/s."""
+        return np.array(self.data.qvel[self.scene.dof])
+
+    @property
+    def motors(self) -> Motors:
+        """Return what motors and lamp do now, after the delay."""
+        return self._told
+
+    @property
+    def speed(self) -> Positions:
+        """Return the speeds without load that were drawn at the last reset, float64 [5], rad/s."""
+        return np.array(self._motors.speed)
+
+    def command(self, motors: Motors) -> None:
+        """Tell the motors what to do from ``command_delay`` on, until told otherwise."""
+        delay = round(self.config.command_delay / self.config.timestep)
+        self._queue.append((self._steps + delay, motors))
+
+    def step(self, seconds: float) -> int:
+        """
+        Simulate ``seconds``; return how many steps of the physics that were.
+
+        What does not fill a step is made up for later, so that many short calls are as long as
+        one.
+
+        Raises:
+            ValueError: ``seconds`` is negative or not finite.
+        """
+        if not 0.0 <= seconds < float('inf'):
+            raise ValueError(f'seconds: {seconds} is not allowed: a number, at least 0')
+        self._debt += seconds
+        count = int(self._debt / self.config.timestep + 1e-6)
+        self._debt -= count * self.config.timestep
+        for _ in range(count):
+            self._step()
+        return count
+
+    def reset(self, pose: ArrayLike | Mapping[str, float] | None = None) -> None:
+        """
+        Put the arm at ``pose``, at rest, motors and lamp off, and draw the speeds anew.
+
+        Args:
+            pose: float64 [5], rad, or positions by name, others 0; None is straight up. It is
+                where the joints rest, sag included.
+
+        Raises:
+            PoseError: an unknown joint, a wrong shape, a value that is not finite or beyond the
+                joint's limits, or the arm would be inside itself or something else; nothing is
+                changed.
+        """
+        positions = self._checked(pose)
+        variation = self.config.speed_variation
+        self._motors.speed = (
+            self.nominal_speed * self._random.uniform(1 - variation, 1 + variation, len(JOINTS))
+        ).tolist()
+        play = self._random.uniform(-1.0, 1.0, len(JOINTS))
+        mujoco.mj_resetData(self.scene.model, self.data)
+        self.data.time = self.time
+        self.scene.set_positions(self.data, positions)
+        # The gears stand above the joints by what these give way.
+        target = positions + self.data.qfrc_bias[self.scene.dof] / self._stiffness
+        self._motors.place(target, play)
+        self.data.ctrl[self.scene.actuators] = target
+        mujoco.mj_forward(self.scene.model, self.data)
+        self._queue.clear()
+        self._told = Motors()
+
+    def _step(self) -> None:
+        """Simulate one step of the physics."""
+        while self._queue and self._queue[0][0] <= self._steps:
+            _, self._told = self._queue.popleft()
+        data, scene = self.data, self.scene
+        if self._motors.step(self._told.values, data.qpos[scene.qpos].tolist(),
+                             data.actuator_force[scene.actuators].tolist()):
+            data.ctrl[scene.actuators] = self._motors.target
+        mujoco.mj_step(scene.model, data)
+        self._steps += 1
+
+    def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
+        """Return ``pose`` as float64 [5]."""
+        if pose is None:
+            pose = np.zeros(len(JOINTS)).clip(self.geometry.lower, self.geometry.upper)
+        if isinstance(pose, Mapping):
+            for name in pose:
+                if name not in JOINTS:
+                    raise PoseError(f'{name}: no such joint; there are {", ".join(JOINTS)}')
+            pose = [pose.get(name, 0.0) for name in JOINTS]
+        try:
+            positions = np.array(pose, np.float64)
+        except (TypeError, ValueError) as error:
+            raise PoseError(f'pose: {pose!r} is not {len(JOINTS)} numbers') from error
+        if positions.shape != (len(JOINTS),):
+            raise PoseError(f'pose: shape {positions.shape} is not ({len(JOINTS)},)')
+        for name, value in zip(JOINTS, positions, strict=True):
+            joint = self.geometry.joints[name]
+            if not joint.lower - 1e-6 <= value <= joint.upper + 1e-6:
+                raise PoseError(
+                    f'{name}: {value:g} is not allowed: from {joint.lower:g} to {joint.upper:g}')
+        self.check_room(positions)
+        return positions
+
+    def check_room(self, positions: Positions) -> None:
+        """
+        Look whether the arm could be at ``positions``, float64 [5], rad.
+
+        Raises:
+            PoseError: it would be inside itself or something else.
+        """
+        model, data = self.scene.model, self._scratch
+        mujoco.mj_resetData(model, data)
+        self.scene.set_positions(data, positions)
+        for contact in data.contact:
+            names = [model.body(model.geom_bodyid[geom]).name for geom in contact.geom]
+            if contact.dist < -DEEPEST and any(name.startswith(PREFIX) for name in names):
+                # What stands still comes first; the table is no body of its own.
+                other, part = (name.removeprefix(PREFIX) for name in names)
+                if other == 'world':
+                    other = model.geom(contact.geom[0]).name
+                raise PoseError(f'pose: {part} would be inside {other}')

@@ -1,0 +1,1 @@
+"""Keyboard control of the arm; no ROS."""

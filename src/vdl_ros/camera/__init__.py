@@ -1,0 +1,1 @@
+"""Camera images from devices, videos and folders; no ROS."""

@@ -1,0 +1,127 @@
+"""
+Serial mode: actor and learner in one process, without ROS.
+
+For debugging and deterministic tests, and the baseline that the distributed graph is measured
+against: ``python -m vdl_ros.local_training --env_id CartPole-v1``. The same classes as in the
+nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import torch
+
+from vdl_ros import presets
+from vdl_ros.common.settings import as_dict, select, settings_of
+from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.common.thread_timer import TRAINING, Phases
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.algorithm_config import (
+    ALGORITHM_SETTINGS,
+    AlgorithmConfig,
+    select_own,
+    verify,
+)
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
+from vdl_ros.rl.train_config import TrainConfig
+
+
+class SerialInbox:
+    """Acts one unroll each time the trainer asks for one."""
+
+    def __init__(
+        self, actor: Actor, learner: Learner, ledger: Ledger, phases: Phases,
+    ) -> None:
+        """Take unrolls from ``actor`` with the weights of ``learner``."""
+        self._phases = phases
+        self._actor, self._learner, self._ledger = actor, learner, ledger
+        self._sequence = 0
+
+    def get(self, timeout: float) -> Unroll:
+        """Return an unroll of the newest policy; never waits."""
+        if self._actor.policy_version != self._learner.version:
+            with self._phases('receive'):
+                learner = self._learner
+                self._actor.load(learner.weights(), learner.version, learner.agent_steps)
+        arrays, _ = self._actor.unroll()
+        unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
+        self._ledger.arrive('serial', 0, self._sequence)
+        self._sequence += 1
+        return unroll
+
+
+def train(
+    env: EnvConfig, config: TrainConfig, own: AlgorithmConfig, run_dir: Path,
+    stop: threading.Event, *, resume: bool = False,
+) -> str:
+    """
+    Train in this process until the run is over; return why it ended.
+
+    Raises:
+        ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
+    """
+    verify(config, own)
+    torch.set_num_threads(1)
+    envs = factory.make(env, config.seed)
+    try:
+        spaces = envs.single_observation_space, envs.single_action_space
+        phases = Phases()
+        learner = Learner(
+            config, *spaces, factory.frames_per_observation(env), phases, own=own)
+        policy = make_policy(config, *spaces, own)
+        ledger = Ledger()
+        actor = Actor(envs, policy, learner.schema, config.seed, phases,
+                      make_explore(own, 'serial'))
+        trainer = Trainer(
+            learner, RunFolder(run_dir, resume=resume), as_dict(env, config, own),
+            inbox=SerialInbox(actor, learner, ledger, phases), ledger=ledger,
+            publish=lambda: None, say=print, clocks={TRAINING: phases})
+        return trainer.run(stop)
+    finally:
+        envs.close()
+
+
+def main(args: list[str] | None = None) -> int:
+    """Train from the command line; every setting is an option."""
+    parser = argparse.ArgumentParser(prog='python -m vdl_ros.local_training', description=__doc__)
+    known = settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
+    for name, setting in known.items():
+        parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
+                            help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
+    parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
+    parser.add_argument('--resume', help='folder of a run to go on with')
+    given = {name: text for name, text in vars(parser.parse_args(args)).items()
+             if text is not None}
+    run_dir, resume = given.pop('run_dir', None), given.pop('resume', None)
+    stop = threading.Event()
+    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    try:
+        values = presets.resolve(
+            {name: known[name].parse(text) for name, text in given.items()},
+            saved_settings(Path(resume)) if resume else None)
+        env, config = select(EnvConfig, values), select(TrainConfig, values)
+        path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
+        own = select_own(config, values)
+        reason = train(env, config, own, path, stop, resume=bool(resume))
+    except (ValueError, OSError) as error:
+        print(f'serial: {error}', file=sys.stderr)
+        return 2
+    print(f'ended by {reason}; written to {path}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""How the simulated arm is run: how fast, how often it is heard of, where it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.settings import SettingError, setting
+
+__all__ = ['SimArmConfig']
+
+
+@dataclasses.dataclass(frozen=True)
+class SimArmConfig:
+    """The node ``sim_arm``."""
+
+    real_time_factor: float = setting(
+        1.0, 'Simulated seconds a second, as far as the processor goes.', minimum=0.01,
+        maximum=100.0)
+    stepped: bool = setting(
+        False, 'Time stands still, but for calls of the service ~/step.')
+    publish_clock: bool = setting(
+        False, 'Publish simulated time on /clock, and stamp with it; for nodes with use_sim_time.')
+    joint_rate: float = setting(
+        60.0, 'How often joint states are published, in simulated time.', minimum=1.0,
+        maximum=250.0, unit='Hz')
+    posed: bool = setting(
+        False, 'Stand where capture/pose says and stamp as it does: no time, no motors.')
+    start_pose: str = setting(
+        '', 'Where the joints begin, such as "shoulder=0.4 elbow=-0.8", rad; others at 0.')
+    sim_seed: int = setting(
+        0, 'Of everything random in the simulated arm.', minimum=0, maximum=2**31 - 1)
+
+    @property
+    def pose(self) -> dict[str, float]:
+        """
+        Return ``start_pose`` by joint, rad.
+
+        Raises:
+            SettingError: a word that is not joint=number.
+        """
+        found = {}
+        for word in self.start_pose.split():
+            name, _, value = word.partition('=')
+            try:
+                found[name] = float(value)
+            except ValueError:
+                raise SettingError(
+                    f'start_pose: {word!r} is not allowed: joint=rad, joints are '
+                    f'{", ".join(JOINTS)}') from None
+        return found

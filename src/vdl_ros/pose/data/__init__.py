@@ -1,0 +1,1 @@
+"""Data for pose networks: randomized scenes, captured frames and data sets."""

@@ -1,0 +1,231 @@
+"""
+The simulated scene where frames are captured: what is randomised is set here, frame by frame.
+
+Textures are not uploaded for each frame but made once, and materials exchanged: what is drawn
+costs what a plain scene costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.arm.model.geometry import ArmGeometry, Positions
+from vdl_ros.arm.simulation import appearance
+from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
+from vdl_ros.arm.simulation.scene import build_scene
+
+__all__ = ['MATERIALS', 'PROPS', 'TEXTURES', 'Studio']
+
+#: Materials whose colour is drawn.
+MATERIALS = ('arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'table', 'floor')
+#: Patterns for table, floor and walls.
+TEXTURES = 48
+#: Things that may lie about.
+PROPS = 6
+_PATTERN = 128  # pixels
+# Drawn, and not drawn: MuJoCo shows groups 0 to 2.
+_SHOWN, _HIDDEN = 2, 4
+_WALL_M, _WALL_HEIGHT_M = 2.2, 1.6
+_FIELD_OF_VIEW = 0.75
+
+
+class Studio:
+    """
+    Draws frames of the arm.
+
+    The same look gives the same picture to the byte, whatever was drawn before. As an
+    ``ArmRenderer``: one in a process, used by the thread that made it.
+    """
+
+    def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:
+        """
+        Build the scene.
+
+        Raises:
+            GeometryError: MuJoCo cannot make a model of the arm.
+            RuntimeError: another renderer is open.
+            OpenGLError: nothing can be drawn on this machine.
+        """
+        self.width, self.height = width, height
+        self.scene = build_scene(
+            geometry, field_of_view=_FIELD_OF_VIEW, width=width, height=height, furnish=_furnish)
+        self._renderer = ArmRenderer(self.scene, width, height)
+        model = self.scene.model
+        self._plain = {name: np.array(getattr(model, name)) for name in (
+            'mat_rgba', 'mat_specular', 'mat_shininess', 'geom_matid', 'geom_group', 'geom_pos',
+            'geom_quat', 'geom_size', 'geom_rgba', 'light_dir', 'light_diffuse', 'light_active',
+            'cam_fovy')}
+        head = model.vis.headlight
+        self._plain_head = np.array(head.ambient), np.array(head.diffuse)
+        self._table, self._floor = model.geom('table_top').id, model.geom('floor').id
+        self._walls = [model.geom(f'wall_{number}').id for number in range(4)]
+        self._props = [model.geom(f'prop_{number}').id for number in range(PROPS)]
+        self._patterns = [model.mat(f'pattern_{number}').id for number in range(TEXTURES)]
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """Return the intrinsic matrix of the last frame, float64 [3, 3], pixels."""
+        return camera_matrix(self.scene, self.width, self.height)
+
+    def draw(
+        self, positions: Positions, distance: float, elevation: float, azimuth: float,
+        look: Mapping[str, float], out: NDArray[np.uint8] | None = None,
+    ) -> NDArray[np.uint8]:
+        """
+        Return one frame, RGB, uint8 [height, width, 3].
+
+        Args:
+            positions: float64 [5], rad.
+            distance: of the camera, m.
+            elevation: rad.
+            azimuth: rad.
+            look: as of ``domains.sample``; what it does not name is plain.
+            out: where to put the picture instead of a new array.
+
+        Raises:
+            ValueError: a value that cannot be drawn; the message names it.
+        """
+        for name, value in look.items():
+            if not np.isfinite(value):
+                raise ValueError(f'{name}: {value} is not a finite number')
+        model = self.scene.model
+        for name, plain in self._plain.items():
+            getattr(model, name)[:] = plain
+        appearance.place_camera(
+            model, distance, elevation, azimuth, look.get('camera_roll', 0.0))
+        appearance.set_field_of_view(model, look.get('field_of_view', _FIELD_OF_VIEW))
+        self._set_lights(look)
+        self._set_materials(look)
+        self._set_props(look)
+        return self._renderer.render(positions, bool(look.get('lamp', 0.0)), out)
+
+    def close(self) -> None:
+        """Free what OpenGL holds."""
+        self._renderer.close()
+
+    def _set_lights(self, look: Mapping[str, float]) -> None:
+        model = self.scene.model
+        factor = look.get('brightness', 1.0)
+        ambient, diffuse = self._plain_head
+        if 'ambient' in look:
+            ambient = np.full(3, look['ambient'])
+        if 'headlight' in look:
+            diffuse = np.full(3, look['headlight'])
+        appearance.set_headlight(model, ambient * factor, diffuse * factor)
+        for name in ('key', 'fill'):
+            rgb, direction = model.light(name).diffuse, None
+            if f'{name}_x' in look:
+                rgb = np.array(_rgb(look, name))
+                direction = [-look[f'{name}_{axis}'] for axis in 'xyz']
+            appearance.set_light(model, name, direction=direction, rgb=rgb * factor)
+
+    def _set_materials(self, look: Mapping[str, float]) -> None:
+        model = self.scene.model
+        for name in MATERIALS:
+            rgb = _rgb(look, name) if f'{name}_r' in look else model.mat(name).rgba[:3]
+            shine = 'specular' in look and name.startswith('arm/')
+            if not shine and f'{name}_r' not in look:
+                continue
+            appearance.set_color(
+                model, name, rgb, specular=look['specular'] if shine else None,
+                shininess=look['shininess'] if shine else None)
+        for geom, key in ((self._table, 'table_texture'), (self._floor, 'floor_texture')):
+            if key in look:
+                model.geom_matid[geom] = self._pattern(look[key])
+        if 'wall_texture' in look:
+            for geom in self._walls:
+                model.geom_group[geom] = _SHOWN
+                model.geom_matid[geom] = self._pattern(look['wall_texture'])
+
+    def _set_props(self, look: Mapping[str, float]) -> None:
+        model = self.scene.model
+        for number, geom in enumerate(self._props):
+            prefix = f'prop_{number}'
+            if f'{prefix}_x' not in look:
+                continue
+            size = np.array([look[f'{prefix}_size_{axis}'] for axis in 'xyz'])
+            # A cylinder's height is its second number, a sphere's radius its first.
+            kind = model.geom_type[geom]
+            height = size[{mujoco.mjtGeom.mjGEOM_BOX: 2, mujoco.mjtGeom.mjGEOM_CYLINDER: 1}.get(
+                kind, 0)]
+            yaw = look[f'{prefix}_yaw'] / 2.0
+            model.geom_group[geom] = _SHOWN
+            model.geom_size[geom] = size
+            model.geom_pos[geom] = look[f'{prefix}_x'], look[f'{prefix}_y'], height
+            model.geom_quat[geom] = np.cos(yaw), 0.0, 0.0, np.sin(yaw)
+            model.geom_rgba[geom, :3] = _rgb(look, prefix)
+
+    def _pattern(self, number: float) -> int:
+        return int(self._patterns[int(number) % TEXTURES])
+
+
+def _rgb(look: Mapping[str, float], name: str) -> list[float]:
+    return [look[f'{name}_{channel}'] for channel in 'rgb']
+
+
+def _furnish(spec: Any) -> None:
+    """Add walls, things that may lie about, and patterns; hidden until a look asks for them."""
+    random = np.random.default_rng(0)
+    for number in range(TEXTURES):
+        picture = _make_pattern(random)
+        texture = spec.add_texture(
+            name=f'pattern_{number}', type=mujoco.mjtTexture.mjTEXTURE_2D, width=_PATTERN,
+            height=_PATTERN, nchannel=3)
+        texture.data = picture.tobytes()
+        material = spec.add_material(
+            name=f'pattern_{number}', texrepeat=[random.integers(1, 6)] * 2)
+        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = f'pattern_{number}'
+    half = np.sqrt(0.5)
+    for number, (x, y, quat) in enumerate((
+            (-_WALL_M, 0, [half, 0, half, 0]), (_WALL_M, 0, [half, 0, -half, 0]),
+            (0, -_WALL_M, [half, -half, 0, 0]), (0, _WALL_M, [half, half, 0, 0]))):
+        size = [_WALL_HEIGHT_M, _WALL_M, 0.5] if x else [_WALL_M, _WALL_HEIGHT_M, 0.5]
+        _add(spec, f'wall_{number}', mujoco.mjtGeom.mjGEOM_PLANE, size, [x, y, 0.5], quat)
+    kinds = (mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER,
+             mujoco.mjtGeom.mjGEOM_SPHERE)
+    for number in range(PROPS):
+        _add(spec, f'prop_{number}', kinds[number % len(kinds)], [0.02, 0.02, 0.02],
+             [0, 0, -1], [1, 0, 0, 0])
+
+
+def _add(spec: Any, name: str, kind: Any, size: list[float], place: list[float],
+         quat: list[float]) -> None:
+    spec.worldbody.add_geom(
+        name=name, type=kind, size=size, pos=place, quat=quat, contype=0, conaffinity=0,
+        group=_HIDDEN)
+
+
+def _make_pattern(random: np.random.Generator) -> NDArray[np.uint8]:
+    """Return stripes, a checkerboard, blots or noise in two colours, uint8 [size, size, 3]."""
+    kind = random.integers(4)
+    rows, columns = np.mgrid[:_PATTERN, :_PATTERN] / _PATTERN
+    if kind == 0:
+        turn = random.integers(4) * np.pi / 4.0
+        share = np.sin(2 * np.pi * random.integers(1, 9)
+                       * (rows * np.sin(turn) + columns * np.cos(turn))) > 0.0
+    elif kind == 1:
+        count = random.integers(2, 9)
+        share = ((rows * count).astype(int) + (columns * count).astype(int)) % 2
+    else:
+        share = sum(_noise(random, 2**octave) / 2**octave for octave in range(1, 6))
+        share = (share - share.min()) / np.ptp(share)
+        share = share > 0.5 if kind == 2 else share
+    one, other = random.uniform(0, 255, 3), random.uniform(0, 255, 3)
+    mixed = one + (other - one) * np.asarray(share, np.float64)[..., None]
+    return np.asarray(mixed + random.normal(0.0, 6.0, mixed.shape)).clip(0, 255).astype(np.uint8)
+
+
+def _noise(random: np.random.Generator, cells: int) -> NDArray[np.float64]:
+    """Return smooth noise with so many cells a side, float64 [size, size]."""
+    grid = random.normal(size=(cells + 1, cells + 1))
+    place = np.linspace(0.0, cells, _PATTERN, endpoint=False)
+    low = place.astype(int)
+    share = place - low
+    share = share * share * (3.0 - 2.0 * share)
+    rows = grid[low] + (grid[low + 1] - grid[low]) * share[:, None]
+    return np.asarray(rows[:, low] + (rows[:, low + 1] - rows[:, low]) * share)

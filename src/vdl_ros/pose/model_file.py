@@ -1,0 +1,136 @@
+"""Model files: a network's weights in 16 bit, how far to trust it, and where it comes from."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vdl_ros.common.resources import share_file
+from vdl_ros.pose.networks import MODELS, make_model
+
+__all__ = ['ModelError', 'default_model', 'load_file', 'load_model', 'save_file', 'save_model']
+
+FORMAT = 'vdl_ros pose 1'
+DEFAULT = 'models/pose_resnet.pt'
+
+
+class ModelError(ValueError):
+    """A model file that cannot be used; the message names the file and the reason."""
+
+
+def default_model() -> Path:
+    """
+    Return the model that comes with the package.
+
+    Raises:
+        ModelError: it is missing.
+    """
+    try:
+        return share_file(DEFAULT)
+    except FileNotFoundError as error:
+        raise ModelError(str(error)) from None
+
+
+def save_model(
+    path: Path, name: str, model: Mapping[str, Tensor], calibration: Mapping[str, Any],
+    origin: Mapping[str, Any],
+) -> None:
+    """
+    Write a model file.
+
+    Args:
+        path: the file; it is replaced whole or not at all.
+        name: of the architecture.
+        model: its state, float32.
+        calibration: ``scale``, six factors of the standard deviations; ``threshold``, rad, above
+            which the joints are not to be trusted.
+        origin: plain values that tell how it was made.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written.
+    """
+    state = {key: value.to(torch.float16) for key, value in model.items()}
+    save_file(path, {'format': FORMAT, 'model': name, 'state': state,
+                     'calibration': dict(calibration), 'origin': dict(origin)})
+
+
+def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any]]:
+    """
+    Return the network, in float32 and ready for use, and all else that the file says.
+
+    Args:
+        path: the file, or a run's folder with ``model.pt`` in it.
+        expected: the architecture that it must have; any by default.
+
+    Raises:
+        ModelError: missing, corrupt, malicious, or of another architecture.
+    """
+    if path.is_dir():
+        path = path / 'model.pt'
+    found = load_file(path)
+    if found.get('format') != FORMAT:
+        raise ModelError(f'{path}: not a pose model of this program')
+    name = found.get('model')
+    if name not in MODELS:
+        raise ModelError(f'{path}: architecture {name!r} is not one of {", ".join(MODELS)}')
+    if expected and name != expected:
+        raise ModelError(f'{path}: the architecture is {name}, not {expected}')
+    model = make_model(str(name))
+    try:
+        model.load_state_dict({key: value.float() for key, value in found['state'].items()})
+        scale = [float(each) for each in found['calibration']['scale']]
+        if len(scale) != 6 or float(found['calibration']['threshold']) <= 0.0:
+            raise ValueError('calibration')
+    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = ' '.join(lines[:2])[:160]
+        raise ModelError(f'{path}: not the weights of this {name}: {reason}') from None
+    return model.eval(), found
+
+
+def save_file(path: Path, content: Mapping[str, Any]) -> None:
+    """Write tensors and plain values to a file beside ``path``, then rename it."""
+    partial = path.with_name(path.name + '.partial')
+    try:
+        with partial.open('wb') as stream:
+            torch.save(dict(content), stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def load_file(path: Path) -> dict[str, Any]:
+    """
+    Return what :func:`save_file` wrote; nothing that is in the file is run.
+
+    Raises:
+        ModelError: missing, corrupt or malicious.
+    """
+    if not path.is_file():
+        raise ModelError(f'{path}: no such file')
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch does not look at the checksums
+        if broken:
+            raise zipfile.BadZipFile(f'wrong checksum of {broken}')
+        found = torch.load(path, map_location='cpu', weights_only=True)
+    except pickle.UnpicklingError:
+        raise ModelError(f'{path}: holds more than tensors and plain values: refused') from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
+            AttributeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise ModelError(f'{path}: not a readable model: {reason}') from None
+    if not isinstance(found, dict):
+        raise ModelError(f'{path}: not a pose model of this program')
+    return found

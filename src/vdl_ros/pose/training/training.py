@@ -1,0 +1,302 @@
+"""
+Training of a pose network: batches, optimiser, schedule, averaged weights, checkpoints.
+
+A training that is resumed goes on with the batch after the checkpoint's: order of the frames and
+augmentation follow from the seed and the number of the step alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.common.precision import faster_in_bfloat16
+from vdl_ros.pose.augmentation import augment, mirror, to_float
+from vdl_ros.pose.data.dataset import PoseDataset, as_it_is
+from vdl_ros.pose.estimator import PoseEstimator
+from vdl_ros.pose.keypoints import seen_points
+from vdl_ros.pose.model_file import load_file, load_model, save_file, save_model
+from vdl_ros.pose.networks import make_model
+from vdl_ros.pose.training.evaluation import (
+    Scores,
+    calibrate,
+    calibrated,
+    estimate_all,
+    join,
+    score,
+)
+from vdl_ros.pose.training.losses import Loss, pose_loss
+from vdl_ros.pose.training.optimizer import PoseOptimizer
+from vdl_ros.pose.training.run_folder import PoseRun, RunError
+from vdl_ros.pose.training.training_config import TrainingConfig
+
+__all__ = ['Trainer', 'bfloat16_is_faster']
+
+_WARMUP = 300
+_LONGEST_AVERAGE, _LONGEST_GRADIENT = 0.999, 1.0
+# Every 50th frame is held out: by its number, so that a bag may grow before a resume.
+_HELD_OUT, _MOST_HELD_OUT = 50, 2000
+
+
+class Trainer:
+    """
+    One training.
+
+    Attributes:
+        step: batches so far.
+        epoch: times all frames were seen.
+        elapsed: seconds so far, those before a resume included.
+    """
+
+    def __init__(
+        self, data: PoseDataset, config: TrainingConfig, folder: Path, *, resume: bool = False,
+        init: Path | None = None, say: Callable[[str], None] = print,
+    ):
+        """
+        Prepare, or go on from the checkpoint in ``folder``.
+
+        Args:
+            data: the frames; every 50th is held out for validation.
+            config: settings.
+            folder: of the run.
+            resume: go on with the training in it.
+            init: model file or folder of a run whose weights to begin with.
+            say: told one line at a time how it goes.
+
+        Raises:
+            ValueError: too few frames, an unknown model, a folder or checkpoint that does not fit.
+        """
+        self._data, self.config, self._say = data, config, say
+        self._held_out = list(range(0, len(data), _HELD_OUT))[:_MOST_HELD_OUT]
+        held = set(self._held_out)
+        self._frames = torch.tensor([each for each in range(len(data)) if each not in held])
+        if len(self._frames) < config.batch:
+            raise ValueError(f'{len(data)} frames are too few for batches of {config.batch}')
+        # Parts of a batch side by side, each on one thread: they wait for each other once a step,
+        # not once an operation, which costs half the speed and more where others use the machine.
+        self._threads = config.threads or torch.get_num_threads()
+        torch.set_num_threads(1)
+        self._pool = ThreadPoolExecutor(
+            self._threads, initializer=torch.set_num_threads, initargs=(1,))
+        torch.manual_seed(config.seed)
+        if init is not None and resume:
+            raise ValueError(f'--init: {init} is not allowed with --resume, which has its weights')
+        self._model = (make_model(config.model) if init is None else
+                       load_model(init, config.model)[0])
+        self._average = make_model(config.model)
+        self._average.load_state_dict(self._model.state_dict())
+        self._bfloat16 = bfloat16_is_faster()
+        self._optimizer = PoseOptimizer(
+            self._model, config.weight_decay, bfloat16=self._bfloat16)
+        self._lr = 0.0
+        self.step, self.epoch, self.elapsed = 0, 0, 0.0
+        self._done_in_epoch, self._best = 0, math.inf
+        self._run = PoseRun(folder, resume=resume)
+        if resume:
+            self._load()
+        self._points = torch.from_numpy(seen_points(data, load()))
+        self._run.open({**dataclasses.asdict(config), 'frames': len(data),
+                        'bfloat16': self._bfloat16}, self.step)
+
+    @property
+    def _batches(self) -> int:
+        """Whole batches in an epoch."""
+        return len(self._frames) // self.config.batch
+
+    def train(self, stop: threading.Event) -> Scores | None:
+        """
+        Train until a limit is reached or ``stop`` is set; return the last validation's scores.
+
+        Raises:
+            FloatingPointError: the loss is not a number any more.
+        """
+        config = self.config
+        parameters = sum(each.numel() for each in self._model.parameters())
+        self._say(f'{config.model}, {parameters / 1e6:.2f} million parameters, '
+                  f'{len(self._frames):,} frames and {len(self._held_out):,} held out, '
+                  f'{"bfloat16" if self._bfloat16 else "float32"}')
+        scores = None
+        try:
+            while self.epoch < config.epochs and not stop.is_set() and self._share() < 1.0:
+                losses = self._train_epoch(stop)
+                if self._done_in_epoch < self._batches and self._share() < 1.0:
+                    break  # stopped in the middle
+                self.epoch, self._done_in_epoch = self.epoch + 1, 0
+                scores = self._validate(losses)
+                self._save()
+        finally:
+            if self.step:
+                self._save()
+            self._run.close()
+        return scores
+
+    def _share(self) -> float:
+        """Return how much of the training is done, from 0 to 1."""
+        share = (self.epoch + self._done_in_epoch / self._batches) / self.config.epochs
+        if self.config.minutes:
+            share = max(share, self.elapsed / (60.0 * self.config.minutes))
+        return min(share, 1.0)
+
+    def _train_epoch(self, stop: threading.Event) -> dict[str, float]:
+        """Train on what is left of this epoch; return its mean losses and its speed."""
+        sums, count = torch.zeros(len(Loss._fields)), 0
+        began, first = time.monotonic(), self.elapsed
+        told = began
+        self._model.train()
+        for pictures, targets, indices in self._loader():
+            if stop.is_set() or self._share() >= 1.0:
+                break
+            loss = self._train_batch(pictures, targets, self._points[indices])
+            sums, count = sums + torch.stack([each.detach() for each in loss]), count + 1
+            self.step, self._done_in_epoch = self.step + 1, self._done_in_epoch + 1
+            now = time.monotonic()
+            self.elapsed = first + now - began
+            if now - told > 10.0:
+                told = now
+                self._tell(float(sums[0]) / count, count * self.config.batch / (now - began))
+        means = (sums / max(count, 1)).tolist()
+        speed = count * self.config.batch / max(time.monotonic() - began, 1e-9)
+        return {**dict(zip(Loss._fields, means, strict=True)), 'samples_per_s': speed}
+
+    def _train_batch(self, pictures: Tensor, targets: Tensor, points: Tensor) -> Loss:
+        """Take one step."""
+        self._lr = self.config.lr * min(1.0, (self.step + 1) / _WARMUP) * (
+            0.5 + 0.5 * math.cos(math.pi * self._share()) + 0.005)
+        parts = list(zip(*(each.chunk(self._threads) for each in (pictures, targets, points)),
+                         strict=True))
+        results = list(self._pool.map(self._gradients, range(len(parts)), parts))
+        weights = torch.tensor([len(part[0]) / len(pictures) for part in parts])
+        loss = Loss(*(torch.stack(each) @ weights
+                      for each in zip(*(losses for losses, _ in results), strict=True)))
+        if not torch.isfinite(loss.total):
+            raise FloatingPointError(f'step {self.step}: the loss is {float(loss.total)}')
+        gradients = [
+            torch.stack([piece * weight for piece, weight in zip(pieces, weights, strict=True)]
+                        ).sum(0)
+            for pieces in zip(*(each for _, each in results), strict=True)]
+        self._optimizer.step(gradients, self._lr, _LONGEST_GRADIENT, self._pool)
+        # Short at first: the average must not remember the random start.
+        kept = min(_LONGEST_AVERAGE, (self.step + 1) / (self.step + 20))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self._average.parameters()),
+                                 list(self._model.parameters()), 1.0 - kept)
+        return loss
+
+    def _gradients(
+        self, number: int, part: tuple[Tensor, Tensor, Tensor],
+    ) -> tuple[Loss, tuple[Tensor, ...]]:
+        """Return loss and gradients of one part of a batch."""
+        generator = torch.Generator().manual_seed(
+            (self.config.seed * 1_000_003 + self.step) * 64 + number)
+        chosen = torch.rand(len(part[0]), generator=generator) < 0.5
+        pictures, targets, points = mirror(*part, chosen)
+        seen = augment(to_float(pictures), generator)
+        with torch.autocast('cpu', torch.bfloat16, enabled=self._bfloat16):
+            raw = self._model(seen.contiguous(memory_format=torch.channels_last))
+        loss = pose_loss(raw, targets, points)
+        gradients = torch.autograd.grad(loss.total, list(self._model.parameters()))
+        return Loss(*(each.detach() for each in loss)), gradients
+
+    def _loader(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Return the batches of this epoch that are left."""
+        size, workers = self.config.batch, self.config.workers
+        if workers < 0:
+            # Copying is done in no time; unpacking is worth a process of its own.
+            workers = int(self._data.compressed)
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.epoch)
+        order = self._frames[torch.randperm(len(self._frames), generator=generator)].tolist()
+        batches = [order[start:start + size]
+                   for start in range(self._done_in_epoch * size, self._batches * size, size)]
+        return iter(DataLoader(self._data, batch_sampler=batches, num_workers=workers,
+                               collate_fn=as_it_is))
+
+    def _validate(self, losses: dict[str, float]) -> Scores:
+        """Score the averaged weights on the frames held out; keep the best."""
+        truth = self._data.targets[self._held_out].numpy()
+        plain = PoseEstimator(self._average, self.config.model,
+                              {'scale': [1.0] * 6, 'threshold': math.inf}, {})
+        size = -(-len(self._held_out) // self._threads)
+        parts = [self._held_out[start:start + size]
+                 for start in range(0, len(self._held_out), size)]
+        estimate = join(list(self._pool.map(
+            lambda part: estimate_all(plain, self._data, part), parts)))
+        calibration = calibrate(estimate, truth)
+        scores = score(calibrated(estimate, calibration), truth)
+        mean = sum(error for name, error in scores.error.items() if name != 'camera_distance')
+        row = {
+            'step': self.step, 'epoch': self.epoch, 'samples': self.step * self.config.batch,
+            'minutes': self.elapsed / 60.0, 'samples_per_s': losses['samples_per_s'],
+            'lr': self._lr, 'loss': losses['total'],
+            'joint_accuracy': scores.joint_accuracy,
+            'joint_error_deg': math.degrees(scores.joint_error),
+            'azimuth_accuracy': scores.accuracy['camera_azimuth'],
+            'azimuth_error_deg': math.degrees(scores.error['camera_azimuth']),
+            'confident': scores.confident}
+        self._run.report(row, {f'loss/{name}': losses[name] for name in Loss._fields} | {
+            f'error/{name}': value for name, value in scores.error.items()})
+        self._say(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
+                  f'{row["joint_error_deg"]:.2f} degrees off; azimuth '
+                  f'{row["azimuth_accuracy"]:.3f}, {row["azimuth_error_deg"]:.2f} degrees; '
+                  f'{losses["samples_per_s"]:.0f} frames/s')
+        if mean < self._best:
+            self._best = mean
+            save_model(
+                self._run.model, self.config.model, self._average.state_dict(), calibration,
+                {**dataclasses.asdict(self.config), 'frames': len(self._data), 'step': self.step,
+                 'epoch': self.epoch, 'minutes': self.elapsed / 60.0,
+                 'validation': scores.as_dict()})
+        return scores
+
+    def _tell(self, loss: float, speed: float) -> None:
+        done = self._share()
+        self._say(f'{100 * done:5.1f} %  epoch {self.epoch + 1}  step {self.step}  '
+                  f'loss {loss:.4f}  {speed:.0f} frames/s  {self.elapsed / 60.0:.1f} min')
+
+    def _save(self) -> None:
+        """Write what a resume needs."""
+        save_file(self._run.checkpoint, {
+            'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
+            'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
+            'step': self.step, 'epoch': self.epoch, 'done_in_epoch': self._done_in_epoch,
+            'elapsed': self.elapsed, 'best': self._best})
+
+    def _load(self) -> None:
+        """
+        Go on from the checkpoint.
+
+        Raises:
+            RunError: it is of another architecture, or none.
+        """
+        path = self._run.checkpoint
+        found = load_file(path)
+        name = found.get('config', {}).get('model', self.config.model)
+        if name != self.config.model:
+            raise RunError(f'{path}: the architecture is {name}, not {self.config.model}')
+        try:
+            self._model.load_state_dict(found['model'])
+            self._average.load_state_dict(found['average'])
+            self._optimizer.load_state_dict(found['optimizer'])
+            self.step, self.epoch = int(found['step']), int(found['epoch'])
+            self._done_in_epoch = min(int(found['done_in_epoch']), self._batches)
+            self.elapsed, self._best = float(found['elapsed']), float(found['best'])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0][:120]
+            raise RunError(f'{path}: not a checkpoint of this program: {reason}') from None
+
+
+def bfloat16_is_faster() -> bool:
+    """Return whether this CPU computes such networks faster in bfloat16 than in float32."""
+    x = torch.rand(16, 64, 32, 32).to(memory_format=torch.channels_last)
+    layer = nn.Conv2d(64, 64, 3, padding=1)
+    with torch.no_grad():
+        return faster_in_bfloat16(lambda: layer(x))

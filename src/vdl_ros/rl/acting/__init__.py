@@ -1,0 +1,1 @@
+"""Acting: environment steps, unrolls, central inference, flow control, evaluation."""

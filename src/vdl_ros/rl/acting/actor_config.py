@@ -1,0 +1,27 @@
+"""Settings of one actor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vdl_ros.common.settings import setting
+
+__all__ = ['ActorConfig']
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """Settings of one actor; everything else it hears from the learner."""
+
+    actor_id: str = setting(
+        '', 'Name of this actor, unique in the graph; empty: made of host, node and process.')
+    env_id: str = setting(
+        '', 'Act only in this environment; empty: in the one the learner trains on.')
+    num_envs: int = setting(
+        0, 'Environments of this actor; 0: as many as the learner says.',
+        minimum=0, maximum=4096)
+    actor_threads: int = setting(
+        1, 'Threads of the actor\'s network.', minimum=1, maximum=256)
+    credit_timeout: float = setting(
+        10.0, 'Wait for the learner before a trajectory under way is given up as lost.',
+        minimum=0.1, maximum=1e6, unit='s')

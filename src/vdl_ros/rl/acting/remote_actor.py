@@ -1,0 +1,148 @@
+"""
+The actor without a policy: it says what it sees, and is told what to do.
+
+Central inference, the seed system's first form and that of SEED RL (Espeholt et al. 2019,
+arXiv:1910.06591). One step on the wire:
+
+======================  ===========  ============================================================
+name                    shape        meaning
+======================  ===========  ============================================================
+observations            [B, ...]     the current ones; of stacks of frames only ``frames``, the
+                                     newest, and whole stacks where they do not continue
+frames                  [B, H, W]    uint8
+whole_index             [n] int32    environments whose stack travels whole
+whole_stacks            [n, S, H, W] uint8
+is_reset                [B] bool     the observation is the first of an episode
+rewards                 [B] float32  of the step that led here; 0 before the first
+terminated, truncated   [B] bool     likewise
+======================  ===========  ============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from vdl_ros.rl.acting.environment_stepper import Step, Stepper
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
+from vdl_ros.rl.data.unroll import Arrays, Expected, UnrollError, check_arrays
+
+__all__ = ['RemoteActor', 'StepSchema']
+
+
+class StepSchema:
+    """What one step of an environment looks like on the wire."""
+
+    def __init__(
+        self, observation_space: gymnasium.spaces.Box, frames_per_observation: int,
+    ) -> None:
+        """Describe steps of an environment with these observations."""
+        self.stacked = frames_per_observation > 1
+        dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
+        self._expected: Expected = {
+            'is_reset': (np.dtype(np.bool_), (-1,)),
+            'rewards': (np.dtype(np.float32), (-1,)),
+            'terminated': (np.dtype(np.bool_), (-1,)),
+            'truncated': (np.dtype(np.bool_), (-1,)),
+        }
+        if self.stacked:
+            self._expected |= {
+                'frames': (dtype, (-1, *shape[1:])),
+                'whole_index': (np.dtype(np.int32), (-2,)),
+                'whole_stacks': (dtype, (-2, *shape))}
+        else:
+            self._expected['observations'] = (dtype, (-1, *shape))
+
+    def check(self, arrays: Mapping[str, NDArray[Any]]) -> int:
+        """
+        Check one step; return its number of environments, B.
+
+        Raises:
+            UnrollError: names the array and what is wrong with it.
+        """
+        num_envs = check_arrays(self._expected, arrays)
+        index = arrays.get('whole_index')
+        if index is not None and index.size and not (
+                int(index.min()) >= 0 and int(index.max()) < num_envs):
+            raise UnrollError(f'whole_index: {index.min()} to {index.max()} is not within '
+                              f'0 to {num_envs - 1}')
+        return num_envs
+
+    def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
+        """Return what carries an observation; stacks go whole where ``whole`` [B] says so."""
+        if not self.stacked:
+            return {'observations': observation}
+        index = np.flatnonzero(whole).astype(np.int32)
+        return {'frames': np.ascontiguousarray(observation[:, -1]), 'whole_index': index,
+                'whole_stacks': observation[index]}
+
+    def decode(
+        self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None,
+        out: NDArray[Any],
+    ) -> None:
+        """
+        Write the observation into ``out`` [B, ...].
+
+        Args:
+            arrays: as :meth:`check` accepted them.
+            before: the observation before, [B, ...]; None if there is none.
+            out: where to write.
+
+        Raises:
+            UnrollError: a stack that continues one which never came.
+        """
+        if not self.stacked:
+            out[...] = arrays['observations']
+            return
+        index = arrays['whole_index']
+        if before is not None:
+            out[:, :-1] = before[:, 1:]
+        elif len(np.unique(index)) < len(out):
+            raise UnrollError(f'whole_index: {len(np.unique(index))} of {len(out)} stacks are '
+                              'whole, and there is none before to continue')
+        out[:, -1] = arrays['frames']
+        out[index] = arrays['whole_stacks']
+
+
+class RemoteActor:
+    """
+    B environments that somebody else acts in.
+
+    Attributes:
+        step: number of the current observation.
+    """
+
+    def __init__(self, envs: VectorEnv, schema: StepSchema, seed: int) -> None:
+        """Reset the environments; ``seed`` is of their first episodes."""
+        self.envs = envs
+        self.step = 0
+        self._schema = schema
+        self._stepper = Stepper(envs, seed)
+        batch = envs.num_envs
+        self._last = Step(
+            self._stepper.observation, np.zeros(batch, np.float32), np.zeros(batch, np.bool_),
+            np.zeros(batch, np.bool_), np.ones(batch, np.bool_))
+        self._start = self._last.is_reset
+        self._episodes = EpisodeCounter(batch)
+
+    def observe(self, *, whole: bool) -> Arrays:
+        """Return the current step for the wire; ``whole`` if its reader has not seen the last."""
+        last = self._last
+        stacks = np.ones_like(last.is_reset) if whole else last.is_reset
+        return {'is_reset': last.is_reset, 'rewards': last.reward,
+                'terminated': last.terminated, 'truncated': last.truncated,
+                **self._schema.encode(last.observation, stacks)}
+
+    def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:
+        """Act; return the episodes that ended by it."""
+        first = self._last.is_reset
+        self._last = last = self._stepper.step(actions)
+        self.step += 1
+        return self._episodes.add(
+            last.reward[None], last.terminated[None], last.truncated[None],
+            np.stack([first, last.is_reset]))

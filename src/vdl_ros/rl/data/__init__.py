@@ -1,0 +1,1 @@
+"""Training data: unrolls, batches, replay, stacked frames, episodes."""

@@ -1,0 +1,132 @@
+"""A batch: unrolls side by side, time-major, as tensors; and what a loss sees of rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
+from vdl_ros.rl.device import HostMemory
+
+__all__ = ['Batch', 'Source', 'make_batch', 'transform_rewards']
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    Where columns of a batch come from.
+
+    Attributes:
+        incarnation: of the actor.
+        sequence: number of its unroll; the next one goes on where this one ends.
+        num_envs: how many columns, one after the other, the actor's first environment first.
+    """
+
+    incarnation: int
+    sequence: int
+    num_envs: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """
+    Unrolls side by side, time-major.
+
+    Attributes:
+        observations: [T + 1, B, ...].
+        actions: [T, B] int64 or [T, B, A] float32.
+        rewards: [T, B] float32, as the environment gave them.
+        terminated: [T, B] bool.
+        truncated: [T, B] bool.
+        is_reset: [T + 1, B] bool, where an observation is the first of an episode.
+        behaviour_log_probs: [T, B] float32.
+        state: [B, S] float32, what the policy remembers before the first observation; S may be 0.
+        sources: where the columns come from, in order.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    is_reset: Tensor
+    behaviour_log_probs: Tensor
+    state: Tensor
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def valid(self) -> Tensor:
+        """[T, B] bool; False for a step whose action the environment ignored, to reset itself."""
+        return ~self.is_reset[1:]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of them."""
+        return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
+
+    def columns(self, index: Tensor) -> Batch:
+        """Return the columns of ``index``, int64 [N], without their sources."""
+        return replace(
+            self, state=self.state[index], sources=(),
+            **{name: getattr(self, name)[:, index] for name in (
+                'observations', 'actions', 'rewards', 'terminated', 'truncated', 'is_reset',
+                'behaviour_log_probs')})
+
+
+def make_batch(
+    unrolls: Sequence[Unroll], schema: UnrollSchema, memory: HostMemory | None = None,
+) -> Batch:
+    """
+    Put unrolls side by side: every array is copied once, into its place in the batch.
+
+    Args:
+        unrolls: of ``schema``.
+        schema: what they look like.
+        memory: where the batch is learned from, if not in host memory. Each unroll's observations
+            are sent there while the next one's are decoded; ``memory.settle`` comes before use.
+
+    Raises:
+        UnrollError: an unroll whose frames do not fit together.
+    """
+    memory = memory or HostMemory()
+    space = schema.observation_space
+    total = sum(unroll.num_envs for unroll in unrolls)
+    observations = memory.empty(
+        (schema.unroll_length + 1, total, *space.shape), space.dtype)
+    start = 0
+    for unroll in unrolls:
+        stop = start + unroll.num_envs
+        columns = memory.columns(observations, start, stop)
+        schema.decode_into(unroll.arrays, columns.numpy())
+        memory.put(observations, start, columns)
+        start = stop
+
+    def joined(name: str, axis: int = 1) -> Tensor:
+        return memory.take(np.concatenate([unroll.arrays[name] for unroll in unrolls], axis=axis))
+
+    return Batch(
+        observations, joined('actions'), joined('rewards'), joined('terminated'),
+        joined('truncated'), joined('is_reset'), joined('behaviour_log_probs'),
+        joined('state', 0) if schema.state_size else memory.take(
+            np.zeros((total, 0), np.float32)),
+        tuple(Source(unroll.incarnation, unroll.sequence, unroll.num_envs)
+              for unroll in unrolls))
+
+
+def transform_rewards(rewards: Tensor, how: str) -> Tensor:
+    """
+    Return what the loss sees of rewards.
+
+    abs_one clips to [-1, 1]; soft_asymmetric is 5 tanh(r / 5), negative ones times 0.3 (both of
+    the IMPALA release); none leaves them.
+    """
+    if how == 'abs_one':
+        return rewards.clamp(-1.0, 1.0)
+    if how == 'soft_asymmetric':
+        squashed = 5.0 * torch.tanh(rewards / 5.0)
+        return torch.where(rewards < 0, 0.3 * squashed, squashed)
+    return rewards

@@ -1,0 +1,138 @@
+"""Whole episodes out of unrolls, for algorithms that need to know how an episode ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from vdl_ros.rl.data.batch import Batch
+
+__all__ = ['Episode', 'EpisodeAssembly', 'pad']
+
+# Environments that are followed at a time; the one that was silent longest is forgotten first.
+_MOST = 65_536
+
+
+@dataclass(frozen=True)
+class Episode:
+    """
+    One episode from its first observation to its last, L steps.
+
+    Attributes:
+        observations: [L + 1, ...].
+        actions: [L] or [L, A].
+        rewards: [L] float32.
+        terminated: whether the task ended it; else a time limit did, or it was cut.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    terminated: bool
+
+
+@dataclass
+class _Pending:
+    """The part of an episode that has come; ``next`` is the number of the unroll to come."""
+
+    next: int
+    parts: list[tuple[Tensor, Tensor, Tensor]]
+    steps: int
+
+
+class EpisodeAssembly:
+    """
+    Joins columns of batches, unroll after unroll.
+
+    Attributes:
+        cut: episodes that were too long, and ended before their end.
+    """
+
+    def __init__(self, longest: int) -> None:
+        """Cut episodes after ``longest`` steps."""
+        self.cut = 0
+        self._longest = longest
+        self._pending: dict[tuple[int, int], _Pending] = {}
+
+    def add(self, batch: Batch) -> list[Episode]:
+        """
+        Return the episodes that ended in a batch, of those whose beginning is known.
+
+        Of an unroll that was lost, both the episode that it ended and the one that it began are
+        left out: neither is whole.
+        """
+        found: list[Episode] = []
+        column = 0
+        for source in batch.sources:
+            for number in range(source.num_envs):
+                key = source.incarnation, number
+                pending = self._pending.pop(key, None)
+                if pending is not None and pending.next != source.sequence:
+                    pending = None
+                rest = self._walk(batch, column, pending, found)
+                if rest is not None:
+                    rest.next = source.sequence + 1
+                    self._pending[key] = rest
+                column += 1
+        while len(self._pending) > _MOST:
+            del self._pending[next(iter(self._pending))]
+        return found
+
+    def _walk(
+        self, batch: Batch, column: int, pending: _Pending | None, found: list[Episode],
+    ) -> _Pending | None:
+        """Go through one column; return what is begun at its end."""
+        steps = len(batch.rewards)
+        starts = torch.nonzero(batch.is_reset[:steps, column]).flatten().tolist()
+        done = batch.terminated[:, column] | batch.truncated[:, column]
+        ends = torch.nonzero(done & batch.valid[:, column]).flatten().tolist()
+        start = 0 if pending is not None else None
+        if starts and starts[0] == 0:
+            start, pending = 0, None
+        elif start is None:
+            start = starts[0] if starts else None
+        while start is not None and start < steps:
+            pending = pending or _Pending(0, [], 0)
+            end = next((each for each in ends if each >= start), steps - 1)
+            room = self._longest - pending.steps
+            short = min(end, start + room - 1)
+            part = slice(start, short + 1)
+            # Copies: a view would keep the whole batch in memory until the episode ends.
+            pending.parts.append((
+                batch.observations[start:short + 2, column].clone(),
+                batch.actions[part, column].clone(), batch.rewards[part, column].clone()))
+            pending.steps += short + 1 - start
+            if short in ends or pending.steps == self._longest:
+                self.cut += short not in ends
+                found.append(_join(pending, bool(batch.terminated[short, column])))
+                pending = None
+                start = next((each for each in starts if each > short), None)
+            else:
+                return pending
+        return None
+
+
+def _join(pending: _Pending, terminated: bool) -> Episode:
+    observations, actions, rewards = zip(*pending.parts, strict=True)
+    # The last observation of a part is the first of the next.
+    return Episode(
+        torch.cat([*(each[:-1] for each in observations), observations[-1][-1:]]),
+        torch.cat(actions), torch.cat(rewards), terminated)
+
+
+def pad(episodes: Sequence[Episode]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """
+    Put episodes side by side.
+
+    Returns:
+        observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] and mask, float [L, N],
+        1 where there is a step; L is the longest.
+    """
+    mask = pad_sequence([torch.ones(len(each.rewards)) for each in episodes])
+    return (pad_sequence([each.observations for each in episodes]),
+            pad_sequence([each.actions for each in episodes]),
+            pad_sequence([each.rewards for each in episodes]), mask)

@@ -1,0 +1,193 @@
+"""
+Replay: what was done, kept to be learned from again, by chance or by how surprising it was.
+
+Kept are columns of unrolls, so that an observation lies in memory once and a policy with a memory
+can be shown what came before. Rewards are summed over n steps when a column comes in. All of it is
+in host memory, wherever the learning is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import psutil
+import torch
+from torch import Tensor
+
+from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.data.unroll import UnrollSchema
+
+__all__ = ['Replay', 'Sample', 'n_step_returns']
+
+# Share of the memory that is free which all replays of a host may take.
+_SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Sample:
+    """
+    Where drawn steps lie: in columns ``column`` at times ``time``, int64 [N] each.
+
+    Attributes:
+        column: number of the column.
+        time: 0 to T - 1.
+        odds: float [N], each one's probability to be drawn.
+    """
+
+    column: Tensor
+    time: Tensor
+    odds: Tensor
+
+
+def n_step_returns(
+    rewards: Tensor, terminated: Tensor, done: Tensor, discount: float, n: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """
+    Return discounted sums of at most n rewards, what the bootstrap is multiplied with, and when.
+
+    The sum ends with the episode, and with the unroll.
+
+    Args:
+        rewards: [T, B] float.
+        terminated: [T, B] bool; nothing is bootstrapped from there.
+        done: [T, B] bool, terminated or truncated.
+        discount: gamma.
+        n: steps.
+
+    Returns:
+        Sums, float [T, B]; factors of the bootstrap, gamma to the number of rewards or 0, float
+        [T, B]; the times of its observations, int64 [T, B], 1 to T.
+    """
+    steps, batch = rewards.shape
+    sums, factors = torch.zeros_like(rewards), torch.ones_like(rewards)
+    times = torch.arange(steps)[:, None].expand(steps, batch).clone()
+    going = torch.ones(steps, batch, dtype=torch.bool)
+    for k in range(min(n, steps)):
+        here = slice(k, steps)
+        still = going[:steps - k]
+        sums[:steps - k] += torch.where(still, factors[:steps - k] * rewards[here], 0.0)
+        factors[:steps - k] *= torch.where(
+            still, discount * (~terminated[here]).to(rewards.dtype), 1.0)
+        times[:steps - k] += still
+        going[:steps - k] = still & ~done[here]
+        going[steps - k - 1:] = False
+    return sums, factors, times
+
+
+class Replay:
+    """
+    A ring of columns of unrolls.
+
+    Attributes:
+        steps: valid steps in it.
+        observations: [columns, T + 1, ...].
+        actions: [columns, T] int64.
+        rewards: [columns, T] float32, as the environment gave them.
+        returns, factors, times: [columns, T], see :func:`n_step_returns`.
+        is_reset: [columns, T + 1] bool.
+        state: [columns, S] float32, of the policy's memory before the first observation.
+    """
+
+    def __init__(
+        self, schema: UnrollSchema, size: int, discount: float, n: int, priority_exponent: float,
+        learners: int = 1,
+    ) -> None:
+        """
+        Make room for about ``size`` steps.
+
+        Memory is taken only as steps come. So that learners that begin together do not all count
+        on the same memory, each may have its part of it, as if all were on this host.
+
+        Args:
+            schema: what unrolls look like.
+            size: steps.
+            discount: gamma.
+            n: rewards that are summed.
+            priority_exponent: alpha; 0: all steps have the same odds.
+            learners: how many have a replay of their own.
+
+        Raises:
+            ValueError: it is larger than this learner's part of the memory.
+        """
+        steps, space = schema.unroll_length, schema.observation_space
+        columns = max(size // steps, 1)
+        # Observations and is_reset; actions, rewards, returns, factors, times, weights; state.
+        column = ((steps + 1) * (math.prod(space.shape) * space.dtype.itemsize + 1)
+                  + steps * (8 + 4 + 4 + 4 + 8 + 8) + 4 * schema.state_size)
+        free = psutil.virtual_memory().available
+        most = int(_SHARE * free / learners // column)
+        if columns > most:
+            split = '' if learners == 1 else (
+                f', split over {learners} learners, if all are on this host')
+            raise ValueError(
+                f'replay_size: {size} steps of {space.dtype} {list(space.shape)} need '
+                f'{columns * column / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free, of which '
+                f'{100 * _SHARE:.0f} % may be used{split}: at most {most * steps}')
+        self._discount, self._n, self._alpha = discount, n, priority_exponent
+        dtype = torch.from_numpy(space.sample()).dtype
+        self.observations = torch.empty(columns, steps + 1, *space.shape, dtype=dtype)
+        self.actions = torch.zeros(columns, steps, dtype=torch.int64)
+        self.rewards, self.returns, self.factors = (
+            torch.zeros(columns, steps) for _ in range(3))
+        self.times = torch.zeros(columns, steps, dtype=torch.int64)
+        self.is_reset = torch.zeros(columns, steps + 1, dtype=torch.bool)
+        self.state = torch.zeros(columns, schema.state_size)
+        self._weights = torch.zeros(columns, steps, dtype=torch.float64)
+        self._largest = 1.0
+        self._next = self._filled = 0
+
+    @property
+    def steps(self) -> int:
+        """Valid steps in it."""
+        return int((self._weights > 0).sum())
+
+    @property
+    def full(self) -> bool:
+        """Whether each column has been taken; there may be fewer valid steps than ``size``."""
+        return self._filled == len(self.actions)
+
+    @property
+    def valid(self) -> Tensor:
+        """[columns, T] bool, where there is a step to learn from."""
+        return self._weights > 0
+
+    def add(self, batch: Batch, rewards: Tensor) -> None:
+        """Keep the columns of a batch, over the oldest; ``rewards`` [T, B] as losses see them."""
+        done = batch.terminated | batch.truncated
+        returns, factors, times = n_step_returns(
+            rewards, batch.terminated, done, self._discount, self._n)
+        for b in range(rewards.shape[1]):
+            at = self._next
+            self.observations[at] = batch.observations[:, b]
+            self.actions[at], self.rewards[at] = batch.actions[:, b], batch.rewards[:, b]
+            self.returns[at], self.factors[at] = returns[:, b], factors[:, b]
+            self.times[at] = times[:, b]
+            self.is_reset[at] = batch.is_reset[:, b]
+            self.state[at] = batch.state[b]
+            # Nobody knows yet how surprising it is.
+            self._weights[at] = batch.valid[:, b] * self._largest
+            self._next = (at + 1) % len(self.actions)
+            self._filled = max(self._filled, at + 1)
+
+    def draw(self, count: int) -> Sample:
+        """Draw steps, each by its weight, one perhaps twice."""
+        weights = self._weights[:self._filled].flatten()
+        totals = weights.cumsum(0)
+        places = torch.searchsorted(
+            totals, torch.rand(count, dtype=torch.float64) * totals[-1], right=True)
+        # Rounding may lead beyond the last step that has a weight.
+        places = places.clamp(max=int(torch.nonzero(weights)[-1]))
+        length = self._weights.shape[1]
+        return Sample(places // length, places % length,
+                      (weights[places] / totals[-1]).float())
+
+    def weigh(self, column: Tensor, time: Tensor, errors: Tensor) -> None:
+        """Set the odds of steps by the size of their errors, float [N]; of valid ones only."""
+        if not self._alpha:
+            return
+        valid = self._weights[column, time] > 0
+        column, time, errors = column[valid], time[valid], errors[valid]
+        weights = (errors.double().abs() + 1e-6) ** self._alpha
+        self._weights[column, time] = weights
+        self._largest = max(self._largest, float(weights.max()))

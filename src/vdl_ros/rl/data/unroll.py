@@ -1,0 +1,217 @@
+"""
+An unroll: T steps of B environments as named arrays, and what a valid one looks like.
+
+=====================  ==================  =====================================================
+name                   shape               meaning
+=====================  ==================  =====================================================
+observations           [T + 1, B, ...]     x_0 ... x_T; where observations are stacks of frames,
+                                           ``frames``, ``reset_index`` and ``reset_stacks`` of
+                                           ``frame_stack.py`` travel in their place
+is_reset               [T + 1, B] bool     x_t is the first observation of an episode
+actions                [T, B] or           int64, or float32 before the environment clips it
+                       [T, B, A]
+rewards                [T, B] float32      as the environment gave them
+terminated, truncated  [T, B] bool         kept apart
+behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
+state                  [B, S] float32      what the policy remembers before x_0; absent if nothing
+=====================  ==================  =====================================================
+
+An environment that has ended ignores the next action and resets, so the step into a reset
+observation, ``is_reset[t + 1]``, is not one to learn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.rl.data import frame_stack
+
+__all__ = ['Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays']
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class UnrollError(ValueError):
+    """An unroll that does not fit; the message names the array, what it is and should be."""
+
+
+@dataclass(frozen=True)
+class Unroll:
+    """
+    One actor's unroll with what is needed to account for it.
+
+    Attributes:
+        arrays: as in this module's table.
+        actor_id: who acted.
+        incarnation: drawn anew at each start of the actor.
+        sequence: 0, 1, 2, ... in one incarnation.
+        policy_version: the version it was acted with.
+        age_s: seconds from its last step to its arrival.
+        num_bytes: its size on the wire.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    actor_id: str
+    incarnation: int
+    sequence: int
+    policy_version: int
+    age_s: float = 0.0
+    num_bytes: int = 0
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return int(self.arrays['rewards'].shape[1])
+
+
+# dtype and shape by name. -1 stands for B, which is not fixed: actors may differ in it; -2 for a
+# number of resets.
+Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+
+
+def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
+    """
+    Check names, dtypes, shapes and that numbers are finite; return B.
+
+    Raises:
+        UnrollError: names the array and what is wrong with it.
+    """
+    if arrays.keys() != expected.keys():
+        missing = sorted(expected.keys() - arrays.keys())
+        unknown = sorted(arrays.keys() - expected.keys())
+        raise UnrollError(f'arrays missing: {missing}, unknown: {unknown}')
+    free: dict[int, int] = {}
+    for name, (dtype, shape) in expected.items():
+        array = arrays[name]
+        if array.dtype != dtype:
+            raise UnrollError(f'{name}: dtype {array.dtype} is not {dtype}')
+        wanted = tuple(
+            free.setdefault(size, array.shape[axis])
+            if size < 0 and axis < array.ndim else size for axis, size in enumerate(shape))
+        if array.shape != wanted:
+            raise UnrollError(f'{name}: shape {array.shape} is not {wanted}')
+        if dtype.kind == 'f' and not np.isfinite(array).all():
+            raise UnrollError(f'{name}: not all finite')
+    if free[-1] < 1:
+        raise UnrollError('rewards: no environment in it')
+    return free[-1]
+
+
+class UnrollSchema:
+    """What unrolls of one environment and one unroll length must look like."""
+
+    def __init__(
+        self,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        unroll_length: int,
+        frames_per_observation: int,
+        state_size: int = 0,
+    ) -> None:
+        """
+        Describe unrolls of ``unroll_length`` steps of an environment with these spaces.
+
+        Args:
+            observation_space: of one environment.
+            action_space: of one environment.
+            unroll_length: T.
+            frames_per_observation: pictures stacked in one observation.
+            state_size: S, numbers that the policy remembers; 0: it remembers nothing.
+
+        Raises:
+            ValueError: observations that are not one array.
+        """
+        self.frames_per_observation = frames_per_observation
+        self.stacked = frames_per_observation > 1
+        if not isinstance(observation_space, gymnasium.spaces.Box):
+            raise ValueError(f'observation space {observation_space} is not supported: a Box')
+        self.observation_space = observation_space
+        self.unroll_length = steps = unroll_length
+        self.state_size = state_size
+        action_shape = tuple(action_space.shape or ())
+        self._num_actions = (
+            int(action_space.n) if isinstance(action_space, gymnasium.spaces.Discrete) else 0)
+        self._expected: Expected = {
+            'is_reset': (np.dtype(np.bool_), (steps + 1, -1)),
+            'actions': (np.dtype(np.int64 if self._num_actions else np.float32),
+                        (steps, -1, *action_shape)),
+            'rewards': (np.dtype(np.float32), (steps, -1)),
+            'terminated': (np.dtype(np.bool_), (steps, -1)),
+            'truncated': (np.dtype(np.bool_), (steps, -1)),
+            'behaviour_log_probs': (np.dtype(np.float32), (steps, -1)),
+        }
+        if state_size:
+            self._expected['state'] = (np.dtype(np.float32), (-1, state_size))
+        dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
+        if self.stacked:
+            depth, frame = shape[0], shape[1:]
+            self._expected |= {
+                'frames': (dtype, (steps + depth, -1, *frame)),
+                'reset_index': (np.dtype(np.int32), (-2, 2)),
+                'reset_stacks': (dtype, (-2, *shape)),
+            }
+        else:
+            self._expected['observations'] = (dtype, (steps + 1, -1, *shape))
+
+    def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """
+        Check names, dtypes, shapes and ranges.
+
+        Raises:
+            UnrollError: names the array and what is wrong with it.
+        """
+        check_arrays(self._expected, arrays)
+        if self._num_actions:
+            actions = arrays['actions']
+            low, high = int(actions.min()), int(actions.max())
+            if low < 0 or high >= self._num_actions:
+                raise UnrollError(
+                    f'actions: {low} to {high} is not within 0 to {self._num_actions - 1}')
+
+    def empty(self, num_envs: int) -> Arrays:
+        """Return arrays for an unroll of ``num_envs`` environments, observations whole."""
+        space = self.observation_space
+        arrays: Arrays = {
+            name: np.empty([num_envs if size < 0 else size for size in shape], dtype)
+            for name, (dtype, shape) in self._expected.items()
+            if name not in ('frames', 'reset_index', 'reset_stacks')}
+        arrays['observations'] = np.empty(
+            (self.unroll_length + 1, num_envs, *space.shape), space.dtype)
+        return arrays
+
+    def encode(
+        self,
+        observations: NDArray[Any],
+        is_reset: NDArray[np.bool_],
+    ) -> Arrays:
+        """Return the arrays that carry [T + 1, B, ...] observations."""
+        if not self.stacked:
+            return {'observations': observations}
+        frames, index, stacks = frame_stack.unstack(observations, is_reset)
+        return {'frames': frames, 'reset_index': index, 'reset_stacks': stacks}
+
+    def decode_into(
+        self,
+        arrays: Mapping[str, NDArray[Any]],
+        out: NDArray[Any],
+    ) -> None:
+        """
+        Write an unroll's observations into ``out`` [T + 1, B, ...]: one copy.
+
+        Raises:
+            UnrollError: reset positions that are out of range.
+        """
+        if 'observations' in arrays:
+            out[...] = arrays['observations']
+            return
+        try:
+            frame_stack.stack(
+                arrays['frames'], arrays['reset_index'], arrays['reset_stacks'], out=out)
+        except ValueError as error:
+            raise UnrollError(f'reset_index: {error}') from None

@@ -1,0 +1,1 @@
+"""Several learners as one: collectives over ``torch.distributed``."""

@@ -1,0 +1,1 @@
+"""Learning: the learner, the training loop and its progress."""

@@ -1,0 +1,1 @@
+"""Learning curves as numbers and as plots."""

@@ -1,0 +1,1 @@
+"""Policies: networks, action distributions, normalization, exploration."""

@@ -1,0 +1,290 @@
+"""A policy: a torso, an LSTM if asked, a head for actions and one for the value of the state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from torch import Tensor, nn
+
+from vdl_ros.common.precision import faster_in_bfloat16
+from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
+from vdl_ros.rl.device import CPU, computes_bfloat16
+from vdl_ros.rl.policy import distributions
+from vdl_ros.rl.policy.networks import SMALLEST_IMAGE, make_torso, orthogonal
+from vdl_ros.rl.policy.normalizer import Normalizer
+from vdl_ros.rl.train_config import TrainConfig
+
+__all__ = ['Output', 'Policy', 'choose_precision', 'make_policy']
+
+# Images in a batch that decides on the precision.
+_TRIED = 16
+
+
+class Output(NamedTuple):
+    """
+    What a policy says of observations [..., *observation_shape].
+
+    Attributes:
+        parameters: float [..., P], of the distribution of actions.
+        values: float [...]; of action values, the largest.
+        state: float [B, S], after the last observation; what follows it is for
+            :meth:`Policy.told` to add. S is 0 if nothing is remembered.
+    """
+
+    parameters: Tensor
+    values: Tensor
+    state: Tensor
+
+
+class Policy(nn.Module):
+    """
+    A network with a policy head and a value head, or with one head of action values.
+
+    Attributes:
+        distribution: what the policy head's numbers mean.
+        observation_shape: shape of one observation.
+        of_images: whether it is an image.
+        state_size: S, numbers that it remembers: the LSTM's state, then the last action and
+            reward if it is told them; 0: none.
+        last_action_reward: whether it is told them.
+        precision: of the torso, torch.float32 or torch.bfloat16; parameters and heads are float32.
+        normalizer: of observations, or None.
+        exploration: with action values, epsilon or temperature, [1] or [B]; not a weight.
+    """
+
+    exploration: Tensor
+
+    def __init__(
+        self,
+        network: str,
+        observation_shape: tuple[int, ...],
+        distribution: distributions.ActionDistribution,
+        *,
+        hidden_size: int = 64,
+        lstm_size: int = 0,
+        last_action_reward: bool = False,
+        normalize: bool = False,
+    ) -> None:
+        """Build the net; use :func:`make_policy` for one that fits given spaces."""
+        super().__init__()
+        self.distribution = distribution
+        self.observation_shape = observation_shape
+        self.last_action_reward = last_action_reward
+        told = distribution.num_inputs + 1 if last_action_reward else 0
+        self._lstm_numbers = 2 * lstm_size
+        self.state_size = self._lstm_numbers + told
+        self.precision = torch.float32
+        self.register_buffer('exploration', torch.zeros(1), persistent=False)
+        self.of_images = network != 'mlp'
+        self._channels_last = self.of_images and observation_shape[1] >= SMALLEST_IMAGE > \
+            observation_shape[2]
+        self._of_values = isinstance(distribution, distributions.EpsilonGreedy)
+        shape = self.image_shape if self.of_images else (math.prod(observation_shape),)
+        self.normalizer = Normalizer(shape) if normalize else None
+        self.policy_torso, features = make_torso(network, shape, hidden_size)
+        separate = not self.of_images and not lstm_size and not self._of_values
+        self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
+        features += told
+        self.lstm: nn.LSTMCell | None = None
+        if lstm_size:
+            self.lstm = nn.LSTMCell(features, lstm_size)
+            for name, parameter in self.lstm.named_parameters():
+                (nn.init.orthogonal_ if 'weight' in name else nn.init.zeros_)(parameter)
+            features = lstm_size
+        gaussian = isinstance(distribution, distributions.DiagonalGaussian)
+        outputs = distribution.size // 2 if gaussian else distribution.size - self._of_values
+        self.policy_head = orthogonal(
+            nn.Linear(features, outputs), 1.0 if self._of_values else 0.01)
+        self.value_head = None if self._of_values else orthogonal(nn.Linear(features, 1), 1.0)
+        self.log_std = nn.Parameter(torch.zeros(outputs)) if gaussian else None
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """[C, H, W] of an observation that is an image."""
+        shape = self.observation_shape
+        return (shape[2], *shape[:2]) if self._channels_last else shape
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return the state before the first observation, [batch, S]."""
+        return self.policy_head.weight.new_zeros(batch, self.state_size)
+
+    def told(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
+        """
+        Return the state with what was done last in it, if the policy is told that.
+
+        Args:
+            state: [B, S].
+            actions: [B] or [B, A].
+            rewards: [B] float, of these actions.
+        """
+        if not self.last_action_reward:
+            return state
+        return torch.cat(
+            [state[:, :self._lstm_numbers], self._last(actions, rewards)], -1)
+
+    def _last(self, actions: Tensor, rewards: Tensor) -> Tensor:
+        """Return what the policy is told of actions [..., (A)] and rewards [...]."""
+        clipped = rewards.clamp(-1.0, 1.0).unsqueeze(-1)
+        return torch.cat([self.distribution.to_network(actions), clipped], -1)
+
+    def forward(
+        self, observations: Tensor, is_reset: Tensor | None = None, state: Tensor | None = None,
+        actions: Tensor | None = None, rewards: Tensor | None = None,
+    ) -> Output:
+        """
+        Say what to do; if nothing is remembered, the axes before the observation's may be any.
+
+        Args:
+            observations: [..., *observation_shape], with a state [T, B, *observation_shape];
+                uint8 images are scaled to [0, 1].
+            is_reset: [T, B] bool, where an episode begins: the state is forgotten there.
+            state: [B, S], before the first observation; unneeded where S is 0.
+            actions: [T - 1, B] or [T - 1, B, A], or more, what followed the observations; unneeded
+                where T is 1, or the policy is not told its last action and reward.
+            rewards: [T - 1, B] float, or more, likewise.
+        """
+        lead = observations.shape[:observations.dim() - len(self.observation_shape)]
+        features, value_features = self._features(observations)
+        if self.state_size:
+            assert is_reset is not None
+            assert state is not None
+            state, last = state.tensor_split([self._lstm_numbers], -1)
+            if self.last_action_reward:
+                rows = self._rows(last, is_reset, actions, rewards)
+                features, value_features = (
+                    torch.cat([each, rows], -1) for each in (features, value_features))
+            if self.lstm is not None:
+                features, state = self._remember(features.reshape(*lead, -1), is_reset, state)
+                value_features = features = features.flatten(0, 1)
+            state = torch.cat([state, last], -1)
+        elif state is None:
+            state = features.new_zeros(0, 0)
+        parameters = self.policy_head(features)
+        if self.log_std is not None:
+            parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
+        if self.value_head is not None:
+            values = self.value_head(value_features).squeeze(-1)
+        else:
+            values = parameters.amax(-1)
+            parameters = torch.cat([
+                parameters, self.exploration.to(parameters).expand(lead or 1).reshape(-1, 1)], -1)
+        return Output(parameters.reshape(*lead, -1), values.reshape(lead), state)
+
+    def _features(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features for policy and value, [N, F] each."""
+        if self.of_images:
+            inputs = observations.reshape(-1, *self.observation_shape)
+            if self._channels_last:
+                inputs = inputs.movedim(-1, 1)
+        else:
+            inputs = observations.reshape(-1, math.prod(self.observation_shape))
+        # Bytes are exact in either precision; the normaliser has seen them as they are.
+        scaled = inputs.dtype == torch.uint8 and self.normalizer is None
+        inputs = inputs.to(self.precision)
+        if scaled:
+            inputs = inputs.mul_(1 / 255)
+        if self.normalizer is not None:
+            inputs = self.normalizer(inputs)
+        with torch.autocast(
+                inputs.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
+            features = self.policy_torso(inputs).float()
+            return features, (
+                features if self.value_torso is None else self.value_torso(inputs).float())
+
+    def _rows(
+        self, last: Tensor, is_reset: Tensor, actions: Tensor | None, rewards: Tensor | None,
+    ) -> Tensor:
+        """Return what led to each observation, [T * B, E + 1]; 0 where an episode begins."""
+        rows = last[None]
+        if len(is_reset) > 1:
+            assert actions is not None
+            assert rewards is not None
+            before = slice(len(is_reset) - 1)
+            rows = torch.cat([rows, self._last(actions[before], rewards[before])])
+        return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
+
+    def _remember(
+        self, features: Tensor, is_reset: Tensor, state: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the LSTM's output for features [T, B, F], and its state after them."""
+        assert self.lstm is not None
+        hidden, cell = state.chunk(2, -1)
+        kept = (~is_reset).to(features.dtype).unsqueeze(-1)
+        outputs = []
+        for t in range(len(features)):
+            hidden, cell = self.lstm(features[t], (hidden * kept[t], cell * kept[t]))
+            outputs.append(hidden)
+        return torch.stack(outputs), torch.cat([hidden, cell], -1)
+
+
+def make_policy(
+    config: TrainConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    own: AlgorithmConfig | None = None,
+    device: torch.device = CPU,
+) -> Policy:
+    """
+    Return a policy for the spaces of one environment.
+
+    Args:
+        config: of which network, hidden_size, lstm_size, last_action_reward, precision,
+            action_distribution and normalize_observations count. network auto takes impala for
+            images, uint8 [C, H, W] or [H, W, C]; for precision see :func:`choose_precision`.
+        observation_space: a Box.
+        action_space: see :func:`distributions.for_space`.
+        own: the algorithm's settings; dqn's ask for a network of action values.
+        device: where it computes. Its first weights are drawn on the CPU, the same for all.
+
+    Raises:
+        ValueError: a space or a combination of network and space that cannot be served.
+    """
+    if not isinstance(observation_space, gymnasium.spaces.Box):
+        raise ValueError(f'observation space {observation_space} is not supported: a Box')
+    shape, network = observation_space.shape, config.network
+    image = observation_space.dtype == 'uint8' and len(shape) == 3 and (
+        min(shape[1:]) >= SMALLEST_IMAGE or min(shape[:2]) >= SMALLEST_IMAGE)
+    if network == 'auto':
+        network = 'impala' if image else 'mlp'
+    if network != 'mlp' and not image:
+        raise ValueError(
+            f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
+            f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
+    policy = Policy(
+        network, shape,
+        distributions.for_values(action_space, own.exploration) if isinstance(own, DqnConfig)
+        else distributions.for_space(action_space, config.action_distribution),
+        hidden_size=config.hidden_size, lstm_size=config.lstm_size,
+        last_action_reward=config.last_action_reward,
+        normalize=config.normalize_observations and network == 'mlp')
+    choose_precision(policy.to(device), config.precision)
+    return policy
+
+
+def choose_precision(policy: Policy, asked: str) -> None:
+    """
+    Set what a policy's torso computes in, where it is now.
+
+    Args:
+        policy: on the device that it computes on.
+        asked: 'float32', 'bfloat16', or 'auto': what this processor is faster in, on a CUDA
+            device bfloat16 if it has units for it. Its exponents are those of float32, so
+            gradients need no scaling. What is not for images computes in float32 all the same.
+    """
+    if asked == 'auto' and policy.of_images:
+        asked = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
+    policy.precision = (
+        torch.bfloat16 if asked == 'bfloat16' and policy.of_images else torch.float32)
+
+
+def _faster_in_bfloat16(policy: Policy) -> bool:
+    device = policy.policy_head.weight.device
+    if device != CPU:
+        return computes_bfloat16(device)
+    # No random numbers: they would be missing from the run's.
+    images = torch.full((_TRIED, *policy.image_shape), 0.5)
+    with torch.no_grad():
+        return faster_in_bfloat16(lambda: policy.policy_torso(images))

@@ -1,0 +1,1 @@
+"""Topics of the arm and of its camera, shared by nodes."""

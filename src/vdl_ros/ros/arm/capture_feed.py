@@ -1,0 +1,111 @@
+"""The simulated camera of a capture: draws every frame that is asked for, with its stamp."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+
+from vdl_ros.arm.model.geometry import ArmGeometry, Positions
+from vdl_ros.camera.camera_config import CameraConfig
+from vdl_ros.msg import CaptureScene
+from vdl_ros.pose.data.randomized_scene import Studio
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.camera_feeds import Show
+from vdl_ros.ros.diagnostics import Health
+from vdl_ros.ros.messages.camera_info import pinhole
+from vdl_ros.ros.messages.joint_messages import positions_of
+
+__all__ = ['CaptureFeed']
+
+T = TypeVar('T')
+
+# Halves of frames that wait for the other half; more are under way in no capture.
+_WAITING = 64
+
+
+class CaptureFeed:
+    """Draws a frame when its look and its joint states are there, both with one stamp."""
+
+    patience = 0.1
+
+    def __init__(
+        self, node: Node, config: CameraConfig, geometry: ArmGeometry, show: Show,
+    ) -> None:
+        """
+        Listen to ``capture/scene`` and ``arm/joint_states``.
+
+        Must be made, used and closed by one thread.
+
+        Raises:
+            ValueError: a description that cannot be drawn, or a machine without OpenGL.
+        """
+        assert config.size is not None
+        width, height = config.size
+        self._node, self._show = node, show
+        try:
+            self._studio = Studio(geometry, width, height)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
+        self._pixels = np.empty((height, width, 3), np.uint8)
+        self._scenes: dict[tuple[int, int], CaptureScene] = {}
+        self._positions: dict[tuple[int, int], Positions] = {}
+        self._refused = 0
+        node.create_subscription(
+            CaptureScene, 'capture/scene', self._on_scene, qos.TOPICS['capture/scene'])
+        # Each of them, not only the newest.
+        node.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
+                                 qos.TOPICS['arm/joint_states'])
+
+    def _on_scene(self, message: CaptureScene) -> None:
+        self._keep(self._scenes, message.header.stamp, message)
+
+    def _on_joint_states(self, message: JointState) -> None:
+        try:
+            positions = positions_of(message)
+        except ValueError as error:
+            self._refuse(str(error))
+            return
+        self._keep(self._positions, message.header.stamp, positions)
+
+    def _keep(self, kept: dict[tuple[int, int], T], stamp: Time, what: T) -> None:
+        """Keep one half of a frame; draw it if the other is there."""
+        key = stamp.sec, stamp.nanosec
+        kept[key] = what
+        if key in self._scenes and key in self._positions:
+            self._draw(self._scenes.pop(key), self._positions.pop(key), stamp)
+        while len(kept) > _WAITING:
+            del kept[next(iter(kept))]
+
+    def _draw(self, scene: CaptureScene, positions: Positions, stamp: Time) -> None:
+        try:
+            if len(scene.name) != len(scene.value):
+                raise ValueError(f'{len(scene.name)} names and {len(scene.value)} values')
+            look = dict(zip(scene.name, scene.value, strict=True))
+            pixels = self._studio.draw(
+                positions, scene.camera_distance, scene.camera_elevation, scene.camera_azimuth,
+                look, out=self._pixels)
+        except (ValueError, KeyError) as error:
+            self._refuse(f'capture/scene {scene.index}: {error}')
+            return
+        info = pinhole(self._studio.matrix, self._studio.width, self._studio.height)
+        self._show(pixels, info, stamp)
+
+    def _refuse(self, reason: str) -> None:
+        self._refused += 1
+        if self._refused <= 20:
+            self._node.get_logger().error(f'refused: {reason}')
+
+    def poll(self) -> None:
+        """Do nothing: frames are drawn as they come."""
+
+    def health(self) -> Health:
+        """Return how many frames could not be drawn."""
+        return '', {'frames refused': self._refused}
+
+    def close(self) -> None:
+        """Free what OpenGL holds."""
+        self._studio.close()

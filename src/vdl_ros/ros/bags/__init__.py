@@ -1,0 +1,1 @@
+"""MCAP bags: writing, reading, recording, captures."""

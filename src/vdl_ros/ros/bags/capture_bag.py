@@ -1,0 +1,132 @@
+"""
+The bag of a capture: frames one after the other, in parts if the capture was interrupted.
+
+``capture.yaml`` beside the bag says what it was begun with; a capture that differs does not go on
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.bags.bag_reader import BagReader, closed_part
+from vdl_ros.ros.bags.bag_writer import BagError, BagPart, BagWriter
+
+__all__ = ['CaptureBag']
+
+Types = Mapping[str, str]
+_FILE = 'capture.yaml'
+
+
+class CaptureBag:
+    """
+    Writes frames; each is one message on each of the topics.
+
+    Attributes:
+        frames: that are in the bag, those of earlier parts included.
+    """
+
+    def __init__(
+        self, path: Path, topics: Types, settings: Mapping[str, object], compression: str,
+    ) -> None:
+        """
+        Begin a bag, or go on with one.
+
+        Args:
+            path: its folder.
+            topics: type as ``pkg/msg/Name`` by name, in the order in which a frame is written.
+            settings: what has to be the same to go on.
+            compression: none, lz4 or zstd.
+
+        Raises:
+            BagError: the folder holds something else, or a capture with other settings.
+            OSError: it cannot be written.
+        """
+        self._path, self._topics, self._compression = path, dict(topics), compression
+        self._settings = dict(settings)
+        self._parts: list[BagPart] = []
+        if (path / _FILE).is_file():
+            self._compare(settings)
+            self._parts = [self._part(file) for file in sorted(
+                path.glob('*.mcap'), key=lambda file: int(file.stem.rsplit('_', 1)[-1]))]
+        elif path.exists():
+            raise BagError(f'{path} exists and is no capture; name another folder')
+        self.frames = sum(part.count for part in self._parts) // len(self._topics)
+        self._bag: BagWriter | None = None
+        self._handles: dict[str, int] = {}
+
+    def write(self, stamp_ns: int, parts: Mapping[str, bytes]) -> None:
+        """
+        Write a frame, serialised messages by topic.
+
+        Raises:
+            OSError: the disk is full; the frames before stay.
+        """
+        if self._bag is None:
+            self._bag = self._begin()
+        for topic, handle in self._handles.items():
+            self._bag.write(handle, stamp_ns, parts[topic])
+        self.frames += 1
+
+    def close(self) -> None:
+        """Write index and metadata; a bag to which no frame was added stays as it is."""
+        if self._bag is not None:
+            self._bag.close()
+
+    def _begin(self) -> BagWriter:
+        """Begin a part with the first frame of it."""
+        bag = BagWriter(self._path, compression=self._compression, earlier=self._parts)
+        (self._path / _FILE).write_text(yaml.safe_dump(self._settings, sort_keys=False))
+        self._handles = self._announce(bag)
+        return bag
+
+    def _announce(self, bag: BagWriter) -> dict[str, int]:
+        return {name: bag.add_topic(f'/{name}', kind, [qos.TOPICS[name]])
+                for name, kind in self._topics.items()}
+
+    def _compare(self, settings: Mapping[str, object]) -> None:
+        begun = yaml.safe_load((self._path / _FILE).read_text())
+        for name, value in settings.items():
+            if begun.get(name) != value:
+                raise BagError(
+                    f'{name}: {value!r} is not allowed: the capture in {self._path} was begun '
+                    f'with {begun.get(name)!r}; name another folder')
+
+    def _part(self, file: Path) -> BagPart:
+        """Return a part as it is if it was closed with whole frames, else mended."""
+        part = closed_part(file)
+        if part is not None and len({topic.count for topic in part.topics}) == 1 and {
+                topic.name.lstrip('/') for topic in part.topics} == set(self._topics):
+            return part
+        return self._mend(file)
+
+    def _mend(self, file: Path) -> BagPart:
+        """Write a part anew, with an index and without what is not whole."""
+        number = int(file.stem.rsplit('_', 1)[-1])
+        folder = self._path / 'mending'
+        for left in folder.glob('*'):
+            left.unlink()
+        if folder.exists():
+            folder.rmdir()
+        mended = BagWriter(folder, compression=self._compression)
+        handles = self._announce(mended)
+        frame: list[tuple[int, int, bytes]] = []
+        try:
+            for message in BagReader(file):
+                frame.append((handles[message.topic.lstrip('/')], message.stamp_ns, message.data))
+                if len(frame) == len(self._topics):
+                    for handle, stamp_ns, data in frame:
+                        mended.write(handle, stamp_ns, data)
+                    frame.clear()
+        except BagError:
+            pass  # nothing whole is in it
+        mended.close()
+        part = mended.parts[-1]
+        (folder / part.file).replace(file)
+        (folder / 'metadata.yaml').unlink()
+        folder.rmdir()
+        return BagPart(f'{self._path.name}_{number}.mcap', part.start_ns, part.end_ns, part.topics)

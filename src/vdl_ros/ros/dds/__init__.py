@@ -1,0 +1,1 @@
+"""DDS: transport, shared memory and ports of Fast DDS."""

@@ -1,0 +1,1 @@
+"""Conversions between numpy arrays and ROS messages."""

@@ -1,0 +1,88 @@
+"""The arm's frames as messages for ``/tf`` and ``/tf_static``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import TransformStamped
+from numpy.typing import NDArray
+
+from vdl_ros.arm.model.geometry import ArmGeometry, Joint, Positions
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+
+__all__ = ['ArmFrames', 'quaternion']
+
+Array = NDArray[np.float64]
+
+
+class ArmFrames:
+    """The transforms of one arm, each from its parent link; frame names get ``prefix``."""
+
+    def __init__(self, geometry: ArmGeometry, prefix: str = '') -> None:
+        """Serve ``geometry``."""
+        self._kinematics = Kinematics(geometry)
+        self._prefix, self._root = prefix, geometry.root
+        joints = list(geometry.joints.values())
+        self._fixed = [joint for joint in joints if joint.type == 'fixed']
+        self._moving = [joint for joint in joints if joint.type != 'fixed']
+
+    def fixed(self, stamp: Time) -> list[TransformStamped]:
+        """Return the transforms that never change, that of a second arm's base included."""
+        found = [self._message(joint, joint.origin, stamp) for joint in self._fixed]
+        if self._prefix:
+            base = self._message(self._fixed[0], np.eye(4), stamp)
+            base.header.frame_id, base.child_frame_id = self._root, self._prefix + self._root
+            found.append(base)
+        return found
+
+    def moving(self, positions: Positions, stamp: Time) -> list[TransformStamped]:
+        """
+        Return the transforms of joints whose position is known.
+
+        Args:
+            positions: float64 [5], rad; a joint with NaN is left out.
+            stamp: when they were measured.
+        """
+        known = [joint for joint in self._moving
+                 if not np.isnan(positions[JOINTS.index(joint.mimic or joint.name)])]
+        return list(self._relative(known, np.nan_to_num(positions), stamp))
+
+    def _relative(
+        self, joints: list[Joint], positions: Positions, stamp: Time,
+    ) -> Iterable[TransformStamped]:
+        poses = self._kinematics.poses(positions)
+        for joint in joints:
+            relative = np.linalg.solve(poses[joint.parent], poses[joint.child])
+            yield self._message(joint, relative, stamp)
+
+    def _message(self, joint: Joint, pose: NDArray[Any], stamp: Time) -> TransformStamped:
+        message = TransformStamped(child_frame_id=self._prefix + joint.child)
+        message.header.frame_id, message.header.stamp = self._prefix + joint.parent, stamp
+        move, turn = message.transform.translation, message.transform.rotation
+        move.x, move.y, move.z = (float(value) for value in pose[:3, 3])
+        turn.x, turn.y, turn.z, turn.w = quaternion(pose[:3, :3])
+        return message
+
+
+def quaternion(rotation: Array) -> tuple[float, float, float, float]:
+    """
+    Return x, y, z, w of a rotation matrix, float64 [3, 3], with w at least 0.
+
+    By the largest of the four, so that nothing is divided by nearly 0 (Shepperd 1978).
+    """
+    m = rotation
+    squares = np.array([1 + m[0, 0] - m[1, 1] - m[2, 2], 1 - m[0, 0] + m[1, 1] - m[2, 2],
+                        1 - m[0, 0] - m[1, 1] + m[2, 2], 1 + m[0, 0] + m[1, 1] + m[2, 2]])
+    # Four times the products of every two of x, y, z, w.
+    xy, xz, yz = m[1, 0] + m[0, 1], m[0, 2] + m[2, 0], m[2, 1] + m[1, 2]
+    xw, yw, zw = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
+    rows = np.array([[squares[0], xy, xz, xw], [xy, squares[1], yz, yw],
+                     [xz, yz, squares[2], zw], [xw, yw, zw, squares[3]]])
+    row = rows[int(np.argmax(squares))]
+    row = row / np.linalg.norm(row)
+    x, y, z, w = (row if row[3] >= 0.0 else -row).tolist()
+    return x, y, z, w

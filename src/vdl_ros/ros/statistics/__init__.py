@@ -1,0 +1,1 @@
+"""Topic statistics and thread times on ``/statistics``."""

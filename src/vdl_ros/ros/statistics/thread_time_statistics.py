@@ -1,0 +1,106 @@
+"""
+Where a process's time goes, on ``/statistics``: what its clocks (``common/thread_timer.py``) say.
+
+Each second a message for each phase that a thread has been in: ``measurement_source_name`` is the
+node's full name, ``metrics_source`` is ``time_<thread>_<phase>``, as ``time_acting_step``,
+``unit`` is ``share``; the only point, an average, is the share of the window's wall time. The
+shares of one thread and window add up to 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rclpy.node import Node
+from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
+
+from vdl_ros.common.thread_timer import ACTING, CALLBACKS, INFERENCE, PHASES, TRAINING, Lap, Phases
+from vdl_ros.ros import qos
+from vdl_ros.ros.statistics.statistics_reader import MOST_POINTS, printable, seconds_between
+
+__all__ = ['Share', 'TimeStatistics', 'is_time', 'mean_shares', 'read_share']
+
+_PERIOD_S = 1.0
+_UNIT = 'share'
+_PREFIX = 'time_'
+_AVERAGE = StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE
+_METRICS = {f'{_PREFIX}{thread}_{phase}': (thread, phase)
+            for thread in (ACTING, TRAINING, CALLBACKS, INFERENCE) for phase in PHASES}
+
+
+class TimeStatistics:
+    """Publishes each second where the time of a node's threads went."""
+
+    def __init__(self, node: Node, clocks: Mapping[str, Phases]) -> None:
+        """Report on behalf of ``node``; ``clocks`` are by thread."""
+        self._node = node
+        self._laps = {thread: Lap(phases) for thread, phases in clocks.items()}
+        self._start = node.get_clock().now()
+        self._publisher = node.create_publisher(
+            MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+        node.create_timer(_PERIOD_S, self._publish)
+
+    def _publish(self) -> None:
+        start, self._start = self._start, self._node.get_clock().now()
+        for thread, lap in self._laps.items():
+            for phase, share in lap.take().items():
+                self._publisher.publish(MetricsMessage(
+                    measurement_source_name=self._node.get_fully_qualified_name(),
+                    metrics_source=f'{_PREFIX}{thread}_{phase}', unit=_UNIT,
+                    window_start=start.to_msg(), window_stop=self._start.to_msg(),
+                    statistics=[StatisticDataPoint(data_type=_AVERAGE, data=share)]))
+
+
+@dataclass(frozen=True)
+class Share:
+    """
+    One phase of one thread over one window of time.
+
+    Attributes:
+        node: whose thread it is.
+        thread: its name in ``common/thread_timer.py``.
+        phase: one of PHASES.
+        seconds: the window's length.
+        share: of the window, 0 to 1.
+    """
+
+    node: str
+    thread: str
+    phase: str
+    seconds: float
+    share: float
+
+
+def is_time(message: MetricsMessage) -> bool:
+    """Return whether a message is, or claims to be, of a thread's time and not of messages."""
+    return message.metrics_source in _METRICS
+
+
+def read_share(message: MetricsMessage) -> Share | None:
+    """Return what ``message`` says; None if it is of another metric or unit, or malformed."""
+    if not is_time(message) or message.unit != _UNIT:
+        return None
+    points = [float(point.data) for point in itertools.islice(message.statistics, MOST_POINTS)
+              if point.data_type == _AVERAGE]
+    node = printable(message.measurement_source_name)
+    seconds = seconds_between(message.window_start, message.window_stop)
+    if not node or math.isnan(seconds) or len(points) != 1 or not 0 <= points[0] <= 1:
+        return None
+    return Share(node, *_METRICS[message.metrics_source], seconds, points[0])
+
+
+def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
+    """Return the mean shares by thread and phase, over the time that each phase was heard of."""
+    spent: dict[tuple[str, str], tuple[float, float]] = {}
+    for each in shares:
+        # Not relative to all that was heard: the reports of one window come one by one.
+        seconds, total = spent.get((each.thread, each.phase), (0.0, 0.0))
+        spent[each.thread, each.phase] = (
+            seconds + each.share * each.seconds, total + each.seconds)
+    found: dict[str, dict[str, float]] = {}
+    for (thread, phase), (seconds, total) in spent.items():
+        found.setdefault(thread, {})[phase] = seconds / total
+    return found

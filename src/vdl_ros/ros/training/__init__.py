@@ -1,0 +1,1 @@
+"""Trajectories, policies and central inference on topics."""

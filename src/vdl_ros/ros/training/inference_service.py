@@ -1,0 +1,165 @@
+"""Central inference as a service between topics: observations in, actions out, unrolls aside."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from builtin_interfaces.msg import Time
+from numpy.typing import NDArray
+from std_msgs.msg import Header
+
+from vdl_ros.common.thread_timer import Phases
+from vdl_ros.msg import Action, Observation
+from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.remote_actor import StepSchema
+from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError
+from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
+
+__all__ = ['InferenceService', 'to_observation']
+
+# More than any honest set of actors has under way: each waits for its answer.
+_QUEUE = 1024
+# Credit comes from the training, without a message; it is looked for this often.
+_LOOK_S = 0.005
+
+
+def to_observation(
+    arrays: Arrays, *, stamp: Time, actor_id: str, incarnation: int, step: int, learner_id: str,
+) -> Observation:
+    """Return the message that carries one step; ``stamp`` is its moment."""
+    return Observation(
+        header=Header(stamp=stamp), actor_id=actor_id, incarnation=incarnation, step=step,
+        learner_id=learner_id, tensors=to_tensors(arrays))
+
+
+class InferenceService:
+    """
+    Answers observation messages in a thread of its own, and gives out unrolls.
+
+    ``put`` belongs to the executor's thread, ``get`` and ``load`` to the training's.
+    """
+
+    def __init__(
+        self, central: CentralInference, schema: StepSchema, ledger: Ledger, learner_id: str, *,
+        publish: Callable[[Action], None], warn: Callable[[str], None],
+        serving: Phases | None = None, getting: Phases | None = None,
+    ) -> None:
+        """
+        Serve with ``central`` from :meth:`start` to :meth:`stop`.
+
+        Args:
+            central: answers.
+            schema: what a valid step looks like.
+            ledger: where arrivals and rejections are counted.
+            learner_id: only observations for this learner are taken.
+            publish: called with each answer.
+            warn: called with one line for each message that is refused.
+            serving: the clock of its own thread, which ``central`` has as well.
+            getting: that of the thread that gets.
+        """
+        self._serving, self._getting = serving or Phases(), getting or Phases()
+        self._central, self._schema, self._ledger = central, schema, ledger
+        self._learner_id, self._publish, self._warn = learner_id, publish, warn
+        self._messages: queue.Queue[tuple[Observation, float]] = queue.Queue(_QUEUE)
+        self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
+        self._stamps: dict[int, Time] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name='inference')
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cease to answer."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def load(
+        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
+    ) -> None:
+        """Answer with these weights from now on."""
+        self._central.load(arrays, version, agent_steps)
+
+    def put(self, message: Observation, age_s: float) -> None:
+        """Enqueue; with a full queue the message is dropped, and its actor asks again."""
+        try:
+            self._messages.put_nowait((message, age_s))
+        except queue.Full:
+            self._warn(f'observation of {message.actor_id!r} dropped: {_QUEUE} are waiting')
+
+    @property
+    def waiting(self) -> int:
+        """Unrolls that are not learned from yet."""
+        return self._unrolls.qsize()
+
+    def get(self, timeout: float) -> Unroll:
+        """
+        Return the next unroll.
+
+        Raises:
+            queue.Empty: none within ``timeout`` seconds.
+        """
+        with self._getting('wait'):
+            unroll = self._unrolls.get(timeout=timeout)
+        self._ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+        return unroll
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            try:
+                with self._serving('wait'):
+                    first = self._messages.get(timeout=_LOOK_S)
+            except queue.Empty:
+                self._answer([])
+                continue
+            # Whatever came meanwhile is answered in the same batch.
+            batch = [first]
+            while not self._messages.empty():
+                batch.append(self._messages.get_nowait())
+            self._answer(batch)
+
+    def _answer(self, messages: list[tuple[Observation, float]]) -> None:
+        with self._serving('decode'):
+            opened = [self._open(message, age_s) for message, age_s in messages]
+            requests = [request for request in opened if request is not None]
+        answers, unrolls = self._central.serve(
+            requests, lambda request, error: self._refuse(request.actor_id, error))
+        for answer in answers:
+            with self._serving('encode'):
+                action = self._to_action(answer)
+            with self._serving('publish'):
+                self._ledger.bytes_out += num_bytes(action.tensors)
+                self._publish(action)
+        for unroll in unrolls:
+            self._unrolls.put(unroll)
+
+    def _open(self, message: Observation, age_s: float) -> Request | None:
+        if message.learner_id != self._learner_id:
+            return None
+        try:
+            arrays = from_tensors(message.tensors)
+            self._schema.check(arrays)
+        except (TensorError, UnrollError) as error:
+            self._refuse(message.actor_id, error)
+            return None
+        self._stamps[message.incarnation] = message.header.stamp
+        return Request(message.actor_id, message.incarnation, message.step, arrays, age_s,
+                       num_bytes(message.tensors))
+
+    def _refuse(self, actor_id: str, error: ValueError) -> None:
+        self._ledger.rejected += 1
+        self._warn(f'observation of {actor_id!r} refused: {error}')
+
+    def _to_action(self, answer: Answer) -> Action:
+        request = answer.request
+        return Action(
+            header=Header(stamp=self._stamps.pop(request.incarnation, Time())),
+            actor_id=request.actor_id, incarnation=request.incarnation, step=request.step,
+            learner_id=self._learner_id, policy_version=answer.policy_version,
+            tensors=to_tensors({'actions': answer.actions}))

@@ -1,0 +1,90 @@
+"""
+``ros2 run vdl_ros doctor``: is this machine fit, and if not, what to do.
+
+Each line is one check of ``vdl_ros.ros.checks``; the last one measures messages between two
+processes over the configured transport. Topics: ``vdl_doctor_PID/ping`` and ``pong``,
+std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json``, ``--clean``,
+``--no-loopback``.
+
+Exit status: 0 without a failed check, 1 with one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+
+from vdl_ros.ros import checks
+from vdl_ros.ros.checks.types import amount
+from vdl_ros.ros.dds import transport
+from vdl_ros.ros.dds.stale_shared_memory import clean_stale_shared_memory
+
+COLOURS = {'ok': '\033[32m', 'warn': '\033[33m', 'fail': '\033[31m'}
+
+
+def report(findings: list[checks.Finding], colour: bool) -> str:
+    """Return the findings as aligned lines."""
+    width = max((len(item.name) for item in findings), default=0)
+    lines = []
+    for item in findings:
+        status = f'{item.status:4}'
+        if colour:
+            status = f'{COLOURS[item.status]}{status}\033[0m'
+        advice = f' -> {item.advice}' if item.advice else ''
+        lines.append(f'{status} {item.name:{width}}  {item.finding}{advice}')
+    return '\n'.join(lines)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Check, print, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog='doctor', description='Check this machine; measure messages between two processes.')
+    parser.add_argument('--json', action='store_true', help='print one JSON object')
+    parser.add_argument('--clean', action='store_true',
+                        help='first remove shared memory that killed processes left behind')
+    parser.add_argument('--no-loopback', action='store_true', help='send no messages')
+    try:
+        own = _own_arguments(sys.argv[1:] if args is None else args)
+    except RuntimeError as error:  # of rclpy, as of any node
+        parser.error(str(error))
+    options = parser.parse_args(own)
+
+    cleaned = None
+    if options.clean:
+        files, size = clean_stale_shared_memory()
+        cleaned = {'files': files, 'bytes': size}
+        if not options.json:
+            print(f'removed {files} files of dead processes, {amount(size)}')
+    system = checks.System(environ=dict(os.environ))
+    chosen = tuple(check for check in checks.CHECKS
+                   if not (options.no_loopback and check is checks.check_loopback))
+    try:
+        transport.configure()
+    except (ValueError, OSError) as error:
+        # The check of the transport says the same; without it nothing is worth measuring.
+        chosen = tuple(check for check in chosen if check is not checks.check_loopback)
+        print(f'doctor: {error}', file=sys.stderr)
+    findings = checks.run(system, chosen)
+    healthy = all(item.status != 'fail' for item in findings)
+    if options.json:
+        print(json.dumps({'ok': healthy, 'cleaned': cleaned,
+                          'findings': [dataclasses.asdict(item) for item in findings]}, indent=2))
+    else:
+        print(report(findings, sys.stdout.isatty()))
+    return 0 if healthy else 1
+
+
+def _own_arguments(arguments: list[str]) -> list[str]:
+    try:
+        from rclpy.utilities import remove_ros_args
+    except ImportError:  # the doctor also explains a machine without ROS
+        return arguments
+    own: list[str] = remove_ros_args(args=['doctor', *arguments])[1:]
+    return own
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""
+Score a pose network on captured bags; ``ros2 run vdl_ros evaluate_pose --help`` lists the options.
+
+No node of the graph: it publishes nothing and takes ordinary options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vdl_ros.pose.data.dataset import PoseDataset
+from vdl_ros.pose.estimator import Estimate, PoseEstimator
+from vdl_ros.pose.model_file import default_model
+from vdl_ros.pose.networks import MODELS
+from vdl_ros.pose.training.evaluation import estimate_all, format_table, score
+from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Evaluate, and return the exit status."""
+    options = _parser().parse_args(args)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    try:
+        path = options.model or default_model()
+        estimator = PoseEstimator.load(path, options.architecture or '')
+        rows, drawn = [], []
+        for bag in options.data:
+            data = PoseDataset([bag])
+            print(f'{bag}: {data.report()}', file=sys.stderr)
+            chosen = range(min(len(data), options.frames or len(data)))
+            estimate = estimate_all(estimator, data, chosen)
+            truth = data.targets[:len(chosen)].numpy()
+            rows.append((bag.name, score(estimate, truth)))
+            drawn.append((bag.name, estimate, truth))
+        if options.picture:
+            _draw(options.picture, drawn)
+    except (ValueError, OSError) as error:
+        print(f'evaluate_pose: {error}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    if options.json:
+        print(json.dumps({
+            'model': str(path), 'architecture': estimator.name,
+            'data': {name: scores.as_dict() for name, scores in rows}}, indent=2))
+    elif options.table:
+        print(format_table(rows))
+    else:
+        for name, scores in rows:
+            print(f'{name}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
+                  f'{math.degrees(scores.joint_error):.2f} degrees off, '
+                  f'{scores.confident:.3f} confident')
+    return EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(
+        prog='evaluate_pose',
+        description='Score a network that reads arm and camera off a picture.')
+    add = parser.add_argument
+    add('--data', type=Path, nargs='+', required=True, metavar='BAG',
+        help='captured bags; each is a row of the table')
+    add('--model', type=Path, metavar='FILE',
+        help='model file or folder of a run [the model that comes with the package]')
+    add('--architecture', choices=list(MODELS), help='refuse a model of another one')
+    add('--frames', type=int, default=0, help='of each bag, from the front [all]')
+    add('--threads', type=int, default=0, help='that compute; 0: as many as torch likes [0]')
+    add('--table', action='store_true', help='print a table in Markdown')
+    add('--json', action='store_true',
+        help='print everything as JSON; pooled over the joints: joint_accuracy_10deg')
+    add('--picture', type=Path, metavar='FILE', help='draw estimates against the truth')
+    return parser
+
+
+def _draw(path: Path, drawn: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:
+    """Draw truth against estimate; imported late, since matplotlib takes a second."""
+    from vdl_ros.pose.training.error_plot import draw_estimates
+    draw_estimates(path, drawn)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

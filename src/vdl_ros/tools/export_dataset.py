@@ -1,0 +1,130 @@
+"""
+``ros2 run vdl_ros export_dataset BAG --format lerobot|hdf5``: a bag as a data set of others.
+
+No node: it reads files and writes files. Options: ``--help``, docs/pose.md.
+
+Exit status: 0 when every row was written and checked, 2 when nothing was, 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import av
+
+from vdl_ros.export.bag_scan import Choices
+from vdl_ros.export.messages import ExportError
+from vdl_ros.export.pipeline import FORMATS, export
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class ProgressLine:
+    """Says how far it is: a line that changes on a terminal, else one every ten seconds."""
+
+    def __init__(self) -> None:
+        """Say nothing yet."""
+        self._terminal = sys.stderr.isatty()
+        self._every = 0.2 if self._terminal else 10.0
+        self._said = self._begun = time.monotonic()
+        self._what = ''
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Say it, if it is time."""
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._begun = what, now
+        if now - self._said < self._every and done != total:
+            return
+        self._said = now
+        share = f' of {total} rows ({100 * done // total} %)' if total else ' images'
+        rate = done / max(now - self._begun, 1e-6)
+        end = '\r' if self._terminal and done != total else '\n'
+        print(f'{what} {done}{share}, {rate:.0f}/s    ', end=end, file=sys.stderr, flush=True)
+
+
+def parse(args: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(
+        prog='export_dataset',
+        description='Export images, joint positions and motor commands of a bag as a data set.')
+    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file')
+    parser.add_argument('--format', required=True, choices=sorted(FORMATS),
+                        help='lerobot: LeRobotDataset v3; hdf5: robomimic\'s')
+    parser.add_argument('--output', required=True, type=Path,
+                        help='folder to make; hdf5 is dataset.hdf5 in it')
+    parser.add_argument('--fps', type=_whole, default=0,
+                        help='rows per second; by default that of the images, rounded')
+    parser.add_argument('--gap', type=_seconds, default=1.0,
+                        help='seconds without an image that end an episode (1)')
+    parser.add_argument('--episode-seconds', type=_seconds, default=0.0,
+                        help='cut episodes at this length (at most 600)')
+    parser.add_argument('--resample', action='store_true',
+                        help='drop and repeat images that do not come evenly; else they are '
+                        'refused')
+    parser.add_argument('--task', default='move the arm', help='what the arm does, in words')
+    parser.add_argument('--namespace', default='', help='of the topics, if there are several arms')
+    parser.add_argument('--valid', type=_share, default=0.0,
+                        help='share of the episodes in robomimic\'s mask/valid (0)')
+    return parser.parse_args(args)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Export, print the counts, and return the exit status."""
+    options = parse(args)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        report = export(
+            options.bag, options.output, options.format,
+            Choices(options.fps, options.gap, options.episode_seconds, options.resample),
+            task=options.task, namespace=options.namespace, valid=options.valid,
+            progress=ProgressLine())
+    except KeyboardInterrupt:
+        print(f'\nexport_dataset: interrupted: {options.output} was not made', file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except (ExportError, OSError, av.FFmpegError) as error:
+        print(f'export_dataset: {" ".join(str(error).split())}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    for note in report.notes:
+        print(note)
+    found = report.survey
+    print(f'{options.output}: {found.images} images, {report.rows} rows in {report.episodes} '
+          f'episodes at {found.fps} frames/s; every row is there and times grow')
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 1000:
+        raise argparse.ArgumentTypeError(f'{text} is not allowed: 1 to 1000')
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0.0 <= number <= 1e6 or math.isnan(number):
+        raise argparse.ArgumentTypeError(f'{text} is not allowed: 0 or more')
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0.0 <= number < 1.0:
+        raise argparse.ArgumentTypeError(f'{text} is not allowed: from 0 to below 1')
+    return number
+
+
+if __name__ == '__main__':
+    sys.exit(main())

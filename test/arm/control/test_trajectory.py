@@ -1,0 +1,71 @@
+"""A trajectory is refused as a whole, or says where the joints should be."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vdl_ros.arm.control.trajectory import JointTrajectory, TrajectoryError
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+
+GEOMETRY = load()
+START = np.array([0.1, 0.2, 0.3, 0.4, 0.05])
+
+
+def test_points_are_joined_by_straight_lines_from_the_start():
+    trajectory = JointTrajectory(
+        ['elbow', 'base'], [[1.3, 0.5], [0.3, -0.5]], [2.0, 4.0], GEOMETRY)
+    assert trajectory.joints == (0, 2)
+    assert trajectory.duration == 4.0
+    for time, base, elbow in ((0.0, 0.1, 0.3), (1.0, 0.3, 0.8), (2.0, 0.5, 1.3), (3.0, 0.0, 0.8),
+                              (4.0, -0.5, 0.3), (99.0, -0.5, 0.3)):
+        target = trajectory.target(time, START)
+        assert target[[0, 2]] == pytest.approx([base, elbow])
+        assert np.isnan(target[[1, 3, 4]]).all()
+
+
+def test_the_next_point_is_ahead():
+    trajectory = JointTrajectory(['base'], [[0.5], [-0.5]], [2.0, 4.0], GEOMETRY)
+    assert [trajectory.ahead(time)[0] for time in (0.0, 1.9, 2.0, 4.0, 9.0)] == [
+        0.5, 0.5, -0.5, -0.5, -0.5]
+    assert np.isnan(trajectory.ahead(0.0)[1:]).all()
+
+
+def test_a_point_at_time_zero_holds_at_once():
+    trajectory = JointTrajectory(['base'], [[0.5]], [0.0], GEOMETRY)
+    assert trajectory.target(0.0, START)[0] == 0.5
+    trajectory = JointTrajectory(['base'], [[0.5], [0.7]], [0.0, 1.0], GEOMETRY)
+    assert trajectory.target(0.5, START)[0] == pytest.approx(0.6)
+
+
+def test_limits_themselves_are_allowed():
+    JointTrajectory(JOINTS, [GEOMETRY.lower.tolist(), GEOMETRY.upper.tolist()], [1, 2], GEOMETRY)
+
+
+BAD = {
+    'unknown joint': ((['base', 'elbw'], [[0, 0]], [1]), 'elbw: no such joint; there are base'),
+    'named twice': ((['base', 'base'], [[0, 0]], [1]), 'base: named twice'),
+    'no joint': (([], [[]], [1]), 'trajectory: no joint'),
+    'no point': ((['base'], [], []), 'trajectory: no point'),
+    'NaN': ((['base'], [[0.0], [math.nan]], [1, 2]), 'point 1: base: nan is not a finite'),
+    'infinite': ((['base'], [[math.inf]], [1]), 'point 0: base: inf is not a finite number'),
+    'beyond a limit': ((['base', 'wrist'], [[0, 1.2]], [1]),
+                       'point 0: wrist: 1.2 rad is not allowed: from -0.96 to 0.96'),
+    'closed gripper': ((['gripper'], [[-0.1]], [1]), 'point 0: gripper: -0.1 rad'),
+    'backward': ((['base'], [[0], [0]], [2, 1]), 'point 1: time 1 s is not after 2 s'),
+    'twice the same time': ((['base'], [[0], [0]], [1, 1]), 'point 1: time 1 s is not after 1 s'),
+    'negative time': ((['base'], [[0]], [-1]), 'point 0: time -1 s is not allowed'),
+    'NaN time': ((['base'], [[0]], [math.nan]), 'point 0: time nan s is not allowed'),
+    'a value missing': ((['base', 'elbow'], [[0, 0], [0]], [1, 2]),
+                        'point 1: 1 positions for 2 joints'),
+    'a time missing': ((['base'], [[0], [0]], [1]), '2 points but 1 times'),
+}
+
+
+@pytest.mark.parametrize('name', BAD)
+def test_nonsense_is_refused_with_the_reason(name):
+    arguments, message = BAD[name]
+    with pytest.raises(TrajectoryError, match=f'^{message}|^trajectory: {message}') as it:
+        JointTrajectory(*arguments, GEOMETRY)
+    assert '\n' not in str(it.value)

@@ -1,0 +1,514 @@
+"""What the driver sends and when it stops, with a clock and a device of the test's own."""
+
+import dataclasses
+import itertools
+import math
+import random
+
+import fake_owi535 as fake
+import pytest
+
+from vdl_ros.arm.driver.driver import ArmDriver
+from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.guardian import GuardianError
+from vdl_ros.arm.driver.protocol import Signs, decode
+from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, UsbArm
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.common.settings import SettingError, build, select
+
+PERIOD = 0.02
+
+
+class Guard:
+    """Stands for the process of guardian.py."""
+
+    def __init__(self):
+        self.alive, self.said, self.broken = False, [], False
+        self.beats = []
+
+    def start(self):
+        if self.broken:
+            raise GuardianError('the guardian does not start')
+        if not self.alive:
+            self.said.append('start')
+        self.alive = True
+
+    def lamp(self, lit):
+        if ('lamp', lit) != next((word for word in reversed(self.said) if word[0] == 'lamp'),
+                                 ('lamp', False)):
+            self.said.append(('lamp', lit))
+
+    def beat(self, moving):
+        self.beats.append(moving)
+
+    def end(self, *, stopped):
+        self.said.append(('end', stopped))
+        self.alive = False
+
+
+class Arm:
+    """A driver on a bench, whose clock the test moves."""
+
+    def __init__(self, bench, **settings):
+        self.bench, self.now = bench, 100.0
+        self.guard, self.sent, self.notices = Guard(), [], []
+        self.config, self.signs = select(SafetyConfig, settings), select(UsbConfig, settings).signs
+        self.backend = fake.FakeBackend(bench.folder)
+        self.driver = ArmDriver(
+            self.config, self.signs, lambda: UsbArm(0, self.backend, 0.1), self.guard,
+            sent=lambda motors: self.sent.append((self.now, motors)),
+            notice=lambda level, text: self.notices.append((level, text)),
+            clock=lambda: self.now)
+
+    def run(self, seconds, command=None, every=0.1):
+        """Tick for a while, giving ``command`` every so often."""
+        due = self.now
+        for _ in range(round(seconds / PERIOD)):
+            if command is not None and self.now >= due - 1e-9:
+                self.driver.command(command)
+                due += every
+            self.now += PERIOD
+            self.driver.tick()
+
+    @property
+    def motors(self):
+        """Return what the device was last told and took."""
+        taken = [each.data for each in self.bench.transfers if not each.fault]
+        return decode(bytes.fromhex(taken[-1]), self.signs)
+
+    def warned(self, words):
+        return [text for level, text in self.notices if words in text and level != 'info']
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(active=True, **settings):
+        arm = Arm(fake.Bench(tmp_path), **settings)
+        arm.driver.open()
+        if active:
+            arm.driver.activate()
+        return arm
+    return make
+
+
+def test_opening_stops_what_a_driver_before_left_moving(make):
+    arm = make(active=False)
+    assert arm.bench.data == ['000000']
+    assert arm.guard.said == ['start']
+    assert (arm.driver.state, arm.driver.sent) == ('inactive', Motors())
+
+
+def test_a_command_is_sent_at_once_and_reported(make):
+    arm = make()
+    arm.driver.command(Motors(base=1, lamp=True))
+    assert arm.bench.data[-1] == '000201'
+    assert arm.sent[-1] == (arm.now, Motors(base=1, lamp=True))
+    assert arm.driver.sent == Motors(base=1, lamp=True)
+
+
+def test_starting_one_motor_leaves_the_others(make):
+    arm = make()
+    arm.driver.command(Motors(wrist=1))
+    arm.driver.command(Motors(wrist=1, elbow=1))
+    arm.driver.command(Motors(elbow=1))
+    assert arm.bench.data[1:] == ['080000', '280000', '200000']
+
+
+def test_what_is_sent_is_sent_again_only_now_and_then(make):
+    arm = make()
+    arm.run(2.0, Motors(base=1), every=0.02)
+    assert set(arm.bench.data[1:]) == {'000200'}
+    assert 2.0 / 0.2 - 1 <= len(arm.bench.data[1:]) <= 2.0 / 0.2 + 1
+    assert arm.driver.transfers == len(arm.bench.data) == len(arm.sent)
+
+
+def test_the_watchdog_stops_within_a_tick_and_says_so_once(make):
+    arm = make()
+    arm.run(1.0, Motors(base=1, lamp=True))
+    last = arm.now - 0.1
+    arm.run(2.0)
+    stopped = next(at for at, motors in arm.sent if motors == Motors(lamp=True))
+    assert 0.5 - 1e-6 <= stopped - last <= 0.5 + 2 * PERIOD
+    assert arm.motors == Motors(lamp=True)
+    assert len(arm.warned('no command for 0.5 s')) == 1
+    arm.driver.command(Motors(base=1))
+    assert arm.motors == Motors(base=1)
+
+
+def test_the_lamp_alone_needs_no_watchdog(make):
+    arm = make()
+    arm.driver.command(Motors(lamp=True))
+    arm.run(2.0)
+    assert arm.motors == Motors(lamp=True)
+    assert arm.notices == []
+    assert arm.guard.said == ['start', ('lamp', True)]
+
+
+def test_an_inactive_driver_obeys_nothing(make):
+    arm = make(active=False)
+    arm.driver.command(Motors(base=1))
+    arm.run(1.0)
+    assert set(arm.bench.data) == {'000000'}
+    arm.driver.activate()
+    arm.run(1.0)
+    assert set(arm.bench.data) == {'000000'}
+
+
+def test_deactivating_stops(make):
+    arm = make()
+    arm.driver.command(Motors(base=1, lamp=True))
+    assert arm.driver.deactivate() is True
+    assert arm.bench.data[-1] == '000001'
+    assert arm.driver.state == 'inactive'
+
+
+def test_closing_stops_releases_and_says_goodbye(make):
+    arm = make()
+    arm.driver.command(Motors(base=1, lamp=True))
+    assert arm.driver.close() is True
+    assert arm.bench.data[-1] == '000001'
+    assert arm.guard.said[-1] == ('end', True)
+    assert arm.backend.calls[-1] == 'close'
+    assert (arm.driver.state, arm.driver.sent) == ('closed', None)
+    count = len(arm.bench.data)
+    assert arm.driver.close() is True
+    arm.run(1.0, Motors(base=1))
+    assert len(arm.bench.data) == count
+
+
+@pytest.mark.parametrize('fault', ['timeout', 'partial', 'unplugged', 'io'])
+def test_a_stop_that_fails_at_the_end_is_left_to_the_guardian(make, fault):
+    arm = make()
+    arm.driver.command(Motors(base=1))
+    arm.bench.fail(fault)
+    assert arm.driver.close() is False
+    assert arm.guard.said[-1] == ('end', False)
+
+
+def test_without_a_guardian_nothing_is_opened(make, tmp_path):
+    arm = Arm(fake.Bench(tmp_path))
+    arm.guard.broken = True
+    with pytest.raises(GuardianError):
+        arm.driver.open()
+    assert (arm.driver.state, arm.driver.sent) == ('closed', None)
+    assert arm.backend.calls[-1] == 'close'
+
+
+def test_a_missing_device_is_an_error_of_open(tmp_path):
+    arm = Arm(fake.Bench(tmp_path))
+    arm.bench.fail('unplugged')
+    with pytest.raises(DeviceMissingError):
+        arm.driver.open()
+    assert arm.driver.state == 'closed'
+    assert 'no such USB device' in arm.driver.fault
+    assert arm.guard.said == []
+    arm.bench.fail('')
+    arm.driver.open()
+    assert (arm.driver.state, arm.driver.fault) == ('inactive', '')
+
+
+def test_the_guard_hears_of_motors_before_they_start_and_as_long_as_they_may_be_on(make):
+    arm = make()
+    order = []
+    real = arm.backend.ctrl_transfer
+    arm.backend.ctrl_transfer = lambda *args: order.append(bytes(args[5]).hex()) or real(*args)
+    arm.guard.beat = order.append
+    arm.driver.command(Motors(base=1))
+    assert order == [True, '000200']
+    order.clear()
+    for _ in range(5):
+        arm.run(PERIOD, Motors(base=1))
+        assert order.pop() is True
+    arm.driver.command(Motors())
+    arm.run(PERIOD)
+    assert order[-1] is False
+    arm.driver.command(Motors(base=1))
+    arm.bench.fail('unplugged')
+    arm.run(0.5, Motors(base=1))
+    assert order[-1] is True, 'what it does while it is away nobody knows'
+    arm.bench.fail('')
+    arm.run(0.5)
+    assert order[-1] is False
+
+
+def test_nothing_is_said_before_the_motors_are_off(make):
+    arm = make(base_max_run_time=0.3)
+    said = []
+    arm.driver._notice = lambda level, text: said.append((arm.motors, text))
+    arm.run(0.5, Motors(base=1))
+    arm.run(0.1, Motors(elbow=1))
+    arm.run(1.0)
+    arm.run(0.1, Motors(elbow=1))
+    arm.bench.fail('timeout')
+    mend = iter(['', ''])
+    real = arm.backend.ctrl_transfer
+
+    def once(*args):
+        try:
+            return real(*args)
+        finally:
+            arm.bench.fail(next(mend, ''))
+
+    arm.backend.ctrl_transfer = once
+    arm.driver.command(Motors(wrist=1))
+    assert [text.split()[0] for _, text in said] == ['base', 'no', 'motors']
+    assert [motors for motors, _ in said] == [Motors()] * 3
+
+
+@pytest.mark.parametrize('motor', JOINTS)
+@pytest.mark.parametrize('way', [1, -1])
+def test_a_motor_that_ran_too_long_is_held_off_that_way(make, motor, way):
+    arm = make(**{f'{motor}_max_run_time': 1.0})
+    on, other = Motors(**{motor: way}), 'base' if motor != 'base' else 'elbow'
+    both = dataclasses.replace(on, **{other: 1})
+    begin = arm.now
+    arm.run(3.0, both)
+    off = next(at for at, motors in arm.sent if at > begin and not getattr(motors, motor))
+    assert 1.0 - 1e-6 <= off - begin <= 1.0 + 3 * PERIOD
+    assert arm.motors == Motors(**{other: 1}), 'the other motor goes on'
+    assert len(arm.warned(f'{motor} ran 1 s one way')) == 1
+    assert arm.driver.held == {motor: way}
+    # Silence is no command: a sender that comes back with the same one is still held.
+    arm.run(1.0)
+    arm.run(0.5, on)
+    assert not arm.motors.moving
+    arm.run(0.5, Motors(**{motor: -way}))
+    assert arm.motors == Motors(**{motor: -way})
+    arm.run(0.5, on)
+    assert arm.motors == on
+
+
+def test_off_for_a_moment_lets_a_held_motor_go_on(make):
+    arm = make(base_max_run_time=0.5)
+    arm.run(1.0, Motors(base=1))
+    assert not arm.motors.moving
+    arm.driver.command(Motors())
+    arm.run(0.3, Motors(base=1))
+    assert arm.motors == Motors(base=1)
+
+
+def test_run_times_are_counted_apart(make):
+    arm = make(base_max_run_time=1.0, elbow_max_run_time=2.0)
+    arm.run(0.6, Motors(base=1))
+    arm.run(0.6, Motors(base=-1, elbow=1))
+    assert arm.motors == Motors(base=-1, elbow=1)
+    arm.run(0.6, Motors(base=-1, elbow=1))
+    assert arm.motors == Motors(elbow=1)
+
+
+def test_the_emergency_stop_wins_over_a_flood_and_stays(make):
+    arm = make()
+    arm.run(0.5, Motors(base=1, lamp=True))
+    arm.driver.emergency_stop(True)
+    assert arm.bench.data[-1] == '000001'
+    count = len(arm.bench.data)
+    arm.run(2.0, Motors(base=1, elbow=-1, lamp=True), every=0.001)
+    arm.driver.emergency_stop(True)
+    assert set(arm.bench.data[count:]) == {'000001'}
+    assert len(arm.warned('emergency stop')) == 1
+    arm.driver.emergency_stop(False)
+    arm.run(0.1)
+    assert not arm.motors.moving, 'what was commanded before does not start by itself'
+    arm.driver.command(Motors(base=1))
+    assert arm.motors.moving
+    arm.driver.emergency_stop(False)
+    assert arm.motors.moving, 'a release that releases nothing changes nothing'
+
+
+def test_an_emergency_stop_of_before_holds_after_activation(make):
+    arm = make(active=False)
+    arm.driver.emergency_stop(True)
+    arm.driver.activate()
+    arm.run(0.5, Motors(base=1))
+    assert set(arm.bench.data) == {'000000'}
+
+
+def test_a_command_that_cannot_be_is_a_stop_and_one_line(make):
+    arm = make()
+    arm.driver.command(Motors(base=1, lamp=True))
+    for _ in range(100):
+        arm.driver.refuse('motor base: 2 is not allowed: -1, 0 or 1')
+    assert arm.motors == Motors(lamp=True)
+    assert arm.warned('motor base: 2') == [
+        'command refused, motors off: motor base: 2 is not allowed: -1, 0 or 1']
+    assert arm.driver.refused == 100
+    # Not even when every one is another, or two take turns.
+    for number in range(100):
+        arm.driver.refuse(f'motor base: {number} is not allowed')
+        arm.driver.refuse('motor base: 2 is not allowed: -1, 0 or 1')
+    assert len(arm.warned('command refused')) == 5
+    arm.run(5.1)
+    arm.driver.refuse('motor base: 2 is not allowed: -1, 0 or 1')
+    assert len(arm.warned('motor base: 2 is not allowed: -1')) == 2
+    arm.driver.command(Motors(base=1))
+    assert arm.motors == Motors(base=1)
+
+
+def test_unplugged_while_moving_is_a_fault_until_it_is_back_with_motors_off(make):
+    arm = make()
+    command = Motors(base=1, lamp=True)
+    arm.run(0.5, command)
+    arm.bench.fail('unplugged')
+    arm.run(1.0, command)
+    assert arm.driver.state == 'fault'
+    assert arm.driver.sent is None
+    assert arm.warned('disconnected') == ['motors off: arm 1267:0000: disconnected']
+    count = len(arm.bench.data)
+    arm.bench.fail('')
+    arm.run(1.0, command)
+    assert arm.driver.state == 'active'
+    assert set(arm.bench.data[count:]) == {'000001'}, 'the command has to be let go first'
+    assert arm.driver.held == {'base': 1}
+    arm.run(0.2, Motors(elbow=1))
+    assert arm.motors == Motors(elbow=1)
+    arm.run(0.2, command)
+    assert arm.motors == command
+
+
+def test_unplugged_while_nobody_commands_is_noticed_too(make):
+    arm = make(active=False)
+    arm.bench.fail('unplugged')
+    arm.run(0.3)
+    assert arm.driver.state == 'fault'
+    arm.bench.fail('')
+    arm.run(0.5)
+    assert (arm.driver.state, arm.driver.held) == ('inactive', {})
+
+
+@pytest.mark.parametrize('fault', ['timeout', 'partial', 'io', 'busy', 'denied'])
+def test_a_transfer_that_fails_is_followed_by_a_stop(make, fault):
+    arm = make()
+    arm.run(0.3, Motors(base=1))
+    arm.bench.fail(fault)
+    count = len(arm.bench.data)
+    arm.driver.command(Motors(elbow=1))
+    assert arm.bench.data[count:] == ['200000', '000000']
+    assert (arm.driver.state, arm.driver.sent) == ('fault', None)
+    arm.bench.fail('')
+    arm.run(0.06, Motors(elbow=1))
+    assert arm.driver.state == 'active'
+    assert arm.bench.data[count:] == ['200000', '000000', '000000']
+    assert not arm.motors.moving
+
+
+def test_a_glitch_that_passes_ends_in_a_stop_that_was_taken(make):
+    arm = make()
+    arm.driver.command(Motors(base=1))
+    real, failures = fake.FakeBackend.ctrl_transfer, iter([2])
+
+    def once(self, *args):
+        count = real(self, *args)
+        return next(failures, count)
+
+    arm.backend.ctrl_transfer = once.__get__(arm.backend)
+    arm.driver.command(Motors(elbow=1))
+    assert arm.driver.state == 'fault'
+    assert arm.motors == arm.driver.sent == Motors()
+    assert arm.sent[-1][1] == Motors()
+    assert Motors(elbow=1) not in [motors for _, motors in arm.sent], 'not what was really sent'
+
+
+def test_attempts_to_reconnect_are_spaced_and_silent(make):
+    arm = make()
+    arm.bench.fail('unplugged')
+    arm.run(0.3)
+    before, notices = arm.backend.calls.count('enumerate'), len(arm.notices)
+    arm.run(5.0)
+    # Each attempt looks for both products.
+    assert 30 <= arm.backend.calls.count('enumerate') - before <= 42
+    assert len(arm.notices) == notices
+
+
+def test_a_device_that_comes_back_forbidden_says_so_once(make):
+    arm = make()
+    arm.bench.fail('unplugged')
+    arm.run(0.3)
+    arm.bench.fail('denied')
+    arm.run(2.0)
+    assert len(arm.warned('no permission')) == 1
+    assert 'no permission' in arm.driver.fault
+
+
+def test_a_guardian_that_dies_is_replaced_with_motors_off(make):
+    arm = make()
+    arm.run(0.3, Motors(base=1))
+    arm.guard.alive = False
+    arm.run(0.06, Motors(base=1))
+    assert arm.guard.alive
+    assert arm.guard.said == ['start', 'start']
+    assert arm.motors == Motors()
+    assert len(arm.warned('the guardian died')) == 1
+    assert arm.driver.state == 'active'
+
+
+def test_closing_while_the_device_is_away_is_left_to_the_guardian(make):
+    arm = make()
+    arm.bench.fail('unplugged')
+    arm.run(0.3)
+    assert arm.driver.close() is False
+    assert arm.guard.said[-1] == ('end', False)
+
+
+@pytest.mark.parametrize('name', JOINTS)
+def test_a_sign_of_zero_is_refused_by_name(name):
+    config = build(UsbConfig, {f'{name}_sign': 0})
+    with pytest.raises(SettingError, match=f'{name}_sign: 0 is not allowed: -1 or 1'):
+        _ = config.signs
+    assert build(UsbConfig, {f'{name}_sign': 1}).signs == dataclasses.replace(
+        Signs(), **{name: 1})
+    assert UsbConfig().signs == Signs()
+
+
+@pytest.mark.parametrize('value', [math.nan, 0.0, -1.0, 100.0])
+def test_times_have_ranges(value):
+    for cls, name in ((SafetyConfig, 'command_timeout'), (SafetyConfig, 'refresh_period'),
+                      (SafetyConfig, 'base_max_run_time'), (UsbConfig, 'usb_timeout')):
+        with pytest.raises(SettingError, match=name):
+            build(cls, {name: value})
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_whatever_happens_no_motor_runs_without_a_recent_command(tmp_path, seed):
+    """A random life: after every tick the device is stopped, freshly commanded or unreachable."""
+    rng = random.Random(seed)
+    arm = Arm(fake.Bench(tmp_path), base_max_run_time=0.7)
+    commanded, last = Motors(), -math.inf
+    for _ in range(1500):
+        kind = rng.choices(['command', 'tick', 'fault', 'mend', 'stop', 'release', 'refuse',
+                            'open', 'activate', 'deactivate', 'close'],
+                           [30, 60, 2, 6, 1, 3, 1, 6, 6, 1, 1])[0]
+        if kind == 'command':
+            commanded, last = Motors(*rng.choices((-1, 0, 1), k=5)), arm.now
+            arm.driver.command(commanded)
+        elif kind in ('fault', 'mend'):
+            arm.bench.fail(rng.choice(fake.FAULTS[1:]) if kind == 'fault' else '')
+        elif kind in ('stop', 'release'):
+            arm.driver.emergency_stop(kind == 'stop')
+        elif kind == 'refuse':
+            arm.driver.refuse('nonsense')
+        elif kind == 'open' and arm.driver.state == 'closed':
+            try:
+                arm.driver.open()
+            except ArmUsbError:
+                arm.driver.close()
+        elif kind in ('activate', 'deactivate') and arm.driver.state != 'closed':
+            getattr(arm.driver, kind)()
+        elif kind == 'close':
+            arm.driver.close()
+        arm.now += PERIOD
+        arm.driver.tick()
+        sent = arm.driver.sent
+        if sent is not None and sent.moving:
+            assert arm.driver.state == 'active'
+            assert not arm.driver.emergency
+            assert arm.now - last < 0.5
+            for name in JOINTS:
+                assert getattr(sent, name) in (0, getattr(commanded, name))
+    assert {each.setup[0] for each in arm.bench.transfers} == {0x40}
+    assert all(int(pair) != 3 for packet in arm.bench.data for pair in pairs(packet))
+
+
+def pairs(packet):
+    return [byte >> shift & 3 for byte, shift in itertools.product(
+        bytes.fromhex(packet)[:2], (0, 2, 4, 6))]

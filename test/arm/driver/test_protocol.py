@@ -1,0 +1,117 @@
+"""The three bytes: every motor, direction and combination, and what is refused."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+
+from vdl_ros.arm.driver.protocol import Signs, decode, encode, with_motor
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import Motors
+
+PLAIN = Signs(**dict.fromkeys(JOINTS, 1))
+
+# As the protocol's author published it: 01 is the first direction, 10 the second.
+TABLE = {
+    ('gripper', 1): '010000', ('gripper', -1): '020000',
+    ('wrist', 1): '040000', ('wrist', -1): '080000',
+    ('elbow', 1): '100000', ('elbow', -1): '200000',
+    ('shoulder', 1): '400000', ('shoulder', -1): '800000',
+    ('base', 1): '000100', ('base', -1): '000200',
+}
+
+
+def every_command():
+    for directions in itertools.product((-1, 0, 1), repeat=5):
+        for lamp in (False, True):
+            yield Motors(*directions, lamp=lamp)
+
+
+@pytest.mark.parametrize(('motor', 'direction'), TABLE)
+def test_each_motor_has_its_bits(motor, direction):
+    assert encode(Motors(**{motor: direction}), PLAIN).hex() == TABLE[motor, direction]
+    flipped = dataclasses.replace(PLAIN, **{motor: -1})
+    assert encode(Motors(**{motor: direction}), flipped).hex() == TABLE[motor, -direction]
+
+
+def test_lamp_and_combinations():
+    assert encode(Motors(), PLAIN).hex() == '000000'
+    assert encode(Motors(lamp=True), PLAIN).hex() == '000001'
+    assert encode(Motors(gripper=1, elbow=1), PLAIN).hex() == '110000'
+    assert encode(Motors(gripper=-1, shoulder=-1), PLAIN).hex() == '820000'
+    assert encode(Motors(-1, -1, -1, -1, -1, True), PLAIN).hex() == 'aa0201'
+
+
+def test_by_default_forward_is_open_down_and_counter_clockwise_as_in_the_urdf():
+    assert encode(Motors(1, 1, 1, 1, 1), Signs()).hex() == 'aa0200'
+
+
+@pytest.mark.parametrize('signs', [PLAIN, Signs(), Signs(-1, -1, 1, -1, 1)], ids=str)
+def test_every_command_is_the_or_of_its_parts_and_reads_back(signs):
+    seen = set()
+    for motors in every_command():
+        packet = encode(motors, signs)
+        parts = [encode(Motors(**{name: getattr(motors, name)}), signs) for name in JOINTS]
+        parts.append(encode(Motors(lamp=motors.lamp), signs))
+        assert packet == bytes(
+            a | b | c | d | e | f for a, b, c, d, e, f in zip(*parts, strict=True))
+        assert not packet[0] & packet[0] >> 1 & 0x55
+        assert packet[1] != 3
+        assert decode(packet, signs) == motors
+        seen.add(packet)
+    assert len(seen) == 3**5 * 2
+
+
+def test_one_motor_changes_no_other_bit():
+    masks = {name: encode(Motors(**{name: 1}), PLAIN) for name in JOINTS}
+    masks = {name: bytes(byte | byte << 1 for byte in mask) for name, mask in masks.items()}
+    for before in every_command():
+        packet = encode(before, PLAIN)
+        for name, direction in itertools.product(JOINTS, (-1, 0, 1)):
+            after = with_motor(packet, name, direction, PLAIN)
+            assert decode(after, PLAIN) == dataclasses.replace(before, **{name: direction})
+            assert all((a ^ b) & ~mask == 0
+                       for a, b, mask in zip(packet, after, masks[name], strict=True))
+
+
+@pytest.mark.parametrize('value', [2, -2, -128, 127, True, 1.0, math.nan, math.inf, None, '1'])
+@pytest.mark.parametrize('motor', JOINTS)
+def test_a_motor_refuses_what_it_cannot_do(motor, value):
+    with pytest.raises(ValueError, match=f'^motor {motor}: .*-1, 0 or 1$') as caught:
+        Motors(**{motor: value})
+    assert repr(value) in str(caught.value)
+    with pytest.raises(ValueError, match=f'^motor {motor}: '):
+        with_motor(bytes(3), motor, value, PLAIN)
+
+
+@pytest.mark.parametrize('value', [1, 0, None, math.nan])
+def test_the_lamp_is_true_or_false(value):
+    with pytest.raises(ValueError, match='^lamp: '):
+        Motors(lamp=value)
+
+
+@pytest.mark.parametrize('value', [0, 2, True, 1.0, math.nan])
+def test_a_sign_is_one_or_minus_one(value):
+    with pytest.raises(ValueError, match='^sign of wrist: '):
+        Signs(wrist=value)
+
+
+@pytest.mark.parametrize(('packet', 'why'), [
+    ('0000', '3 bytes'), ('00000000', '3 bytes'), ('030000', 'both directions of gripper'),
+    ('0c0000', 'of wrist'), ('300000', 'of elbow'), ('c00000', 'of shoulder'),
+    ('000300', 'of base'), ('000400', 'mean nothing'), ('000002', 'mean nothing')])
+def test_what_is_no_command_is_not_read(packet, why):
+    with pytest.raises(ValueError, match=why):
+        decode(bytes.fromhex(packet), PLAIN)
+
+
+def test_an_unknown_motor_is_named():
+    with pytest.raises(ValueError, match="'thumb': no such motor: base, shoulder"):
+        with_motor(bytes(3), 'thumb', 1, PLAIN)
+
+
+def test_stopping_leaves_the_lamp():
+    assert Motors(1, wrist=-1, lamp=True).stopped() == Motors(lamp=True)
+    assert str(Motors(1, wrist=-1, lamp=True)) == 'base +1, wrist -1, lamp'
+    assert (str(Motors()), Motors().moving, Motors(elbow=-1).moving) == ('off', False, True)

@@ -1,0 +1,114 @@
+"""Where the frames are: as MuJoCo says; and how they move: as differences say."""
+
+import re
+
+import mujoco
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.geometry import expand, load, parse
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation.scene import PREFIX, build_scene
+
+# Nothing of the defaults, so that no default can stand in two places.
+ODD = {'shoulder_height': 0.07, 'upper_arm_length': 0.1, 'forearm_length': 0.12,
+       'hand_length': 0.11, 'gripper_opening': 0.05, 'camera_distance': 0.6,
+       'camera_elevation': 0.5, 'camera_azimuth': 2.0, 'camera_target_height': 0.1}
+FRAMES = load().links
+
+
+def random_positions(geometry, count, seed=0):
+    return np.random.default_rng(seed).uniform(geometry.lower, geometry.upper, (count, 5))
+
+
+def geared():
+    """Return an arm whose right finger opens half as far, from elsewhere."""
+    urdf, count = re.subn('multiplier="1" offset="0"', 'multiplier="0.5" offset="0.1"', expand())
+    assert count == 1
+    return parse(urdf)
+
+
+@pytest.fixture(scope='module', params=[load, lambda: load(ODD), geared],
+                ids=['default', 'odd', 'geared'])
+def scene(request):
+    return build_scene(request.param())
+
+
+@pytest.fixture(scope='module')
+def kinematics(scene):
+    return Kinematics(scene.geometry)
+
+
+def test_every_frame_is_where_mujoco_has_it(scene, kinematics):
+    positions = random_positions(scene.geometry, 300)
+    poses = kinematics.poses(positions)
+    assert set(poses) == set(FRAMES)
+    data = mujoco.MjData(scene.model)
+    for row, q in enumerate(positions):
+        scene.set_positions(data, q)
+        for frame in FRAMES:
+            body = data.body(PREFIX + frame)
+            found = poses[frame][row]
+            assert np.abs(found[:3, 3] - body.xpos).max() < 1e-6, frame
+            assert np.abs(found[:3, :3] - body.xmat.reshape(3, 3)).max() < 1e-6, frame
+
+
+@pytest.mark.parametrize('frame', FRAMES)
+def test_one_frame_is_what_all_frames_say(kinematics, scene, frame):
+    positions = random_positions(scene.geometry, 6).reshape(2, 3, 5)
+    pose = kinematics.pose(positions, frame)
+    assert pose.shape == (2, 3, 4, 4)
+    np.testing.assert_allclose(pose, kinematics.poses(positions)[frame], atol=1e-12)
+    np.testing.assert_allclose(pose[1, 2], kinematics.pose(positions[1, 2], frame), atol=1e-12)
+    np.testing.assert_allclose(
+        pose[..., :3, :3] @ pose[..., :3, :3].swapaxes(-1, -2),
+        np.broadcast_to(np.eye(3), (2, 3, 3, 3)), atol=1e-12)
+
+
+@pytest.mark.parametrize('frame', ['tool0', 'right_finger', 'left_finger', 'forearm', 'base_link'])
+def test_the_jacobian_is_that_of_differences_and_of_mujoco(kinematics, scene, frame):
+    positions = random_positions(scene.geometry, 20, seed=1)
+    jacobian = kinematics.jacobian(positions, frame)
+    assert jacobian.shape == (20, 6, 5)
+    step = 1e-6
+    for column in range(5):
+        change = step * np.eye(5)[column]
+        after = kinematics.pose(positions + change, frame)
+        before = kinematics.pose(positions - change, frame)
+        velocity = (after - before)[:, :3, 3] / (2 * step)
+        turn = (after - before)[:, :3, :3] / (2 * step) @ np.swapaxes(
+            kinematics.pose(positions, frame)[:, :3, :3], 1, 2)
+        spin = np.stack([turn[:, 2, 1], turn[:, 0, 2], turn[:, 1, 0]], axis=1)
+        np.testing.assert_allclose(jacobian[:, :3, column], velocity, atol=1e-8)
+        np.testing.assert_allclose(jacobian[:, 3:, column], spin, atol=1e-8)
+    data = mujoco.MjData(scene.model)
+    linear, angular = np.zeros((3, scene.model.nv)), np.zeros((3, scene.model.nv))
+    mirror = scene.model.joint(PREFIX + 'gripper_mirror').dofadr[0]
+    multiplier = scene.geometry.joints['gripper_mirror'].multiplier
+    for q, found in zip(positions, jacobian, strict=True):
+        scene.set_positions(data, q)
+        body = scene.model.body(PREFIX + frame).id
+        mujoco.mj_jacBody(scene.model, data, linear, angular, body)
+        whole = np.concatenate([linear, angular])
+        expected = whole[:, scene.dof]
+        expected[:, JOINTS.index('gripper')] += multiplier * whole[:, mirror]
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_both_fingers_follow_the_gripper():
+    kinematics = Kinematics(load())
+    jacobian = kinematics.jacobian(np.zeros(5), 'right_finger')
+    assert jacobian[3:, 4] == pytest.approx([1.0, 0.0, 0.0])
+    assert kinematics.jacobian(np.zeros(5), 'left_finger')[3:, 4] == pytest.approx([-1, 0, 0])
+
+
+def test_bad_questions(kinematics):
+    for function in (kinematics.pose, kinematics.jacobian):
+        with pytest.raises(KeyError, match='elbow_link: no such frame; there are base_link'):
+            function(np.zeros(5), 'elbow_link')
+        for positions in (np.zeros(4), 0.0, np.zeros((5, 2))):
+            with pytest.raises(ValueError, match='5 columns'):
+                function(positions)
+    with pytest.raises(ValueError, match='5 columns'):
+        kinematics.poses(np.zeros(6))

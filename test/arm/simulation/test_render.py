@@ -1,0 +1,226 @@
+"""Pictures of the simulated arm: what they show, where, and from where."""
+
+import math
+
+import mujoco
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation import appearance
+from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix, camera_pose, project
+from vdl_ros.arm.simulation.scene import PREFIX, build_scene
+from vdl_ros.arm.simulation.simulation import ArmSimulation
+from vdl_ros.common.opengl import OpenGLError
+
+ZERO = np.zeros(5)
+BENT = np.array([0.5, 0.4, 0.9, 0.5, 0.3])
+SIZE = (160, 120)
+
+
+@pytest.fixture
+def scene():
+    return build_scene()
+
+
+@pytest.fixture
+def renderer(scene):
+    with ArmRenderer(scene, *SIZE) as renderer:
+        yield renderer
+
+
+def differ(one, other, by=20):
+    """Return where two pictures differ, bool [height, width]."""
+    return (np.abs(one.astype(int) - other.astype(int)) > by).any(axis=2)
+
+
+def is_yellow(picture):
+    red, green, blue = np.moveaxis(picture.astype(int), 2, 0)
+    return (red > 120) & (green > 90) & (blue < 60)
+
+
+def test_a_picture_shows_a_yellow_and_black_arm_on_a_table_before_a_bright_wall(renderer):
+    picture = renderer.render(ZERO)
+    assert picture.shape == (120, 160, 3)
+    assert picture.dtype == np.uint8
+    yellow, black = is_yellow(picture), (picture < 50).all(axis=2)
+    assert yellow.sum() > 200
+    assert black.sum() > 200
+    # In the middle, not cut off anywhere.
+    for mask in (yellow, black):
+        rows, columns = np.nonzero(mask)
+        assert abs(columns.mean() - 80) < 10
+        assert 1 < rows.min() < rows.max() < 118
+    top, bottom = picture[3, :40].mean(axis=0), picture[-3, :40].mean(axis=0)
+    assert top.min() > 120
+    assert bottom[0] > bottom[2] + 30  # wood
+
+
+def test_it_is_framed_wherever_the_arm_turns(scene):
+    """No part leaves the picture: frames stand for it, with the margin of a finger."""
+    kinematics = Kinematics(scene.geometry)
+    positions = np.random.default_rng(0).uniform(
+        scene.geometry.lower, scene.geometry.upper, (500, 5))
+    tips = kinematics.pose(positions)[:, :3, 3]
+    pixels = project(scene, tips[tips[:, 2] > 0.0], 320, 240)
+    assert (pixels > 0.0).all()
+    assert (pixels < [319, 239]).all()
+
+
+def test_the_arm_moves_in_it_and_the_rest_stays(renderer):
+    straight, bent = renderer.render(ZERO).copy(), renderer.render(BENT).copy()
+    changed = differ(straight, bent)
+    assert changed.sum() > 300
+    assert not changed[:, :20].any()
+    assert not changed[:, -15:].any()
+    opened = renderer.render([0, 0, 0, 0, 0.35])
+    rows, _ = np.nonzero(differ(straight, opened))
+    assert 0 < len(rows) < 300
+    assert rows.max() < 40  # the gripper alone
+
+
+def test_the_same_pose_is_the_same_picture_also_after_others_and_anew(scene):
+    pictures = []
+    for _ in range(2):
+        with ArmRenderer(scene, *SIZE) as renderer:
+            pictures.append(renderer.render(BENT, lamp=True).copy())
+            renderer.render(ZERO)
+            pictures.append(renderer.render(BENT, lamp=True).copy())
+    assert len({picture.tobytes() for picture in pictures}) == 1
+
+
+def test_a_simulation_is_shown_as_it_is(scene, renderer):
+    arm = ArmSimulation(scene=scene)
+    arm.command(Motors(base=1, shoulder=1))
+    arm.step(1.0)
+    shown = renderer.render_data(arm.data).copy()
+    assert (shown == renderer.render(arm.joint_positions)).mean() > 0.999
+    assert differ(shown, renderer.render(ZERO)).sum() > 100
+
+
+def test_a_picture_can_be_put_somewhere(renderer):
+    out = np.zeros((120, 160, 3), np.uint8)
+    assert renderer.render(ZERO, out=out) is out
+    np.testing.assert_array_equal(out, renderer.render(ZERO))
+
+
+def test_what_is_for_touching_is_not_drawn(scene, renderer):
+    before = renderer.render(BENT).copy()
+    touching = np.array(scene.model.geom_contype, bool)
+    arm = np.array([scene.model.body(body).name.startswith(PREFIX)
+                    for body in scene.model.geom_bodyid])
+    scene.model.geom_rgba[touching & arm] = [1, 0, 1, 1]
+    np.testing.assert_array_equal(before, renderer.render(BENT))
+    scene.model.geom_group[touching & arm] = 0
+    assert differ(before, renderer.render(BENT)).sum() > 300
+
+
+@pytest.mark.parametrize(('distance', 'elevation', 'azimuth', 'roll'), [
+    (0.75, 0.35, -0.8, 0.0), (0.6, 0.0, 0.7, 0.0), (0.9, 1.0, 2.5, 0.3), (0.7, 0.5, -2.0, -0.5)])
+@pytest.mark.parametrize('pose', [[0, 0, 0, 0, 0], [0.5, 0.4, 0.9, 0.5, 0.2]], ids=str)
+def test_a_point_is_projected_to_where_the_picture_shows_it(
+        distance, elevation, azimuth, roll, pose):
+    scene = build_scene(field_of_view=0.9)
+    model = scene.model
+    appearance.place_camera(model, distance, elevation, azimuth, roll)
+    # The pads become a little ball at tool0, in a colour that nothing else has; no other part of
+    # the arm is drawn.
+    poses = Kinematics(scene.geometry).poses(pose)
+    for index in range(model.ngeom):
+        if model.body(model.geom_bodyid[index]).name.startswith(PREFIX):
+            model.geom_group[index] = 3
+    for name in ('left_finger', 'right_finger'):
+        local = np.linalg.inv(poses[name]) @ poses['tool0'][:, 3]
+        for index in range(model.ngeom):
+            if (model.body(model.geom_bodyid[index]).name == PREFIX + name
+                    and model.geom_matid[index] == model.mat('arm/pad').id):
+                model.geom_type[index] = mujoco.mjtGeom.mjGEOM_SPHERE
+                model.geom_size[index] = 0.012
+                model.geom_pos[index] = local[:3]
+                model.geom_group[index] = 0
+    appearance.set_color(model, 'arm/pad', [0, 0, 1], specular=0.0)
+    with ArmRenderer(scene, 400, 300) as renderer:
+        picture = renderer.render(pose).astype(int)
+    ball = (picture[..., 2] > 2 * picture[..., 0] + 20) & (picture[..., 1] < picture[..., 2] // 2)
+    rows, columns = np.nonzero(ball)
+    assert len(rows) > 30
+    expected = project(scene, poses['tool0'][:3, 3], 400, 300)
+    assert [columns.mean(), rows.mean()] == pytest.approx(expected, abs=0.5)
+
+
+def test_projection_of_many_points_and_of_one_behind(scene):
+    target = [0.0, 0.0, 0.130]
+    pixels = project(scene, [[target, [0, 0, 0.2]], [[0, 0, 0], [3, -3, 1.2]]], 320, 240)
+    assert pixels.shape == (2, 2, 2)
+    assert pixels[0, 0] == pytest.approx([159.5, 119.5])
+    assert pixels[0, 1, 1] < 119.5 < pixels[1, 0, 1]
+    assert np.isnan(pixels[1, 1]).all()
+
+
+def test_the_matrix_is_of_square_pixels_with_the_angle_of_the_camera():
+    scene = build_scene(field_of_view=0.8)
+    matrix = camera_matrix(scene, 320, 200)
+    assert matrix[0, 0] == matrix[1, 1] == pytest.approx(100 / math.tan(0.4))
+    assert matrix[:2, 2].tolist() == [159.5, 99.5]
+    appearance.set_field_of_view(scene.model, 0.4)
+    assert camera_matrix(scene, 320, 200)[0, 0] == pytest.approx(100 / math.tan(0.2))
+
+
+PLACES = [(0.75, 0.35, -0.80), (0.5, 0.0, 0.0), (1.0, 1.0, 2.0), (0.6, 0.7, -2.5)]
+
+
+@pytest.mark.parametrize(('distance', 'elevation', 'azimuth'), PLACES)
+def test_both_ways_to_place_the_camera_agree(distance, elevation, azimuth, scene):
+    described = build_scene(load({
+        'camera_distance': distance, 'camera_elevation': elevation, 'camera_azimuth': azimuth}))
+    appearance.place_camera(scene.model, distance, elevation, azimuth)
+    pose = camera_pose(scene)
+    assert pose == pytest.approx(camera_pose(described), abs=1e-9)
+    assert pose == pytest.approx(
+        Kinematics(described.geometry).pose(ZERO, 'camera_optical_frame'), abs=1e-9)
+    # From the target: so far, so high, so far round.
+    offset = pose[:3, 3] - Kinematics(scene.geometry).pose(ZERO, 'camera_target')[:3, 3]
+    assert np.linalg.norm(offset) == pytest.approx(distance)
+    assert math.asin(offset[2] / distance) == pytest.approx(elevation)
+    assert math.atan2(offset[1], offset[0]) == pytest.approx(azimuth)
+    assert pose[:3, 2] == pytest.approx(-offset / distance)  # it looks at the target
+    assert pose[2, 0] == pytest.approx(0.0, abs=1e-9)  # the horizon is level
+    assert pose[2, 1] < 0.0  # y is down
+    pictures = []
+    for each in (scene, described):
+        with ArmRenderer(each, *SIZE) as renderer:
+            pictures.append(renderer.render(BENT).copy())
+    assert not differ(*pictures).any()
+
+
+def test_roll_turns_the_picture_counter_clockwise(scene):
+    # What was up in the picture is at its left after a quarter turn counter-clockwise.
+    above = [0.0, 0.0, 0.3]
+    appearance.place_camera(scene.model, 0.75, 0.0, 0.0, roll=math.pi / 2)
+    column, row = project(scene, above, 320, 240)
+    assert column < 100
+    assert row == pytest.approx(119.5)
+
+
+def test_only_one_renderer_is_open_and_a_closed_one_says_so(scene):
+    with ArmRenderer(scene, *SIZE) as first, pytest.raises(RuntimeError, match='close it first'):
+        ArmRenderer(scene, *SIZE)
+    with pytest.raises(RuntimeError, match='the renderer is closed'):
+        first.render(ZERO)
+    first.close()
+    with ArmRenderer(scene, 1000, 700) as big:  # larger than the scene was made for
+        assert big.render(ZERO).shape == (700, 1000, 3)
+
+
+def test_without_opengl_it_says_so(scene, monkeypatch):
+    def fail(*_, **__):
+        raise ImportError('Cannot initialize\na device')
+
+    monkeypatch.setattr(mujoco, 'Renderer', fail)
+    with pytest.raises(OpenGLError, match=r'^OpenGL \(mujoco.egl\): Cannot initialize a device$'):
+        ArmRenderer(scene)
+    monkeypatch.undo()
+    with ArmRenderer(scene, *SIZE) as renderer:
+        assert renderer.render(ZERO).std() > 20

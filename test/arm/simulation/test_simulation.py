@@ -1,0 +1,301 @@
+"""The simulated arm: repeatable, as fast as said, holding, stopping, never exploding."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation.scene import PREFIX
+from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+
+GEOMETRY = load()
+STEADY = SimulationConfig(speed_variation=0.0)
+# Where each joint is free to move both ways.
+MIDDLE = {'gripper': 0.17}
+
+
+def simulation(seed=0, **settings):
+    return ArmSimulation(dataclasses.replace(STEADY, **settings), seed, GEOMETRY)
+
+
+def position(arm, joint):
+    return arm.joint_positions[JOINTS.index(joint)]
+
+
+def history(seed, **settings):
+    arm = ArmSimulation(SimulationConfig(**settings), seed, GEOMETRY)
+    random = np.random.default_rng(7)
+    seen = []
+    for episode in range(3):
+        arm.reset({'shoulder': 0.3 * episode, 'gripper': 0.1})
+        for _ in range(30):
+            arm.command(Motors.of(random.integers(-1, 2, 5)))
+            arm.step(0.037)
+            seen.append(np.concatenate([arm.joint_positions, arm.joint_velocities]))
+    return np.array(seen)
+
+
+def test_seed_and_calls_make_it_the_same_to_the_last_bit():
+    first = history(3)
+    assert first.tobytes() == history(3).tobytes()
+    assert first.tobytes() != history(4).tobytes()
+
+
+@pytest.mark.parametrize('way', [1, -1])
+@pytest.mark.parametrize('joint', JOINTS)
+def test_each_motor_turns_its_joint_at_the_speed_of_the_urdf(joint, way):
+    arm = simulation(load_slowdown=0.0)
+    arm.reset(MIDDLE | ({} if joint == 'gripper' else {joint: -0.3 * way}))
+    others = np.delete(arm.joint_positions, JOINTS.index(joint))
+    arm.command(Motors(**{joint: way}))
+    arm.step(0.2)
+    begun = position(arm, joint)
+    arm.step(0.4)
+    speed = (position(arm, joint) - begun) / 0.4
+    assert speed == pytest.approx(way * GEOMETRY.joints[joint].velocity, rel=0.02)
+    assert np.delete(arm.joint_positions, JOINTS.index(joint)) == pytest.approx(others, abs=0.005)
+
+
+def test_a_speed_can_be_said_and_varies_by_the_reset():
+    arm = simulation(base_speed=0.6)
+    arm.command(Motors(base=1))
+    arm.step(0.2)
+    begun = position(arm, 'base')
+    arm.step(1.0)
+    assert position(arm, 'base') - begun == pytest.approx(0.6, rel=0.01)
+    arm = simulation(speed_variation=0.1)
+    drawn = []
+    for _ in range(200):
+        arm.reset()
+        drawn.append(arm.speed / GEOMETRY.velocity)
+    drawn = np.array(drawn)
+    assert drawn.min() >= 0.9
+    assert drawn.max() <= 1.1
+    assert (drawn.min(axis=0) < 0.92).all()
+    assert (drawn.max(axis=0) > 1.08).all()
+
+
+def test_lifting_is_slower_than_lowering():
+    way = {}
+    for direction in (1, -1):
+        arm = simulation(load_slowdown=0.2)
+        arm.reset({'shoulder': 1.0})
+        arm.command(Motors(shoulder=direction))
+        arm.step(0.6)
+        way[direction] = abs(position(arm, 'shoulder') - 1.0)
+    speed = GEOMETRY.joints['shoulder'].velocity
+    assert way[-1] < 0.92 * way[1]
+    assert 0.7 * speed * 0.5 < way[-1] < way[1] < 1.3 * speed * 0.6
+
+
+POSES = [
+    [0, 1.0, 0, 0, 0], [1, 0.5, 1.2, 0.5, 0.2], [0, -1.396, 0, 0, 0], [0, 1.571, -0.5, 0, 0],
+    [-2, -0.8, 1.9, -0.9, 0.35], [0, 0, 0, 0, 0],
+]
+
+
+@pytest.mark.parametrize('pose', POSES, ids=str)
+def test_a_reset_puts_it_exactly_there_and_there_it_stays(pose):
+    arm = simulation()
+    arm.command(Motors(1, 1, 1, 1, 1, lamp=True))
+    arm.step(0.3)
+    arm.reset(pose)
+    assert arm.joint_positions.tolist() == pose
+    assert not arm.joint_velocities.any()
+    assert arm.motors == Motors()
+    arm.step(10.0)
+    assert np.abs(arm.joint_positions - pose).max() < 1e-3
+
+
+@pytest.mark.parametrize('sag', [0.005, 0.03])
+def test_a_joint_gives_way_by_its_sag_when_it_is_loaded(sag):
+    # Dropped is not how it can be seen: a weightless arm is put somewhere, then weighs.
+    arm = simulation(sag=sag)
+    arm.scene.model.opt.gravity[:] = 0.0
+    arm.reset([0, math.pi / 2, 0, 0, 0])
+    arm.scene.model.opt.gravity[:] = 0.0, 0.0, -9.81
+    arm.step(3.0)
+    given_way = arm.joint_positions - [0, math.pi / 2, 0, 0, 0]
+    # The shoulder lies against its end, which helps; elbow and wrist have only their gears.
+    assert given_way[2:4] == pytest.approx([sag, sag], rel=0.1)
+    assert given_way[[0, 4]] == pytest.approx([0, 0], abs=1e-3)
+
+
+def test_a_reversal_is_late_by_the_play():
+    way = []
+    for dead_zone in (0.0, 0.1):
+        arm = simulation(dead_zone=dead_zone)
+        arm.command(Motors(base=1))
+        arm.step(1.0)
+        begun = position(arm, 'base')
+        arm.command(Motors(base=-1))
+        arm.step(1.0)
+        way.append(begun - position(arm, 'base'))
+    assert way[0] - way[1] == pytest.approx(0.1, abs=0.003)
+
+
+def test_a_command_takes_its_delay_and_commands_keep_their_order():
+    arm = simulation(command_delay=0.1, start_delay=0.0, time_constant=0.0, dead_zone=0.0)
+    arm.command(Motors(base=1, lamp=True))
+    arm.step(0.02)
+    arm.command(Motors(base=-1))
+    arm.step(0.072)
+    assert arm.motors == Motors()
+    assert position(arm, 'base') == pytest.approx(0.0, abs=1e-9)
+    arm.step(0.016)
+    assert arm.motors == Motors(base=1, lamp=True)
+    arm.step(0.02)
+    assert arm.motors == Motors(base=-1)
+
+
+def test_a_reset_forgets_commands_on_their_way():
+    arm = simulation(command_delay=0.5)
+    arm.command(Motors(base=1))
+    arm.reset()
+    arm.step(2.0)
+    assert arm.motors == Motors()
+    assert position(arm, 'base') == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize('way', [1, -1])
+@pytest.mark.parametrize('joint', ['base', 'shoulder', 'wrist', 'gripper'])
+def test_a_joint_stops_at_its_end_and_leaves_it_again(joint, way):
+    arm = simulation()
+    limit = GEOMETRY.joints[joint]
+    end = limit.upper if way > 0 else limit.lower
+    # Nearly there, stretched up so that nothing is in the way.
+    arm.reset({joint: end - way * 0.2})
+    arm.command(Motors(**{joint: way}))
+    furthest = -math.inf
+    for _ in range(300):
+        arm.step(0.02)
+        furthest = max(furthest, way * position(arm, joint))
+        assert np.abs(arm.joint_velocities).max() < 1.0
+    assert furthest - way * end < 0.01
+    assert position(arm, joint) == pytest.approx(end, abs=0.005)
+    # The clutch has slipped all the time, so the way back is play and not what was wound up.
+    arm.command(Motors(**{joint: -way}))
+    arm.step(0.5)
+    assert way * (end - position(arm, joint)) > 0.3 * limit.velocity * 0.5
+
+
+def test_the_table_stops_the_arm_which_then_leaves_it():
+    arm = simulation()
+    arm.reset({'shoulder': 1.2, 'elbow': 0.6})
+    arm.command(Motors(shoulder=1, elbow=1))
+    arm.step(6.0)
+    assert arm.data.ncon > 0
+    assert arm.data.body(PREFIX + 'tool0').xpos[2] > -0.01
+    assert np.abs(arm.joint_velocities).max() < 0.05
+    rest = position(arm, 'shoulder')
+    assert rest < GEOMETRY.joints['shoulder'].upper
+    arm.command(Motors(shoulder=-1))
+    arm.step(1.5)
+    assert position(arm, 'shoulder') < rest - 0.2
+    assert arm.data.body(PREFIX + 'tool0').xpos[2] > 0.02
+
+
+def test_both_fingers_move_together():
+    arm = simulation()
+    mirror = arm.data.joint(PREFIX + 'gripper_mirror')
+    arm.reset({'gripper': 0.1})
+    assert mirror.qpos[0] == 0.1
+    arm.command(Motors(gripper=1))
+    for _ in range(50):
+        arm.step(0.02)
+        assert mirror.qpos[0] == pytest.approx(position(arm, 'gripper'), abs=0.005)
+    assert position(arm, 'gripper') > 0.2
+
+
+@pytest.mark.parametrize(('sag', 'timestep'), [(0.001, 0.004), (0.01, 0.004), (0.01, 0.008),
+                                               (0.1, 0.002)])
+def test_whatever_it_is_told_it_stays_finite_and_within_its_limits(sag, timestep):
+    arm = ArmSimulation(SimulationConfig(sag=sag, timestep=timestep), 1, GEOMETRY)
+    random = np.random.default_rng(0)
+    seen = []
+    for _ in range(250):
+        arm.command(Motors.of(random.integers(-1, 2, 5)))
+        for _ in range(8):
+            arm.step(0.1)
+            seen.append(np.concatenate([arm.joint_positions, arm.joint_velocities]))
+            assert arm.data.body(PREFIX + 'tool0').xpos[2] > -0.02
+    seen = np.array(seen)
+    assert np.isfinite(seen).all()
+    assert (seen[:, :5] - GEOMETRY.upper).max() < 0.03
+    assert (GEOMETRY.lower - seen[:, :5]).max() < 0.03
+    assert np.abs(seen[:, 5:]).max() < 6.0
+    # It has been everywhere, not stuck somewhere.
+    assert (np.ptp(seen[:, :5], axis=0) > 0.45 * (GEOMETRY.upper - GEOMETRY.lower)).all()
+
+
+def test_many_short_steps_are_one_long_one():
+    long, short = simulation(), simulation()
+    for arm in (long, short):
+        arm.command(Motors(base=1, elbow=1))
+    assert long.step(1.0) == 250
+    assert sum(short.step(0.0001) for _ in range(10000)) == 250
+    assert long.joint_positions.tobytes() == short.joint_positions.tobytes()
+    assert long.time == short.time == pytest.approx(1.0)
+
+
+def test_what_was_asked_for_is_more_than_was_simulated_by_less_than_a_step():
+    arm = simulation()
+    arm.step(0.010)
+    assert arm.time == pytest.approx(0.008)
+    assert arm.asked == pytest.approx(0.010)
+    arm.reset()
+    assert arm.step(0.010) == 3
+    assert arm.time == arm.asked == pytest.approx(0.020)
+
+
+@pytest.mark.parametrize('seconds', [math.nan, math.inf, -0.01])
+def test_time_that_is_none_is_refused(seconds):
+    arm = simulation()
+    with pytest.raises(ValueError, match='seconds: .* is not allowed: a number, at least 0'):
+        arm.step(seconds)
+    assert arm.time == 0.0
+    assert arm.step(0.0) == 0
+
+
+@pytest.mark.parametrize(('pose', 'message'), [
+    ({'shoulder': math.nan}, 'shoulder: nan is not allowed: from -1.396 to 1.571'),
+    ({'wrist': 1.0}, 'wrist: 1 is not allowed: from -0.96 to 0.96'),
+    ({'gripper': -0.1}, 'gripper: -0.1 is not allowed'),
+    ({'elbw': 0.1}, 'elbw: no such joint; there are base, shoulder'),
+    ({'elbow': None}, 'elbow: nan is not allowed'),
+    ([0, 0, 0, 0], r'pose: shape \(4,\) is not \(5,\)'),
+    ([[0] * 5], r'pose: shape \(1, 5\) is not'),
+    ('straight', "pose: 'straight' is not 5 numbers"),
+    ({'elbow': 2.7}, 'pose: hand would be inside table'),
+    ([0.1, 0.5, -2.7, 0.1, 0.2], 'pose: hand would be inside base_link'),
+], ids=str)
+def test_a_pose_that_it_cannot_have_is_refused_and_changes_nothing(pose, message):
+    arm, other = simulation(speed_variation=0.1), simulation(speed_variation=0.1)
+    for each in (arm, other):
+        each.command(Motors(base=1))
+        each.step(0.5)
+    with pytest.raises(PoseError, match=message):
+        arm.reset(pose)
+    for each in (arm, other):
+        each.step(0.5)
+        each.reset()
+    assert arm.joint_positions.tobytes() == other.joint_positions.tobytes()
+    assert arm.speed.tobytes() == other.speed.tobytes()
+
+
+def test_an_arm_that_cannot_stand_straight_begins_at_the_limit():
+    arm = ArmSimulation(STEADY, 0, load({'elbow_lower': 0.4}))
+    assert arm.joint_positions.tolist() == [0, 0, 0.4, 0, 0]
+
+
+def test_time_goes_on_over_a_reset():
+    arm = simulation()
+    arm.step(1.0)
+    arm.reset()
+    assert arm.time == pytest.approx(1.0)
+    assert arm.data.time == pytest.approx(1.0)

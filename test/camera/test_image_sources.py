@@ -1,0 +1,465 @@
+"""Devices, videos and folders of images: what they give, and what they say of broken ones."""
+
+import os
+import threading
+import time
+from errno import ENODEV
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import av
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model import geometry
+from vdl_ros.camera import image_sources
+from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.camera.image_reader import Beat, Reader
+from vdl_ros.camera.image_sources import Picture, SourceError, open_source
+from vdl_ros.common.settings import SettingError, build
+
+
+def write_image(path, pixels):
+    """Write uint8 [H, W, 3] in the format of the path's suffix, without loss for png."""
+    codec = {'.png': 'png', '.bmp': 'bmp', '.jpg': 'mjpeg'}[path.suffix.lower()]
+    with av.open(str(path), 'w', format='image2', options={'update': '1'}) as container:
+        stream = container.add_stream(codec, rate=1)
+        stream.height, stream.width = pixels.shape[:2]
+        stream.pix_fmt = {'png': 'rgb24', 'bmp': 'bgr24', 'mjpeg': 'yuvj444p'}[codec]
+        frame = av.VideoFrame.from_ndarray(pixels, format='rgb24')
+        container.mux(stream.encode(frame) + stream.encode(None))
+
+
+def write_video(path, count, size=(64, 48), **metadata):
+    """Write ``count`` grey pictures, each lighter than the one before."""
+    with av.open(str(path), 'w', options={'movflags': 'faststart'}) as container:
+        container.metadata.update(metadata)
+        stream = container.add_stream('libx264', rate=Fraction(25), options={'g': '1'})
+        stream.width, stream.height = size
+        stream.pix_fmt = 'yuv420p'
+        for index in range(count):
+            grey = np.full((size[1], size[0], 3), 20 + 4 * index, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(grey, format='rgb24')))
+        container.mux(stream.encode(None))
+
+
+def greys(source):
+    """Return the mean of each picture until the end."""
+    found, asked = [], time.monotonic()
+    while (picture := source.read()) is not None:
+        assert picture.pixels.dtype == np.uint8
+        assert asked <= picture.moment <= (asked := time.monotonic())
+        found.append(float(picture.pixels.mean()))
+    return found
+
+
+# Always the same, as one in thousands looks like the begin of a video to FFmpeg.
+NOISE = np.random.default_rng(0).bytes(5000)
+# Longest wait for the thread of a reader, s.
+PATIENCE = 60.0
+
+
+def until(condition, what, timeout=PATIENCE):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, what
+        threading.Event().wait(0.01)
+
+
+class TestFolder:
+    def test_images_come_in_the_order_of_their_names(self, tmp_path):
+        rng = np.random.default_rng(0)
+        wanted = [rng.integers(0, 256, (6, 9, 3), np.uint8) for _ in range(3)]
+        # A name that FFmpeg would take for a pattern is a name.
+        for name, pixels in zip(('b.bmp', 'a%03d.png', 'c.PNG'), wanted, strict=True):
+            write_image(tmp_path / name, pixels)
+        (tmp_path / 'notes.txt').write_text('not an image')
+        source = open_source(str(tmp_path))
+        assert not source.live
+        found = [source.read().pixels for _ in range(3)]
+        for pixels, index in zip(found, (1, 0, 2), strict=True):
+            np.testing.assert_array_equal(pixels, wanted[index])
+        assert source.read() is None
+        source.rewind()
+        np.testing.assert_array_equal(source.read().pixels, wanted[1])
+        assert source.damaged == 0
+
+    def test_pictures_are_scaled_only_if_asked(self, tmp_path):
+        write_image(tmp_path / 'a.png', np.full((40, 80, 3), 70, np.uint8))
+        assert open_source(str(tmp_path)).read().pixels.shape == (40, 80, 3)
+        scaled = open_source(str(tmp_path), (32, 24)).read().pixels
+        assert scaled.shape == (24, 32, 3)
+        assert set(np.unique(scaled)) == {70}
+
+    def test_a_corrupt_image_is_left_out_counted_and_said_once(self, tmp_path):
+        for name, grey in (('a.png', 10), ('c.png', 30)):
+            write_image(tmp_path / name, np.full((8, 8, 3), grey, np.uint8))
+        (tmp_path / 'b.png').write_bytes(b'\x89PNG\r\n\x1a\n' + NOISE[:300])
+        (tmp_path / 'd.png').write_text('words')
+        said = []
+        source = open_source(str(tmp_path), notice=said.append)
+        assert greys(source) == [10, 30]
+        source.rewind()
+        assert greys(source) == [10, 30]
+        assert source.damaged == 4
+        assert len(said) == 2
+        assert str(tmp_path / 'b.png') in said[0]
+        assert str(tmp_path / 'd.png') in said[1]
+        assert not any('\n' in line for line in said)
+
+    @pytest.mark.parametrize(('files', 'reason'), [
+        ({}, 'no image in this folder'),
+        ({'a.txt': b'words', '.hidden.png': b''}, 'no image in this folder'),
+        ({'a.png': b'words', 'b.jpg': b''}, 'none of 2 images in this folder can be read'),
+    ])
+    def test_a_folder_without_images_is_refused(self, tmp_path, files, reason):
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(SourceError, match=reason) as error:
+            open_source(str(tmp_path))
+        assert str(tmp_path) in str(error.value)
+
+
+class TestVideo:
+    def test_every_picture_comes_once_and_again_after_rewinding(self, tmp_path):
+        write_video(tmp_path / 'a.mp4', 20)
+        said = []
+        source = open_source(str(tmp_path / 'a.mp4'), notice=said.append)
+        for _ in range(2):
+            found = greys(source)
+            np.testing.assert_allclose(found, 20 + 4 * np.arange(20), atol=2.0)
+            source.rewind()
+        source.close()
+        assert (source.damaged, said) == (0, [])
+
+    def test_a_title_in_no_utf_8_is_of_no_interest(self, tmp_path):
+        path = tmp_path / 'film.mp4'
+        write_video(path, 3, title='Gruss')
+        path.write_bytes(path.read_bytes().replace(b'Gruss', 'Gr\u00fc\u00dfe'.encode('latin-1')))
+        assert len(greys(open_source(str(path)))) == 3
+
+    def test_a_video_that_is_cut_off_gives_what_is_there(self, tmp_path):
+        path = tmp_path / 'a.mp4'
+        write_video(path, 40)
+        path.write_bytes(path.read_bytes()[:-path.stat().st_size // 3])
+        said = []
+        source = open_source(str(path), notice=said.append)
+        found = greys(source)
+        assert 10 < len(found) < 40
+        np.testing.assert_allclose(found[:10], 20 + 4 * np.arange(10), atol=2.0)
+        assert len(said) == 1
+        assert str(path) in said[0]
+        assert f'cut off after {(len(found) - 1) / 25:.1f} of 1.6 s' in said[0]
+
+    def test_damage_in_the_middle_is_left_out(self, tmp_path):
+        path = tmp_path / 'a.mp4'
+        write_video(path, 40)
+        content = bytearray(path.read_bytes())
+        middle = len(content) * 2 // 3
+        content[middle:middle + 400] = bytes(400)
+        path.write_bytes(content)
+        said = []
+        source = open_source(str(path), notice=said.append)
+        found = greys(source)
+        assert 20 < len(found) < 40
+        assert source.damaged > 0
+        assert said == [f'{path}: {source.damaged} damaged pictures left out']
+        assert found[-1] == pytest.approx(20 + 4 * 39, abs=2.0)
+
+    @pytest.mark.parametrize('content', [
+        b'', b'words, words\n' * 500, NOISE], ids=['empty', 'text', 'noise'])
+    @pytest.mark.parametrize('name', ['a.mp4', 'a.txt', 'a.ans'])
+    def test_what_is_no_video_is_refused(self, tmp_path, name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(SourceError, match='no video and no image') as error:
+            open_source(str(path))
+        assert str(path) in str(error.value)
+        assert '\n' not in str(error.value)
+
+    def test_a_path_that_is_not_there_is_refused(self):
+        with pytest.raises(SourceError, match=r"source: 'sym' is not allowed: .*/dev/videoN"):
+            open_source('sym')
+
+
+class Camera:
+    """What stands in for a device: it is there, or it is not."""
+
+    def __init__(self, monkeypatch):
+        self.plugged = True
+        self.options = []
+        monkeypatch.setattr(image_sources, 'open_container', self.open)
+
+    def open(self, device, options):
+        self.options.append(options)
+        if not self.plugged:
+            raise FileNotFoundError(2, 'No such file or directory', device)
+        size, rate = options.get('video_size', '160x120'), options['framerate']
+        container = av.open(f'testsrc=size={size}:rate={rate},realtime', format='lavfi')
+        return Unpluggable(container, self)
+
+
+class Unpluggable:
+    def __init__(self, container, camera):
+        self.container, self.camera = container, camera
+        self.streams, self.close = container.streams, container.close
+
+    def demux(self, stream):
+        for packet in self.container.demux(stream):
+            if not self.camera.plugged:
+                raise OSError(ENODEV, 'No such device')
+            yield packet
+
+
+class TestDevice:
+    def test_a_device_is_asked_for_size_and_rate(self, monkeypatch):
+        camera = Camera(monkeypatch)
+        source = open_source('/dev/video7', (64, 48), 60.0)
+        assert source.live
+        asked = time.monotonic()
+        pixels, moment = source.read()
+        assert asked <= moment <= time.monotonic()
+        assert pixels.shape == (48, 64, 3)
+        assert len(np.unique(pixels)) > 5
+        assert camera.options == [{'framerate': '60', 'video_size': '64x48'}]
+        source.close()
+
+    def test_a_device_that_is_missing_is_no_bad_input(self):
+        with pytest.raises(OSError, match='/dev/no-such-video'):
+            open_source('/dev/no-such-video')
+
+    def test_a_device_that_is_not_allowed_says_what_would_help(self, monkeypatch):
+        def forbidden(device, options):
+            raise PermissionError(13, 'Permission denied', device)
+
+        monkeypatch.setattr(image_sources, 'open_container', forbidden)
+        with pytest.raises(OSError, match='must be in the group video.*/dev/video0'):
+            open_source('/dev/video0')
+
+    def test_it_comes_and_goes(self, monkeypatch):
+        monkeypatch.setattr('vdl_ros.camera.image_reader.RETRY_S', 0.1)
+        camera = Camera(monkeypatch)
+        camera.plugged = False
+        said = []
+        reader = Reader(lambda: open_source('/dev/video0', rate=50.0), 50.0, notice=said.append)
+        until(lambda: len(camera.options) > 2, 'tried again')
+        assert reader.take(0.0) is None
+        assert 'No such file' in reader.fault
+        assert len(said) == 1, 'said once, however often it is tried'
+        for _ in range(2):
+            reader.take(0.0)  # perhaps one of before it went
+            camera.plugged = True
+            assert reader.take(PATIENCE).pixels.shape == (120, 160, 3)
+            assert reader.fault == ''
+            camera.plugged = False
+            until(lambda: reader.fault, 'noticed that it is gone')
+            assert 'No such device' in reader.fault or 'No such file' in reader.fault
+        assert said[1] == 'pictures again'
+        reader.close()
+
+    def test_only_the_newest_is_kept(self, monkeypatch):
+        Camera(monkeypatch)
+        reader = Reader(lambda: open_source('/dev/video0', rate=100.0), 100.0)
+        until(lambda: reader.missed > 10, 'pictures that nobody takes')
+        before, missed = time.monotonic(), reader.missed
+        # The first of them may have been on its way; the one after it was not.
+        until(lambda: reader.missed > missed + 1, 'pictures in the place of others')
+        assert reader.take(0.0).moment >= before
+        reader.close()
+
+
+class Wall:
+    """Time that passes while the reader works and waits; it waits until a picture is asked for."""
+
+    def __init__(self, monkeypatch, read, rewind, late):
+        self.now, self._late, self._asked = 50.0, late, threading.Semaphore(0)
+        self._read, self._rewind = read, rewind
+        wall = self
+
+        class Stop(threading.Event):
+            def wait(self, timeout):
+                wall._asked.acquire()
+                wall.now += timeout + wall._late
+                return self.is_set()
+
+            def set(self):
+                super().set()
+                wall.ask()
+
+        monkeypatch.setattr('vdl_ros.camera.image_reader.time', self)
+        monkeypatch.setattr('vdl_ros.camera.image_reader.threading', SimpleNamespace(
+            Condition=threading.Condition, Thread=threading.Thread, Event=Stop))
+
+    def monotonic(self):
+        return self.now
+
+    def ask(self):
+        self._asked.release()
+
+    def open(self, path):
+        """Return the source, whose work takes its time."""
+        source = open_source(path)
+        read, rewind = source.read, source.rewind
+        source.read = lambda: self._after(self._read, read)
+        source.rewind = lambda: self._after(self._rewind, rewind)
+        return source
+
+    def _after(self, seconds, do):
+        self.now += seconds
+        return do()
+
+
+class TestReader:
+    def test_a_file_is_read_at_the_rate_without_drift(self, tmp_path, monkeypatch):
+        write_video(tmp_path / 'a.mp4', 5)
+        wall, moments = Wall(monkeypatch, read=0.004, rewind=0.01, late=0.002), []
+        reader = Reader(lambda: wall.open(str(tmp_path / 'a.mp4')), 50.0)
+        for _ in range(60):
+            wall.ask()
+            moments.append(reader.take(PATIENCE).moment)
+        reader.close()
+        assert not reader.ended
+        assert reader.missed == 0
+        # The loop's own work, and every new start of the film, would add up.
+        np.testing.assert_allclose(np.diff(moments[1:]), 1 / 50, atol=1e-9)
+        assert moments[-1] - moments[0] == pytest.approx(59 / 50, abs=0.003)
+
+    def test_a_file_is_not_read_faster_than_the_rate(self, tmp_path):
+        write_video(tmp_path / 'a.mp4', 5)
+        reader = Reader(lambda: open_source(str(tmp_path / 'a.mp4')), 50.0)
+        moments = [reader.take(PATIENCE).moment for _ in range(60)]
+        reader.close()
+        assert not reader.ended
+        assert moments[-1] - moments[0] > 59 / 50 - 0.1
+
+    def test_the_end(self, tmp_path):
+        write_video(tmp_path / 'a.mp4', 5)
+        said = []
+        reader = Reader(lambda: open_source(str(tmp_path / 'a.mp4')), 100.0, loop=False,
+                        notice=said.append)
+        count = 0
+        while not said:  # which it does last
+            count += reader.take(0.02) is not None
+        count += reader.take(0.0) is not None
+        assert (count + reader.missed, reader.ended, reader.fault) == (5, True, '')
+        assert said == ['the end was reached; nothing more is published']
+        reader.close()
+
+    def test_a_file_that_is_taken_away_comes_back(self, tmp_path, monkeypatch):
+        monkeypatch.setattr('vdl_ros.camera.image_reader.RETRY_S', 0.1)
+        path = tmp_path / 'a.mp4'
+        write_video(path, 5)
+        reader = Reader(lambda: open_source(str(path)), 200.0)
+        assert reader.take(PATIENCE) is not None
+        path.rename(tmp_path / 'b.mp4')
+        until(lambda: reader.fault, 'noticed that it is gone')
+        assert str(path) in reader.fault
+        (tmp_path / 'b.mp4').rename(path)
+        until(lambda: not reader.fault, 'noticed that it is back')
+        reader.take(0.0)
+        assert reader.take(PATIENCE) is not None
+        reader.close()
+
+    def test_a_source_that_hangs_does_not_keep_anybody(self):
+        class Hanging:
+            live, damaged, reading = True, 0, False
+            release = threading.Event()
+
+            def read(self):
+                Hanging.reading = True
+                self.release.wait()
+                Hanging.reading = False
+                return Picture(np.zeros((1, 1, 3), np.uint8), 0.0)
+
+            def close(self):
+                pass
+
+        reader = Reader(Hanging, 30.0)
+        until(lambda: Hanging.reading, 'it hangs')
+        assert reader.take(0.1) is None
+        start = time.monotonic()
+        reader.close()
+        assert time.monotonic() - start < 5.0
+        assert Hanging.reading
+        Hanging.release.set()
+
+
+class TestBeat:
+    @pytest.mark.parametrize(('source', 'expected'), [
+        (30.0, 30.0), (60.0, 30.0), (90.0, 30.0), (120.0, 30.0), (50.0, 30.0), (100.0, 30.0),
+        (31.0, 30.0), (1000.0, 30.0), (25.0, 25.0), (7.0, 7.0)])
+    def test_the_rate_is_held_whatever_the_source_gives(self, source, expected):
+        rng = np.random.default_rng(1)
+        moments = 5.0 + np.arange(int(20 * source)) / source
+        moments += rng.uniform(-0.05, 0.05, moments.shape) / source
+        beat = Beat(30.0)
+        shown = np.array([moment for moment in moments if beat.due(moment)])
+        assert len(shown) / 20.0 == pytest.approx(expected, rel=0.01)
+        # Never two at once, and at the most one left out.
+        gaps = np.diff(shown) * min(30.0, source)
+        assert gaps.min() > 0.4
+        assert gaps.max() < 2.1
+        if source % 30.0 == 0.0:
+            assert gaps.std() < 0.05, 'an even source gives an even picture'
+
+    def test_a_late_one_is_not_made_up_for(self):
+        beat = Beat(10.0)
+        assert beat.due(0.0)
+        assert beat.due(5.0)
+        assert not beat.due(5.02)
+        assert beat.due(5.1)
+        assert beat.wait(5.12) == pytest.approx(0.08)
+        assert beat.wait(9.0) == 0.0
+
+    def test_time_may_jump_back(self):
+        beat = Beat(10.0)
+        assert [beat.due(at) for at in (100.0, 100.1, 3.0, 3.05, 3.1)] == [
+            True, True, True, False, True]
+
+
+class TestConfig:
+    @pytest.mark.parametrize(('values', 'size'), [
+        ({}, (320, 240)), ({'source': '/dev/video0'}, None),
+        ({'image_width': 64, 'image_height': 48}, (64, 48)),
+        ({'source': 'a.mp4', 'image_width': 64, 'image_height': 48}, (64, 48))])
+    def test_size(self, values, size):
+        assert build(CameraConfig, values).size == size
+
+    @pytest.mark.parametrize(('values', 'names'), [
+        ({'image_width': 64}, '64 x 0'),
+        ({'image_width': 4, 'image_height': 48}, '4 x 48'),
+        ({'calibration': 'a.yaml'}, 'calibration'),
+        ({'rate': 0.0}, 'rate')])
+    def test_nonsense_is_refused(self, values, names):
+        with pytest.raises(SettingError, match=names):
+            build(CameraConfig, values)
+
+    def test_the_urdf_has_the_same_defaults(self):
+        given = {name: getattr(CameraPlacement, name) for name in (
+            'camera_distance', 'camera_elevation', 'camera_azimuth')}
+        assert CameraPlacement().arguments == {}
+        by_default = geometry.load().joints['camera_mount_joint'].origin
+        np.testing.assert_allclose(
+            geometry.load(given).joints['camera_mount_joint'].origin, by_default, atol=1e-9)
+        other = build(CameraPlacement, {'camera_distance': 1.5, 'camera_azimuth': 0.2})
+        assert other.arguments == {'camera_distance': 1.5, 'camera_azimuth': 0.2}
+        moved = geometry.load(other.arguments).joints['camera_mount_joint'].origin
+        assert np.linalg.norm(moved[:3, 3]) == pytest.approx(1.5)
+
+
+def test_files_are_closed(tmp_path):
+    def open_files():
+        return [os.readlink(each) for each in Path('/proc/self/fd').iterdir()
+                if os.path.islink(each) and str(tmp_path) in os.readlink(each)]
+
+    write_video(tmp_path / 'a.mp4', 3)
+    (tmp_path / 'b.mp4').write_bytes(b'x' * 100)
+    source = open_source(str(tmp_path / 'a.mp4'))
+    for _ in range(3):
+        source.rewind()
+    assert len(open_files()) == 1
+    source.close()
+    with pytest.raises(SourceError):
+        open_source(str(tmp_path / 'b.mp4'))
+    assert open_files() == []

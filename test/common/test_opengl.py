@@ -1,0 +1,37 @@
+"""Triton, if there is one, is loaded before any OpenGL is: the other order kills the process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+TRITON = """
+with open('/proc/self/maps') as maps:
+    print('triton after LLVM' if 'libLLVM' in maps.read() else 'triton first')
+"""
+ARM = """
+from vdl_ros.arm.simulation.render import ArmRenderer
+from vdl_ros.arm.simulation.scene import build_scene
+with ArmRenderer(build_scene(), 32, 32) as renderer:
+    print('picture', renderer.render([0.0] * 5).shape)
+"""
+ENVIRONMENT = """
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import make
+env = make(EnvConfig(env_id='Hopper-v5'), 1, num_envs=1, render=True)
+env.reset()
+print('picture', env.render()[0].shape)
+"""
+
+
+@pytest.mark.parametrize(('program', 'shape'), [(ARM, (32, 32, 3)), (ENVIRONMENT, (480, 480, 3))])
+def test_what_draws_loads_triton_first(tmp_path, program, shape):
+    (tmp_path / 'triton.py').write_text(TRITON)
+    path = os.pathsep.join([str(tmp_path), os.environ.get('PYTHONPATH', '')])
+    done = subprocess.run(
+        [sys.executable, '-c', program], env={**os.environ, 'PYTHONPATH': path},
+        capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines() == ['triton first', f'picture {shape}'], done.stderr

@@ -1,0 +1,179 @@
+"""Settings: every value is checked, and what is wrong is said with what is allowed."""
+
+from dataclasses import dataclass, fields
+
+import pytest
+
+from vdl_ros.common.settings import (
+    Setting,
+    SettingError,
+    as_dict,
+    build,
+    describe,
+    select,
+    setting,
+    settings_of,
+    suggestion,
+)
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor_config import ActorConfig
+from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.train_config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Example:
+    """Settings of every type."""
+
+    count: int = setting(3, 'How many.', minimum=1, maximum=10, unit='things')
+    rate: float = setting(0.5, 'How fast.', minimum=0.0)
+    low: float = setting(-1.0, 'How low.', maximum=0.0)
+    loud: bool = setting(False, 'Whether it is loud.')
+    name: str = setting('', 'What it is called.')
+    kind: str = setting('alpha', 'Which it is.', choices=('alpha', 'beta'))
+    internal: int = 7
+
+
+KNOWN = settings_of(Example)
+
+
+@pytest.mark.parametrize(('name', 'value'), [
+    ('count', 1), ('count', 10), ('rate', 0.0), ('rate', 1e300), ('low', 0.0), ('low', -1e300),
+    ('loud', True), ('loud', False), ('name', ''), ('name', 'true'), ('kind', 'beta')])
+def test_what_is_allowed_is_returned(name, value):
+    checked = KNOWN[name].check(value)
+    assert checked == value
+    assert type(checked) is KNOWN[name].type
+
+
+@pytest.mark.parametrize('value', [2, 0, 10**15])
+def test_a_whole_number_is_a_number(value):
+    checked = KNOWN['rate'].check(value)
+    assert type(checked) is float
+    assert checked == value
+
+
+@pytest.mark.parametrize(('name', 'value', 'allowed'), [
+    ('count', 0, 'a whole number from 1 to 10'), ('count', 11, 'a whole number from 1 to 10'),
+    ('count', 2.0, 'a whole number'), ('count', True, 'a whole number'),
+    ('count', '3', 'a whole number'), ('count', None, 'a whole number'),
+    ('rate', -1e-9, 'a number, at least 0'), ('rate', float('nan'), 'a number'),
+    ('rate', float('inf'), 'a number'), ('rate', True, 'a number'), ('rate', '0.5', 'a number'),
+    ('rate', 10**400, 'a number'), ('rate', [0.5], 'a number'),
+    ('low', 0.1, 'a number, at most 0'), ('low', float('-inf'), 'a number'),
+    ('low', -10**400, 'a number'),
+    ('loud', 1, 'true or false'), ('loud', 'true', 'true or false'),
+    ('name', 3, 'text'), ('name', b'x', 'text'), ('kind', 'gamma', "one of 'alpha', 'beta'"),
+    ('kind', 1, "one of 'alpha', 'beta'")])
+def test_what_is_not_allowed_is_named_with_its_value(name, value, allowed):
+    with pytest.raises(SettingError) as error:
+        KNOWN[name].check(value)
+    message = str(error.value)
+    assert message.startswith(f'{name}: ')
+    assert f'is not allowed: {allowed}' in message
+    assert '\n' not in message
+    if not (isinstance(value, int) and abs(value) > 1e300):
+        assert repr(value) in message
+
+
+@pytest.mark.parametrize(('name', 'text', 'value'), [
+    ('count', '4', 4), ('rate', '2', 2.0), ('rate', '1e-3', 1e-3), ('low', '-.5', -0.5),
+    ('loud', 'true', True), ('loud', ' On ', True), ('loud', 'YES', True), ('loud', '1', True),
+    ('loud', 'false', False), ('loud', 'off', False), ('loud', 'no', False), ('loud', '0', False),
+    ('name', '7', '7'), ('name', ' a b', ' a b'), ('kind', 'beta', 'beta')])
+def test_what_a_person_types_is_understood(name, text, value):
+    parsed = KNOWN[name].parse(text)
+    assert parsed == value
+    assert type(parsed) is KNOWN[name].type
+
+
+@pytest.mark.parametrize(('name', 'text'), [
+    ('count', '4.0'), ('count', 'four'), ('count', ''), ('count', '99'), ('rate', 'nan'),
+    ('rate', '1e999'), ('rate', 'fast'), ('rate', ''), ('loud', 'perhaps'), ('loud', ''),
+    ('loud', '2'), ('kind', 'Alpha')])
+def test_what_a_person_mistypes_is_named(name, text):
+    with pytest.raises(SettingError, match=rf'^{name}: .* is not allowed: '):
+        KNOWN[name].parse(text)
+
+
+def test_a_near_choice_is_suggested():
+    with pytest.raises(SettingError, match="; did you mean 'alpha'[?]$"):
+        KNOWN['kind'].check('alhpa')
+    with pytest.raises(SettingError, match="'beta'$"):
+        KNOWN['kind'].check('zzz')
+
+
+def test_suggestion_is_empty_without_a_near_one():
+    assert suggestion('xyz', ['alpha']) == ''
+    assert suggestion('alph', ['alpha', 'beta']) == "; did you mean 'alpha'?"
+
+
+def test_build_fills_in_defaults():
+    built = build(Example, {'count': 5, 'rate': 2})
+    assert built == Example(count=5, rate=2.0)
+    assert type(built.rate) is float
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion():
+    with pytest.raises(SettingError, match=r"^cuont: no such setting; did you mean 'count'\?$"):
+        build(Example, {'cuont': 5})
+    with pytest.raises(SettingError, match='^internal: no such setting'):
+        build(Example, {'internal': 5})
+
+
+def test_build_checks_values():
+    with pytest.raises(SettingError, match='^count: 50'):
+        build(Example, {'count': 50})
+
+
+def test_select_takes_its_own_and_checks_them():
+    assert select(Example, {'count': 4, 'of_another': 1}) == Example(count=4)
+    with pytest.raises(SettingError, match='^count: 50'):
+        select(Example, {'count': 50, 'of_another': 1})
+
+
+def test_settings_have_an_order_and_their_types():
+    assert list(KNOWN) == ['count', 'rate', 'low', 'loud', 'name', 'kind']
+    assert KNOWN['count'] == Setting('count', int, 3, 'How many.', 1, 10, (), 'things')
+    assert [each.type for each in KNOWN.values()] == [int, float, float, bool, str, str]
+
+
+def test_a_name_in_two_classes_is_refused():
+    @dataclass(frozen=True)
+    class Other:
+        rate: float = setting(1.0, 'Also.')
+
+    with pytest.raises(TypeError, match=r'^Other\.rate: the name is taken$'):
+        settings_of(Example, Other)
+
+
+def test_as_dict_gives_back_what_was_built():
+    values = as_dict(Example(count=5), EnvConfig(num_envs=2))
+    assert values['count'] == 5
+    assert values['num_envs'] == 2
+    assert 'internal' not in values
+    assert select(Example, values) == Example(count=5)
+
+
+def test_describe_has_a_line_for_each():
+    lines = describe(Example).splitlines()
+    assert len(lines) == len(KNOWN)
+    assert lines[0] == '  count  How many. A whole number from 1 to 10 (things); default 3.'
+    assert lines[3] == '  loud   Whether it is loud. True or false; default False.'
+    assert lines[5] == "  kind   Which it is. One of 'alpha', 'beta'; default 'alpha'."
+
+
+@pytest.mark.parametrize('cls', [EnvConfig, TrainConfig, RunConfig, ActorConfig, EvaluateConfig])
+def test_every_setting_of_the_package_is_a_sentence_with_a_default_that_is_allowed(cls):
+    known = settings_of(cls)
+    assert len(known) == len(fields(cls))
+    for each in known.values():
+        assert each.check(each.default) == each.default
+        assert each.doc[0].isupper()
+        assert each.doc.endswith('.')
+        assert cls.__annotations__[each.name] == each.type.__name__
+
+
+def test_environment_and_training_share_no_name():
+    settings_of(EnvConfig, TrainConfig, RunConfig)

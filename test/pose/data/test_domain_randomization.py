@@ -1,0 +1,104 @@
+"""Frames are drawn from numbers: the same again, others for others, all within their ranges."""
+
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.pose.data.domain_randomization import DISTANCE, DOMAINS, ELEVATION, SPLITS, sample
+from vdl_ros.pose.data.randomized_scene import Studio
+
+GEOMETRY = load()
+
+
+def draw(split='train', seed=0, index=0, domain='random'):
+    return sample(split, seed, index, domain, GEOMETRY)
+
+
+@pytest.fixture(scope='module')
+def studio():
+    studio = Studio(GEOMETRY, 64, 64)
+    yield studio
+    studio.close()
+
+
+def picture(studio, frame):
+    return studio.draw(
+        frame.positions, frame.distance, frame.elevation, frame.azimuth, frame.look).copy()
+
+
+def test_no_two_frames_of_splits_seeds_and_numbers_are_the_same():
+    frames = [draw(split, seed, index, 'basic') for split in SPLITS for seed in range(3)
+              for index in range(50)]
+    places = {(frame.distance, frame.azimuth, *frame.positions) for frame in frames}
+    assert len(places) == len(frames)
+
+
+def test_a_frame_is_the_same_again_and_its_pose_in_every_domain():
+    for index in range(20):
+        one, other = draw(index=index), draw(index=index)
+        assert one.look == other.look
+        np.testing.assert_array_equal(one.positions, other.positions)
+        for domain in DOMAINS:
+            frame = draw(index=index, domain=domain)
+            assert (frame.distance, frame.elevation, frame.azimuth) == (
+                one.distance, one.elevation, one.azimuth)
+
+
+def test_the_whole_ranges_are_used():
+    frames = [draw(index=index, domain='basic') for index in range(2000)]
+    positions = np.array([frame.positions for frame in frames])
+    span = GEOMETRY.upper - GEOMETRY.lower
+    assert (positions.min(0) < GEOMETRY.lower + 0.01 * span).all()
+    assert (positions.max(0) > GEOMETRY.upper - 0.01 * span).all()
+    for values, (low, high) in (
+            ([frame.distance for frame in frames], DISTANCE),
+            ([frame.elevation for frame in frames], ELEVATION),
+            ([frame.azimuth for frame in frames], (-np.pi, np.pi))):
+        assert low <= min(values) < low + 0.01 * (high - low)
+        assert high - 0.01 * (high - low) < max(values) <= high
+    assert not any(frame.look for frame in frames)
+
+
+def test_poses_that_do_not_fit_are_drawn_again():
+    frame = sample('train', 0, 0, 'basic', GEOMETRY, lambda positions: positions[1] > 1.2)
+    assert frame.positions[1] > 1.2
+    with pytest.raises(RuntimeError, match='frame 0: no pose of 1000 fits'):
+        sample('train', 0, 0, 'basic', GEOMETRY, lambda positions: False)
+
+
+def test_random_is_everything_but_not_always():
+    looks = [draw(index=index).look for index in range(300)]
+    for key in ('brightness', 'arm/yellow_r', 'key_x', 'camera_roll', 'table_texture'):
+        share = sum(key in look for look in looks) / len(looks)
+        assert 0.7 < share < 0.9, key
+    assert all(np.isfinite(list(look.values())).all() for look in looks)
+
+
+def test_domains_and_splits_have_names():
+    with pytest.raises(ValueError, match="domain: 'night' is not allowed: one of basic"):
+        draw(domain='night')
+    with pytest.raises(KeyError):
+        draw(split='all')
+
+
+@pytest.mark.parametrize('domain', DOMAINS)
+def test_a_frame_is_the_same_picture_whatever_was_drawn_before(studio, domain):
+    frames = [draw(index=index, domain=domain) for index in range(6)]
+    first = [picture(studio, frame) for frame in frames]
+    picture(studio, draw(index=77))
+    again = [picture(studio, frame) for frame in reversed(frames)][::-1]
+    np.testing.assert_array_equal(first, again)
+    assert len({each.tobytes() for each in first}) == len(first)
+    plain = [picture(studio, draw(index=index, domain='basic')) for index in range(6)]
+    changed = [not np.array_equal(one, other) for one, other in zip(first, plain, strict=True)]
+    assert changed == [domain != 'basic'] * 6
+    # Somebody could see something.
+    assert all(20 < each.mean() < 235 and each.std() > 8 for each in first)
+
+
+def test_what_cannot_be_drawn_is_refused(studio):
+    frame = draw()
+    with pytest.raises(ValueError, match='brightness: nan is not a finite number'):
+        studio.draw(frame.positions, 0.7, 0.3, 0.0, {'brightness': float('nan')})
+    with pytest.raises(ValueError, match='elevation: 3 is not allowed'):
+        studio.draw(frame.positions, 0.7, 3.0, 0.0, {})

@@ -1,0 +1,94 @@
+"""Frames leave whole and in order, whatever comes late, twice or not at all."""
+
+import random
+
+import pytest
+
+from vdl_ros.pose.data.pending_frames import FrameBook, LooseFrames
+
+PARTS = ('a', 'b', 'c')
+
+
+def book(first=0, last=100, window=4):
+    return FrameBook(first, last, PARTS, window=window, patience=1.0)
+
+
+def test_few_frames_are_under_way():
+    frames = book()
+    assert frames.to_ask(0.0) == [0, 1, 2, 3]
+    assert frames.to_ask(0.5) == []
+    for part in PARTS:
+        frames.put(0, part, part.encode())
+    assert list(frames.leave()) == [(0, {'a': b'a', 'b': b'b', 'c': b'c'})]
+    assert frames.to_ask(0.5) == [4]
+
+
+def test_frames_leave_in_order_with_their_parts_in_order():
+    frames = book()
+    frames.to_ask(0.0)
+    for part in reversed(PARTS):
+        frames.put(1, part, b'1' + part.encode())
+    assert list(frames.leave()) == []
+    for part in PARTS:
+        frames.put(0, part, b'0' + part.encode())
+    left = list(frames.leave())
+    assert [index for index, _ in left] == [0, 1]
+    assert list(left[1][1]) == list(PARTS)
+
+
+def test_what_does_not_come_is_asked_for_again():
+    frames = book()
+    frames.to_ask(0.0)
+    for part in PARTS[:2]:
+        frames.put(0, part, b'')
+    assert frames.to_ask(1.0) == []
+    assert frames.to_ask(1.1) == [0, 1, 2, 3]
+    assert frames.repeated == 4
+    # The parts that were there count still.
+    frames.put(0, 'c', b'')
+    assert [index for index, _ in frames.leave()] == [0]
+
+
+def test_what_comes_twice_or_unasked_changes_nothing():
+    frames = book()
+    frames.to_ask(0.0)
+    frames.put(0, 'a', b'first')
+    frames.put(0, 'a', b'second')
+    frames.put(99, 'a', b'')
+    assert frames.unasked == 2
+    for part in PARTS[1:]:
+        frames.put(0, part, b'')
+    assert next(frames.leave())[1]['a'] == b'first'
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_over_a_bad_line_every_frame_leaves_once(seed):
+    chance = random.Random(seed)
+    frames = book(first=7, last=60)
+    left, now = [], 0.0
+    while not frames.finished:
+        now += 0.3
+        asked = [(index, part) for index in frames.to_ask(now) for part in PARTS]
+        chance.shuffle(asked)
+        for index, part in asked:
+            for _ in range(chance.choice((0, 1, 1, 1, 2))):
+                frames.put(index, part, b'')
+        left += [index for index, _ in frames.leave()]
+        assert now < 1000.0
+    assert left == list(range(7, 60))
+
+
+def test_loose_frames_pair_parts_by_stamp_up_to_the_number_wanted():
+    frames = LooseFrames(2, 4, ('a', 'b'), waiting=3)
+    assert frames.to_ask(0.0) == []
+    frames.put(50, 'b', b'')
+    frames.put(10, 'a', b'')
+    assert list(frames.leave()) == []
+    for stamp in (50, 10, 20):
+        frames.put(stamp, 'a', b'')
+        frames.put(stamp, 'b', b'')
+    assert [stamp for stamp, _ in frames.leave()] == [50, 10]
+    assert frames.finished
+    for stamp in range(100, 110):
+        frames.put(stamp, 'a', b'')
+    assert frames.unasked == 7

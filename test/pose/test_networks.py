@@ -1,0 +1,235 @@
+"""Networks, their labels, their files: what they say and whom they trust."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation import appearance
+from vdl_ros.arm.simulation.render import project
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.pose.augmentation import augment, mirror, to_float
+from vdl_ros.pose.data.dataset import PoseDataset
+from vdl_ros.pose.estimator import PoseEstimator
+from vdl_ros.pose.keypoints import MIRRORED, POINTS, seen_points
+from vdl_ros.pose.model_file import ModelError, load_model, save_file, save_model
+from vdl_ros.pose.networks import MODELS, Raw, make_model
+from vdl_ros.pose.outputs import decode, encode, errors
+from vdl_ros.pose.training.losses import pose_loss
+
+CALIBRATION = {'scale': [1.0] * 6, 'threshold': 0.1}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    # Two that wait for each other at every layer are slow where others use the machine.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def targets(count):
+    generator = torch.Generator().manual_seed(3)
+    low = torch.tensor([0.55, 0.0, -math.pi, -2.0, -1.3, -2.7])
+    high = torch.tensor([1.0, 1.0, math.pi, 2.0, 1.5, 2.7])
+    return low + (high - low) * torch.rand(count, 6, generator=generator)
+
+
+def test_labels_come_back_and_neighbours_stay_neighbours():
+    truth = targets(50)
+    torch.testing.assert_close(decode(encode(truth)), truth)
+    torch.testing.assert_close(decode(encode(truth) * 3.0)[:, 1:], truth[:, 1:])
+    two = torch.tensor([[0.7, 0.1, math.radians(degrees), 0, 0, 0] for degrees in (359, 1)])
+    assert (encode(two)[0] - encode(two)[1]).norm() < 0.04
+    assert errors(two[:1], two[1:])[0, 2] == pytest.approx(math.radians(-2), abs=1e-5)
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_a_network_tells_any_angle_and_learns_a_batch(name):
+    torch.manual_seed(0)
+    model = make_model(name)
+    truth, points = targets(8), torch.zeros(8, len(POINTS), 3)
+    assert (truth < 0).any()
+    pictures = torch.rand(8, 3, 2, 2).repeat_interleave(64, 2).repeat_interleave(64, 3)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3 if name == 'resnet' else 3e-4)
+    first = None
+    for _ in range(30):
+        raw = model(pictures)
+        loss = pose_loss(raw, truth, points)
+        first = first or float(loss.pose)
+        optimizer.zero_grad()
+        loss.total.backward()
+        optimizer.step()
+        if float(loss.pose) < 0.5 * first:
+            break
+    assert raw.encoded.shape == (8, 11)
+    assert raw.log_std.shape == (8, 6)
+    assert raw.points.shape == points.shape
+    assert float(loss.pose) < 0.5 * first
+    assert (decode(raw.encoded)[:, 1:] < 0).any()
+
+
+def test_the_loss_is_least_at_the_truth_and_for_true_errors():
+    truth, points = targets(20), torch.zeros(20, len(POINTS), 3)
+
+    def of(estimate, log_std):
+        return pose_loss(Raw(encode(estimate), log_std, points), truth, points)
+
+    unsure = torch.full((20, 6), -1.0)
+    assert float(of(truth, unsure).pose) < 1e-6
+    off = truth + torch.tensor([0.0, 0.2, 0.2, 0.2, 0.2, 0.2])
+    turned = truth + torch.tensor([0.0, 2.0, 2.0, 2.0, 2.0, 2.0]) * math.pi
+    assert float(of(off, unsure).pose) > 0.05
+    assert float(of(turned, unsure).pose) < 1e-4
+    said = {std: float(of(off, torch.full((20, 6), math.log(std))).sureness)
+            for std in (0.05, 0.18, 0.6)}
+    assert min(said, key=said.get) == 0.18
+    # To be unsure does not make an error smaller: its gradient is the same.
+    gradients = []
+    for value in (-3.0, 1.0):
+        encoded = encode(off).requires_grad_()
+        pose_loss(Raw(encoded, torch.full((20, 6), value), points), truth, points).total.backward()
+        gradients.append(encoded.grad)
+    assert torch.equal(*gradients)
+
+
+def test_maps_are_taught_the_cells_around_a_point_and_nothing_of_one_outside():
+    truth = targets(1)
+    points = torch.zeros(1, len(POINTS), 3)
+    # Column 2.25 and row 1 of four: three quarters of it in one cell, one in the next.
+    points[0, 0] = torch.tensor([(2.25 + 0.5) / 2.0 - 1.0, (1.0 + 0.5) / 2.0 - 1.0, 5.0])
+    points[0, 1:, 0] = 1.3
+
+    def of(maps):
+        raw = Raw(encode(truth), torch.zeros(1, 6), points, maps)
+        return float(pose_loss(raw, truth, points).maps)
+
+    maps = torch.full((1, len(POINTS), 4, 4), -20.0)
+    maps[0, 0, 1, 2], maps[0, 0, 1, 3] = math.log(0.75), math.log(0.25)
+    best = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert of(maps) == pytest.approx(best, abs=1e-5)
+    assert of(maps + 7.0) == pytest.approx(best, abs=1e-5)
+    maps[0, 1:] = torch.randn(len(POINTS) - 1, 4, 4)
+    assert of(maps) == pytest.approx(best, abs=1e-5)
+    assert of(maps.transpose(2, 3)) > 5.0
+    assert of(torch.zeros_like(maps)) == pytest.approx(math.log(16.0), abs=1e-5)
+
+
+def test_points_are_where_the_renderer_puts_them(bags):
+    scene = build_scene()
+    data = PoseDataset([bags.write('some', 12)])
+    data.focal[:] = 0.5 / math.tan(0.375)
+    found = seen_points(data, load())
+    kinematics = Kinematics(scene.geometry)
+    for index in range(12):
+        camera = [float(each) for each in data.targets[index, :3]]
+        appearance.place_camera(scene.model, *camera, data.parameters['camera_roll'][index])
+        poses = kinematics.poses(data.joints[index])
+        points = np.array([(poses[frame] @ [*place, 1.0])[:3] for frame, place in POINTS])
+        seen = project(scene, points, 128, 128)
+        np.testing.assert_allclose((found[index, :, :2] + 1.0) * 64 - 0.5, seen, atol=1e-2)
+
+
+def test_the_mirror_image_is_that_of_the_mirrored_pose(bags):
+    data = PoseDataset([bags.write('some', 6)])
+    data.parameters.clear()  # no roll
+    points = torch.from_numpy(seen_points(data, load()))
+    chosen = torch.tensor([True, False, True, True, False, True])
+    pictures, truth, moved = mirror(data.pictures(range(6)), data.targets, points, chosen)
+    assert torch.equal(pictures[0], data[0][0].flip(1))
+    assert torch.equal(pictures[1], data[1][0])
+    data.targets, before = truth, data.targets
+    data.joints[chosen.numpy(), 0] *= -1.0
+    torch.testing.assert_close(moved, torch.from_numpy(seen_points(data, load())),
+                               atol=1e-4, rtol=0)
+    assert torch.equal(truth[:, 3:].abs(), before[:, 3:].abs())
+    assert sorted(MIRRORED) == list(range(len(POINTS)))
+
+
+def test_augmented_pictures_follow_from_the_seed_and_some_are_empty():
+    pictures = torch.full((600, 32, 32, 3), 100, dtype=torch.uint8)
+    pictures[:, :, 16:] = 180
+    one, two, other = (augment(to_float(pictures), torch.Generator().manual_seed(seed))
+                       for seed in (1, 1, 2))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    assert one.min() >= 0.0
+    assert one.max() <= 1.0
+    edge = (one[:, :, :, 16:].mean((1, 2, 3)) - one[:, :, :, :16].mean((1, 2, 3)))
+    assert 1 <= int((edge < 0.1).sum()) <= 40
+    assert float(edge.median()) == pytest.approx(80 / 255, rel=0.1)
+
+
+def test_a_file_gives_back_the_network(tmp_path):
+    torch.manual_seed(1)
+    model = make_model('resnet').eval()
+    path = tmp_path / 'model.pt'
+    save_model(path, 'resnet', model.state_dict(), CALIBRATION, {'seed': 4})
+    assert path.stat().st_size < 8e6
+    again, found = load_model(path)
+    pictures = torch.rand(2, 3, 128, 128)
+    with torch.no_grad():
+        torch.testing.assert_close(again(pictures).encoded, model(pictures).encoded,
+                                   atol=3e-3, rtol=0)
+    assert found['origin'] == {'seed': 4}
+    assert PoseEstimator.load(tmp_path).name == 'resnet'
+
+
+def test_a_file_of_another_kind_is_refused_with_the_reason(tmp_path):
+    path = tmp_path / 'model.pt'
+    state = make_model('resnet').state_dict()
+    save_model(path, 'resnet', state, CALIBRATION, {})
+    content = path.read_bytes()
+
+    def refused(said, expected=''):
+        with pytest.raises(ModelError) as raised:
+            load_model(path, expected)
+        assert said in str(raised.value)
+        assert str(path) in str(raised.value)
+        assert '\n' not in str(raised.value)
+
+    refused('the architecture is resnet, not alexnet', 'alexnet')
+    save_model(path, 'transformer', state, CALIBRATION, {})
+    refused("architecture 'transformer' is not one of resnet, alexnet")
+    save_model(path, 'alexnet', state, CALIBRATION, {})
+    refused('not the weights of this alexnet')
+    save_model(path, 'resnet', state, {'scale': [1.0], 'threshold': 0.1}, {})
+    refused('not the weights of this resnet: calibration')
+    save_file(path, {'policy': torch.zeros(3)})
+    refused('not a pose model of this program')
+    path.write_bytes(content[:len(content) // 2])
+    refused('not a readable model')
+    path.write_bytes(content[:5000] + b'\xff' * 100 + content[5100:])
+    refused('not a readable model')
+    torch.save({'format': path}, path)  # names code to run
+    refused('more than tensors and plain values')
+    path.unlink()
+    refused('no such file')
+
+
+def test_pictures_without_an_arm_are_not_trusted():
+    class Sure(torch.nn.Module):
+        def forward(self, pictures):
+            count = len(pictures)
+            # All angles 0, in a mirror as well.
+            encoded = torch.tensor([1.0] + 5 * [0.0, 1.0]).expand(count, -1)
+            return Raw(encoded, torch.full((count, 6), -5.0),
+                       torch.zeros(count, len(POINTS), 3))
+
+    estimator = PoseEstimator(Sure(), 'resnet', CALIBRATION, {})
+    random = np.random.default_rng(0)
+    pictures = np.stack([
+        random.integers(0, 256, (128, 128, 3)), np.zeros((128, 128, 3)),
+        np.full((128, 128, 3), 255), np.full((128, 128, 3), 90),
+        np.where(random.random((128, 128, 3)) < 0.1, 120, 255)]).astype(np.uint8)
+    estimate = estimator.estimate(pictures)
+    assert estimate.confident.tolist() == [True, False, False, False, False]
+    assert np.isfinite(estimate.values).all()
+    assert np.isfinite(estimate.std).all()
+    for wrong in (pictures[:, :64], pictures.astype(np.float32), pictures[0]):
+        with pytest.raises(ValueError, match='is not allowed: uint8'):
+            estimator.estimate(wrong)

@@ -1,0 +1,104 @@
+"""Scores of estimates, their calibration, and the command that prints them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.pose.estimator import Estimate
+from vdl_ros.pose.model_file import save_model
+from vdl_ros.pose.networks import make_model
+from vdl_ros.pose.training.evaluation import calibrate, calibrated, format_table, score
+
+ONE = np.array([0.8, 0.5, 3.1, 0.0, -1.0, 2.0], np.float32)
+
+
+def estimates(count, std=0.1, seed=0):
+    """Return truth, and estimates whose errors have the standard deviations that they state."""
+    random = np.random.default_rng(seed)
+    truth = np.repeat(ONE[None], count, 0)
+    stds = np.broadcast_to(std, (count, 6)).astype(np.float32)
+    values = truth + (random.normal(size=(count, 6)) * stds).astype(np.float32)
+    return Estimate(values, stds, *np.ones((2, count), bool)), truth
+
+
+def test_ten_degrees_are_counted_the_short_way_round():
+    off = np.zeros((4, 6), np.float32)
+    off[0] = np.radians([0, 9, 9, 9, 9, 9])
+    off[1] = np.radians([0, 11, -11, 11, -11, 11])
+    off[2] = np.radians([0, 0, 360, 351, 0, 0])
+    off[3, 0] = 0.09
+    truth = np.repeat(ONE[None], 4, 0)
+    found = score(Estimate(truth + off, np.full((4, 6), 0.1, np.float32),
+                           np.array([True, False, True, True]), np.ones(4, bool)), truth)
+    assert found.accuracy == {
+        'camera_distance': 0.75, 'camera_elevation': 0.75, 'camera_azimuth': 0.75, 'base': 0.75,
+        'shoulder': 0.75, 'elbow': 0.75}
+    assert found.joint_accuracy == 0.75
+    assert math.degrees(found.joint_error) == pytest.approx((3 * 9 + 3 * 11 + 9) / 12, abs=1e-3)
+    assert found.error['camera_distance'] == pytest.approx(0.09 / 4, abs=1e-6)
+    assert (found.confident, found.confident_accuracy) == (0.75, 1.0)
+    printed = found.as_dict()
+    assert printed['joint_accuracy_10deg'] == 0.75
+    assert printed['mean_error']['base_deg'] == pytest.approx((9 + 11 + 9) / 4, abs=1e-3)
+
+
+def test_standard_deviations_are_calibrated():
+    estimate, truth = estimates(4000)
+    wrong = estimate._replace(std=estimate.std * np.float32([1, 2, 0.5, 1, 1, 3]))
+    calibration = calibrate(wrong, truth)
+    np.testing.assert_allclose(calibration['scale'], [1, 0.5, 2, 1, 1, 1 / 3], rtol=0.06)
+    again, truth = estimates(4000, seed=1)
+    wrong = again._replace(std=again.std * np.float32([1, 2, 0.5, 1, 1, 3]))
+    for share in score(calibrated(wrong, calibration), truth).within_std.values():
+        assert share == pytest.approx(0.683, abs=0.04)
+
+
+def test_the_threshold_keeps_what_can_be_trusted():
+    # Stated uncertainties from 1 to 30 degrees, and errors to match.
+    std = np.radians(np.linspace(1, 30, 3000))[:, None]
+    estimate, truth = estimates(3000, std)
+    calibration = calibrate(estimate, truth)
+    found = score(calibrated(estimate, calibration), truth)
+    assert found.joint_accuracy < 0.7
+    assert found.confident_accuracy >= 0.98
+    assert 0.1 < found.confident < 0.5
+    # Nothing to distrust: nearly all are confident.
+    estimate, truth = estimates(3000, std / 20)
+    found = score(calibrated(estimate, calibrate(estimate, truth)), truth)
+    assert found.confident == pytest.approx(0.99, abs=0.005)
+
+
+def test_the_table_has_a_row_for_each_set():
+    estimate, truth = estimates(50)
+    lines = format_table([('basic', score(estimate, truth)), ('light', score(estimate, truth))])
+    rows = [line.split('|')[1:-1] for line in lines.splitlines()]
+    assert len(rows) == 4
+    assert {len(row) for row in rows} == {10}
+    assert rows[0][2].strip() == 'joints'
+    assert rows[3][0].strip() == 'light'
+    assert 'cm' in rows[2][3]
+
+
+def test_the_command_prints_draws_and_refuses(bags, launch, tmp_path):
+    torch.manual_seed(0)
+    model = tmp_path / 'model.pt'
+    save_model(model, 'resnet', make_model('resnet').state_dict(),
+               {'scale': [1.0] * 6, 'threshold': 0.1}, {})
+    one, two = bags.write('one', 12), bags.write('two', 8)
+    command = ['ros2', 'run', 'vdl_ros', 'evaluate_pose', '--model', str(model), '--data']
+    picture = tmp_path / 'picture.png'
+    found = launch(*command, str(one), str(two), '--json', '--picture', str(picture))
+    assert found.wait() == 0
+    printed = json.loads(found.output[found.output.index('{\n'):])
+    assert printed['architecture'] == 'resnet'
+    assert {name: each['frames'] for name, each in printed['data'].items()} == {
+        'one': 12, 'two': 8}
+    assert 0.0 <= printed['data']['one']['joint_accuracy_10deg'] < 0.5
+    assert picture.read_bytes()[:4] == b'\x89PNG'
+    refused = launch(*command, str(one), '--architecture', 'alexnet')
+    assert refused.wait() == 2
+    assert refused.output == (
+        f'evaluate_pose: {model}: the architecture is resnet, not alexnet\n')

@@ -1,0 +1,283 @@
+"""An actor's unrolls join without a gap, and hold what really happened."""
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.common.thread_timer import Phases
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor, load_weights, weights
+from vdl_ros.rl.algorithm_config import DqnConfig
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
+from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
+
+BATCH = 3
+
+
+def make_actor(env_id, steps, seed=4, phases=None, own=None, more=None, **train):
+    """Return an actor and its schema; ``train`` is of its policy, ``more`` of the actor."""
+    config = EnvConfig(env_id=env_id)
+    envs = factory.make(config, seed, num_envs=BATCH)
+    spaces = envs.single_observation_space, envs.single_action_space
+    torch.manual_seed(0)
+    train = TrainConfig(**{'network': 'mlp', 'hidden_size': 4, **train})
+    policy = make_policy(train, *spaces, own)
+    schema = UnrollSchema(
+        *spaces, steps, factory.frames_per_observation(config), policy.state_size)
+    torch.seed()  # whatever was drawn before must not matter
+    return Actor(envs, policy, schema, seed, phases, **(more or {})), schema
+
+
+def decoded(schema, arrays, space):
+    out = np.empty((schema.unroll_length + 1, BATCH, *space.shape), space.dtype)
+    schema.decode_into(arrays, out)
+    return out
+
+
+@pytest.mark.parametrize('steps', [1, 2, 7])
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
+def test_unrolls_are_the_environments_own_stream(env_id, steps):
+    actor, schema = make_actor(env_id, steps)
+    # In these environments actions change nothing, so another copy shows the same.
+    other = factory.make(EnvConfig(env_id=env_id), 4, num_envs=BATCH)
+    first, _ = other.reset(seed=4)
+    last, last_reset, done = first, np.ones(BATCH, np.bool_), np.zeros(BATCH, np.bool_)
+    for _ in range(60 // steps):
+        arrays, _ = actor.unroll()
+        schema.check(arrays)
+        observations = decoded(schema, arrays, actor.envs.single_observation_space)
+        assert np.array_equal(observations[0], last)
+        assert np.array_equal(arrays['is_reset'][0], last_reset)
+        for t in range(steps):
+            expected, rewards, terminated, truncated, _ = other.step(np.zeros(BATCH, np.int64))
+            assert np.array_equal(observations[t + 1], expected)
+            assert np.array_equal(arrays['rewards'][t], rewards)
+            assert np.array_equal(arrays['terminated'][t], terminated)
+            assert np.array_equal(arrays['truncated'][t], truncated)
+            assert np.array_equal(arrays['is_reset'][t + 1], done)
+            if env_id == 'vdl/Counter-v0':
+                assert np.array_equal(done, expected[:, 1] == 0)
+            done = terminated | truncated
+        last, last_reset = observations[-1], arrays['is_reset'][-1]
+    actor.close()
+    other.close()
+
+
+def test_an_unroll_is_not_written_to_by_the_next():
+    actor, _ = make_actor('vdl/Counter-v0', 5)
+    first, _ = actor.unroll()
+    copies = {name: array.copy() for name, array in first.items()}
+    actor.unroll()
+    actor.unroll()
+    assert all(np.array_equal(first[name], copies[name]) for name in copies)
+
+
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/Reach1D-v0'])
+def test_log_probs_are_those_of_the_policy_that_acted(env_id):
+    actor, _ = make_actor(env_id, 20)
+    arrays, _ = actor.unroll()
+    with torch.no_grad():
+        parameters, _, _ = actor.policy(torch.from_numpy(arrays['observations'][:-1]))
+        expected = actor.policy.distribution.log_prob(
+            parameters, torch.from_numpy(arrays['actions']))
+    np.testing.assert_allclose(
+        arrays['behaviour_log_probs'], expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_actions_are_recorded_before_they_are_clipped():
+    actor, _ = make_actor('vdl/Reach1D-v0', 200)
+    sent = []
+    step = actor.envs.step
+    actor.envs.step = lambda actions: (sent.append(actions.copy()), step(actions))[1]
+    arrays, _ = actor.unroll()
+    assert np.abs(arrays['actions']).max() > 1
+    assert np.array_equal(np.stack(sent), arrays['actions'].clip(-1, 1))
+
+
+def test_squashed_actions_are_recorded_before_they_are_squashed():
+    actor, _ = make_actor('vdl/Reach1D-v0', 200, action_distribution='squashed')
+    sent = []
+    step = actor.envs.step
+    actor.envs.step = lambda actions: (sent.append(actions.copy()), step(actions))[1]
+    arrays, _ = actor.unroll()
+    assert np.abs(arrays['actions']).max() > 1
+    np.testing.assert_allclose(np.stack(sent), np.tanh(arrays['actions']), rtol=1e-6)
+
+
+def test_the_same_seed_acts_the_same(same):
+    first = make_actor('vdl/Reach1D-v0', 30)[0].unroll()
+    assert same(first[0], make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
+    assert not same(first[0], make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
+
+
+def test_where_an_unroll_spends_its_time():
+    now = [0.0]
+    phases = Phases(lambda: now[0])
+    actor, _ = make_actor('vdl/Counter-v0', 5, phases=phases)
+    step, choose = actor.envs.step, actor.choose
+
+    def slow(what, seconds):
+        def work(*args):
+            now[0] += seconds
+            return what(*args)
+        return work
+
+    actor.envs.step, actor.choose = slow(step, 3.0), slow(choose, 4.0)
+    actor.unroll()
+    assert {name: value for name, value in phases.seconds().items() if value} == {
+        'step': 15.0, 'infer': 20.0}
+
+
+def test_a_loaded_policy_acts():
+    actor, _ = make_actor('vdl/Counter-v0', 50)
+    new = {name: np.zeros_like(array) for name, array in weights(actor.policy).items()}
+    new['policy_head.bias'][1] = 50.0
+    actor.load(new, 7)
+    assert actor.policy_version == 7
+    arrays, _ = actor.unroll()
+    assert (arrays['actions'] == 1).all()
+    new['policy_head.bias'][:] = 0.0  # a copy was taken
+    assert (actor.unroll()[0]['actions'] == 1).all()
+
+
+def batch_of(schema, arrays):
+    return make_batch([Unroll(arrays, 'a', 0, 0, 0)], schema)
+
+
+MEMORIES = [{'lstm_size': 4}, {'last_action_reward': True},
+            {'lstm_size': 4, 'last_action_reward': True}]
+
+
+@pytest.mark.parametrize('memory', MEMORIES, ids=str)
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
+def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id, memory):
+    actor, schema = make_actor(env_id, 7, **memory)
+    policy = actor.policy
+    first, _ = actor.unroll()
+    assert first['state'].shape == (BATCH, policy.state_size)
+    assert not first['state'].any()
+    resets = 0
+    before = first
+    for _ in range(8):
+        schema.check(before)
+        following, _ = actor.unroll()
+        # Over the steps that were acted: the last observation is the first of what follows.
+        batch = batch_of(schema, before)
+        with torch.no_grad():
+            state = policy(batch.observations[:-1], batch.is_reset[:-1], batch.state,
+                           batch.actions, batch.rewards).state
+            state = policy.told(state, batch.actions[-1], batch.rewards[-1])
+        np.testing.assert_allclose(following['state'], state.numpy(), rtol=1e-5, atol=1e-6)
+        assert following['state'].any()
+        resets += int(before['is_reset'][1:].sum())
+        before = following
+    assert resets > BATCH
+
+
+@pytest.mark.parametrize('memory', MEMORIES, ids=str)
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
+def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(env_id, memory):
+    actor, schema = make_actor(env_id, 9, **memory)
+    inputs, outputs = [], []
+    choose = actor.policy.forward
+
+    def forward(*given):
+        inputs.append(given)
+        outputs.append(choose(*given))
+        return outputs[-1]
+
+    actor.policy.forward = forward
+    for number in range(4):
+        arrays, _ = actor.unroll()
+        batch = batch_of(schema, arrays)
+        with torch.no_grad():
+            parameters, values, _ = choose(batch.observations, batch.is_reset, batch.state,
+                                           batch.actions, batch.rewards)
+        acted = outputs[9 * number:]
+        assert len(acted) == 9
+        for t, step in enumerate(acted):
+            torch.testing.assert_close(step.parameters[0], parameters[t])
+            torch.testing.assert_close(step.values[0], values[t])
+        expected = actor.policy.distribution.log_prob(parameters[:-1], batch.actions)
+        torch.testing.assert_close(
+            batch.behaviour_log_probs, expected, rtol=1e-4, atol=1e-5)
+        # The state matters, and so does every reset within.
+        with torch.no_grad():
+            other, _, _ = choose(batch.observations, batch.is_reset, batch.state + 0.5,
+                                 batch.actions, batch.rewards)
+            uncut, _, _ = choose(batch.observations, torch.zeros_like(batch.is_reset),
+                                 batch.state, batch.actions, batch.rewards)
+        if 'lstm_size' not in memory:
+            # Only the first observation is seen with what the unroll carries.
+            assert torch.equal((other == parameters).all(-1)[0], batch.is_reset[0])
+            continue
+        began = batch.is_reset.cumsum(0) > 0
+        assert torch.equal((other == parameters).all(-1), began)
+        beyond = batch.is_reset.clone()
+        beyond[0] &= batch.state.any(-1)
+        assert torch.equal((uncut != parameters).any(-1), beyond.cumsum(0) > 0)
+
+
+def test_an_actor_explores_as_it_is_told_by_the_steps_of_the_learner():
+    told = []
+
+    def explore(agent_steps):
+        told.append(agent_steps)
+        return 1.0 - agent_steps / 1000
+
+    actor, _ = make_actor('vdl/Counter-v0', 400, own=DqnConfig(), more={'explore': explore})
+    best = dict(weights(actor.policy))
+    best = {name: np.zeros_like(array) for name, array in best.items()}
+    best['policy_head.bias'][1] = 5.0
+    shares, log_probs = {}, {}
+    for steps in (0, 500, 1000):
+        actor.load(best, 3, steps)
+        arrays, _ = actor.unroll()
+        shares[steps] = arrays['actions'].mean()
+        log_probs[steps] = {
+            action: set(arrays['behaviour_log_probs'][arrays['actions'] == action].tolist())
+            for action in (0, 1)}
+    assert told == [0, 500, 1000]
+    # Of 1200 actions: of two alike 0.5, then half of them by chance, then none.
+    assert shares[0] == pytest.approx(0.5, abs=0.06)
+    assert shares[500] == pytest.approx(0.75, abs=0.05)
+    assert shares[1000] == 1.0
+    assert log_probs[1000][1] == {0.0}
+    assert [round(float(np.exp(*log_probs[500][action])), 5) for action in (0, 1)] == [0.25, 0.75]
+
+
+def test_actors_of_other_names_explore_differently():
+    own = DqnConfig(exploration_start=0.5, exploration_spread=3.0, exploration_steps=100)
+    found = {}
+    for name in ('left', 'right'):
+        actor, _ = make_actor('vdl/Counter-v0', 5, own=own,
+                              more={'explore': make_explore(own, name)})
+        actor.load({name: array.copy() for name, array in weights(actor.policy).items()}, 1, 50)
+        found[name] = actor.policy.exploration.tolist()
+        assert found[name] == pytest.approx([make_explore(own, name)(50)])
+    assert found['left'] != found['right']
+
+
+def policy_of(hidden, spaces):
+    return make_policy(TrainConfig(network='mlp', hidden_size=hidden), *spaces)
+
+
+def test_weights_of_another_network_change_nothing(spaces, same):
+    policy = policy_of(4, spaces)
+    before = {name: array.copy() for name, array in weights(policy).items()}
+    good = weights(policy_of(4, spaces))
+    for name, wrong in (('value_head.bias', np.zeros(2, np.float32)),
+                        ('value_head.weight', good['value_head.weight'].astype(np.float64))):
+        with pytest.raises(ValueError, match=rf'^weights: {name}: \w+ \(.*\) is not float32'):
+            load_weights(policy, {**good, name: wrong})
+    with pytest.raises(ValueError, match=r"^weights: names \['extra', 'value_head.bias'\]"):
+        load_weights(policy, {
+            ('extra' if name == 'value_head.bias' else name): array
+            for name, array in good.items()})
+    assert same(weights(policy), before)
+    load_weights(policy, good)
+    assert same(weights(policy), good)

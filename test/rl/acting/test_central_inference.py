@@ -1,0 +1,205 @@
+"""
+Central inference gives the unrolls that an actor with its own policy would.
+
+In the counter environments actions change nothing, so both must see the same, bit by bit.
+"""
+
+import dataclasses
+
+import central_sides as sides
+import numpy as np
+import pytest
+
+from vdl_ros.rl.acting import central_inference as module
+from vdl_ros.rl.acting.actor import weights
+from vdl_ros.rl.data.unroll import UnrollError
+
+Asking, Learner, go_on, local_unrolls = (
+    sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)
+STEPS = sides.STEPS
+ENVIRONMENTS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0']
+
+
+def assert_same_stream(learner, unrolls, expected):
+    """Assert that both hold the same, but for what the policies chose."""
+    assert len(unrolls) == len(expected)
+    for unroll, wanted in zip(unrolls, expected, strict=True):
+        for name in ('rewards', 'terminated', 'truncated', 'is_reset'):
+            np.testing.assert_array_equal(unroll.arrays[name], wanted[name], err_msg=name)
+        shape, dtype = unroll.arrays['observations'].shape, unroll.arrays['observations'].dtype
+        got, out = np.empty(shape, dtype), np.empty(shape, dtype)
+        learner.schema.decode_into(unroll.arrays, got)
+        learner.schema.decode_into(wanted, out)
+        np.testing.assert_array_equal(got, out)
+
+
+@pytest.mark.parametrize('env_id', ENVIRONMENTS)
+def test_unrolls_are_those_of_an_actor_with_its_own_policy(env_id):
+    learner = Learner(env_id)
+    asking = Asking(learner, env_id)
+    go_on(learner, asking, 20 * STEPS + 1)
+    assert [unroll.sequence for unroll in learner.unrolls] == list(range(20))
+    assert {unroll.num_bytes for unroll in learner.unrolls[1:]} == {7 * STEPS}
+    assert_same_stream(learner, learner.unrolls, local_unrolls(env_id, 20))
+
+
+@pytest.mark.parametrize('env_id', ENVIRONMENTS)
+def test_lost_and_doubled_messages_change_nothing(env_id):
+    learner = Learner(env_id)
+    asking = Asking(learner, env_id)
+    rng = np.random.default_rng(0)
+    late = None
+    while len(learner.unrolls) < 10:
+        request = asking.request()
+        if rng.random() < 0.3:
+            continue  # lost on its way there: the actor asks again
+        answers = learner.serve(*[request] * int(rng.integers(1, 3)))
+        if late is not None and rng.random() < 0.3:
+            learner.serve(late)  # an old one that took its time
+        late = request
+        assert len({answer.actions.tobytes() for answer in answers}) == 1
+        if rng.random() < 0.3:
+            continue  # lost on its way back: the actor asks again
+        asking.take(answers[0])
+    assert learner.refused == []
+    assert_same_stream(learner, learner.unrolls[:10], local_unrolls(env_id, 10))
+
+
+@pytest.mark.parametrize('env_id', ENVIRONMENTS)
+def test_a_learner_that_restarts_in_the_middle_goes_on_with_whole_stacks(env_id):
+    first = Learner(env_id)
+    asking = Asking(first, env_id)
+    go_on(first, asking, 2 * STEPS)
+    second = Learner(env_id)
+    if env_id == 'vdl/PixelCounter-v0':
+        assert second.serve(asking.request()) == []
+        assert 'there is none before to continue' in second.refused[0]
+    asking.whole = True
+    go_on(second, asking, 3 * STEPS + 1)
+    assert_same_stream(second, second.unrolls, local_unrolls(env_id, 5)[2:])
+
+
+def test_many_actors_are_answered_in_one_batch_and_kept_apart():
+    learner = Learner('vdl/Counter-v0')
+    asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
+                     incarnation=number) for number in range(4)]
+    sizes = []
+    learner.policy.register_forward_pre_hook(
+        lambda module, inputs: sizes.append(inputs[0].shape[1]))
+    for _ in range(3 * STEPS + 1):
+        answers = {answer.request.incarnation: answer
+                   for answer in learner.serve(*[each.request() for each in asking])}
+        for each in asking:
+            each.take(answers[each.incarnation])
+    assert set(sizes) == {1 + 2 + 3 + 4}
+    for number in range(4):
+        mine = [each for each in learner.unrolls if each.incarnation == number]
+        assert_same_stream(
+            learner, mine, local_unrolls('vdl/Counter-v0', 3, seed=number, batch=number + 1))
+
+
+def test_without_credit_the_answer_waits_until_an_unroll_is_used():
+    learner = Learner('vdl/Counter-v0', max_policy_lag=2)
+    asking = Asking(learner, 'vdl/Counter-v0')
+    go_on(learner, asking, 2 * STEPS)
+    assert learner.serve(asking.request()) == []
+    assert len(learner.unrolls) == 2
+    assert learner.serve(asking.request()) == [], 'asking again does not help'
+    assert learner.serve() == []
+    learner.use(learner.unrolls[0])
+    answer, = learner.serve()  # without a new message
+    asking.take(answer)
+    go_on(learner, asking, STEPS - 1)
+    assert learner.serve(asking.request()) == []
+    assert len(learner.unrolls) == 3
+    assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 3))
+
+
+def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded():
+    learner = Learner('vdl/Counter-v0', max_policy_lag=1, more={'synchronous': True})
+    asking, other = (Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in (1, 2))
+    learner.central.load(dict(weights(learner.policy)), 1)
+    for each in (asking, other):
+        go_on(learner, each, STEPS)
+        assert learner.serve(each.request()) == []
+    learner.use(learner.unrolls[0])
+    assert learner.serve() == [], 'the weights are still those of before the update'
+    learner.central.load(dict(weights(learner.policy)), 2)
+    answer, = learner.serve()
+    assert (answer.request.incarnation, answer.policy_version) == (1, 2)
+    asking.take(answer)
+    go_on(learner, asking, STEPS - 1)
+    assert learner.serve(asking.request()) == []
+    assert [unroll.policy_version for unroll in learner.unrolls] == [1, 1, 2]
+
+
+def test_an_actor_that_restarts_begins_anew():
+    learner = Learner('vdl/Counter-v0')
+    go_on(learner, Asking(learner, 'vdl/Counter-v0'), STEPS + 3)
+    go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, incarnation=2), 2 * STEPS + 1)
+    mine = [unroll for unroll in learner.unrolls if unroll.incarnation == 2]
+    assert [unroll.sequence for unroll in mine] == [0, 1]
+    assert_same_stream(learner, mine, local_unrolls('vdl/Counter-v0', 2, seed=8))
+
+
+def test_another_number_of_environments_is_refused_and_the_others_are_answered():
+    learner = Learner('vdl/Counter-v0')
+    asking, other = (Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in (1, 2))
+    go_on(learner, asking, 2)
+    arrays = {name: array[:2] for name, array in asking.actor.observe(whole=False).items()}
+    answers = learner.serve(
+        dataclasses.replace(asking.request(), arrays=arrays), other.request())
+    assert [answer.request.incarnation for answer in answers] == [2]
+    assert learner.refused == ['rewards: 2 environments are not the 3 of the step before']
+    go_on(learner, asking, STEPS)
+    assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 1))
+
+
+def test_processes_that_are_silent_longest_are_forgotten_first(monkeypatch):
+    monkeypatch.setattr(module, '_MOST_ACTORS', 3)
+    learner = Learner('vdl/Counter-v0')
+    asking = [Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in range(5)]
+    for each in asking:
+        go_on(learner, each, 1)
+    assert set(learner.central._sessions) == {2, 3, 4}
+    assert learner.central._waiting == {}
+
+
+def test_what_an_actor_says_of_its_episodes_is_what_happened():
+    learner = Learner('vdl/Counter-v0')
+    asking = Asking(learner, 'vdl/Counter-v0', batch=1)
+    finished = []
+    for _ in range(60):
+        answer, = learner.serve(asking.request())
+        finished += asking.take(answer)
+    assert len(finished) > 3
+    for number, episode in enumerate(finished):
+        assert episode.episode_return == episode.length * (episode.length + 1) / 2
+        assert (episode.terminated, episode.truncated) == (number % 2 == 0, number % 2 == 1)
+
+
+@pytest.mark.parametrize(('name', 'change', 'message'), [
+    ('rewards', lambda a: a.astype(np.float64), 'rewards: dtype float64 is not float32'),
+    ('rewards', lambda a: a * np.nan, 'rewards: not all finite'),
+    ('terminated', lambda a: a[:1], r'terminated: shape \(1,\) is not \(3,\)'),
+    ('frames', lambda a: a[:, :4], r'frames: shape \(3, 4, 8\) is not \(3, 8, 8\)'),
+    ('whole_index', lambda a: a + 1, 'whole_index: 1 to 3 is not within 0 to 2'),
+    ('whole_index', lambda a: a - 1, 'whole_index: -1 to 1 is not within 0 to 2'),
+    ('whole_index', lambda a: a[:2], 'whole_stacks: shape'),
+])
+def test_a_step_that_does_not_fit_is_named(name, change, message):
+    learner = Learner('vdl/PixelCounter-v0')
+    arrays = Asking(learner, 'vdl/PixelCounter-v0').actor.observe(whole=True)
+    assert learner.steps.check(arrays) == 3
+    with pytest.raises(UnrollError, match=message):
+        learner.steps.check(arrays | {name: change(arrays[name])})
+
+
+def test_a_frame_travels_once():
+    learner = Learner('vdl/PixelCounter-v0')
+    asking = Asking(learner, 'vdl/PixelCounter-v0')
+    go_on(learner, asking, 3)
+    arrays = asking.actor.observe(whole=False)
+    assert 'observations' not in arrays
+    assert arrays['frames'].shape == (3, 8, 8)
+    assert len(arrays['whole_stacks']) == arrays['is_reset'].sum() == 0

@@ -1,0 +1,197 @@
+"""Evaluation plays as many episodes as asked for, none of them picked for being short."""
+
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.envs.counter import episode_length
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import make
+from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.algorithm_config import DqnConfig
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
+
+NUMBERS = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+ACTIONS = gymnasium.spaces.Discrete(4)
+
+
+def make_act(action_space=ACTIONS, own=None, *, deterministic, **config):
+    """Return a policy that plays, and the policy."""
+    policy = make_policy(
+        TrainConfig(network='mlp', hidden_size=4, **config), NUMBERS, action_space, own)
+    return Act(policy, action_space, deterministic=deterministic), policy
+
+
+def play(episodes, batch, seed=6, stop=None):
+    envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=batch)
+    identities = envs.reset(seed=seed)[0][:, 2].astype(int)
+    return identities, evaluate(
+        envs, lambda observations, *_: np.zeros(len(observations), np.int64), episodes,
+        seed, stop)
+
+
+@pytest.mark.parametrize(('episodes', 'batch'), [(1, 1), (7, 3), (12, 4), (2, 5)])
+def test_each_environment_plays_its_share(episodes, batch):
+    shares = [episodes // batch + (b < episodes % batch) for b in range(batch)]
+    for seed in range(6):
+        identities, result = play(episodes, batch, seed)
+        lengths = [episode_length(e, i) for i, n in zip(identities, shares, strict=True)
+                   for e in range(n)]
+        assert sorted(result.lengths) == sorted(lengths)
+        assert sorted(result.returns) == sorted(n * (n + 1) / 2 for n in lengths)
+
+
+def test_stopping_ends_early():
+    stop = threading.Event()
+    stop.set()
+    assert play(5, 2, stop=stop)[1] == Evaluation((), ())
+
+
+def test_mean_spread_and_interval():
+    result = Evaluation((1.0, 2.0, 3.0, 6.0), (1, 1, 1, 1))
+    assert result.mean == 3.0
+    assert result.std == pytest.approx(np.sqrt(3.5))
+    # The deviation of a sample, which is a little more than that of what was drawn.
+    assert result.interval == pytest.approx(1.96 * np.sqrt(14 / 3) / 2)
+    assert np.isnan(Evaluation((1.0,), (1,)).interval)
+
+
+def test_whoever_plays_is_told_where_episodes_begin_and_what_the_last_actions_were_worth():
+    envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=3)
+    told = []
+
+    def act(observations, is_reset, rewards):
+        # In these environments the second number is the step in the episode, and the reward.
+        assert is_reset.tolist() == (observations[:, 1] == 0).tolist()
+        assert rewards.tolist() == observations[:, 1].tolist()
+        told.append(is_reset)
+        return np.zeros(3, np.int64)
+
+    result = evaluate(envs, act, 9, 6)
+    assert told[0].all()
+    assert np.sum(told) >= len(result.returns) == 9
+
+
+def test_actions_are_the_mode_or_drawn():
+    torch.manual_seed(0)
+    observations = np.ones((200, 3), np.float32)
+    sure, policy = make_act(deterministic=True)
+    assert len(set(sure(observations))) == 1
+    parameters = policy(torch.ones(3)).parameters
+    assert sure(observations)[0] == int(parameters.argmax())
+    assert len(set(Act(policy, ACTIONS, deterministic=False)(observations))) == 4
+
+
+def test_continuous_actions_stay_within_their_box():
+    space = gymnasium.spaces.Box(-0.5, 0.25, (2,), np.float32)
+    act, _ = make_act(space, deterministic=False)
+    drawn = act(np.ones((200, 3), np.float32))
+    assert drawn.min() == -0.5
+    assert drawn.max() == 0.25
+
+
+def test_squashed_actions_are_played_squashed():
+    space = gymnasium.spaces.Box(-2.0, 4.0, (2,), np.float32)
+    act, policy = make_act(space, deterministic=True, action_distribution='squashed')
+    with torch.no_grad():
+        policy.policy_head.bias[:] = torch.tensor([0.5, -1.0])
+    middle = policy(torch.ones(3)).parameters[:2].detach().numpy()
+    played = act(np.ones((1, 3), np.float32))[0]
+    np.testing.assert_allclose(played, 1.0 + 3.0 * np.tanh(middle), rtol=1e-5)
+
+
+def test_values_of_actions_are_played_with_their_exploration_or_without():
+    torch.manual_seed(0)
+    observations = np.ones((400, 3), np.float32)
+    sure, policy = make_act(own=DqnConfig(), deterministic=True)
+    policy.exploration = torch.tensor([0.5])
+    best = sure(observations)
+    assert len(set(best)) == 1
+    drawn = Act(policy, ACTIONS, deterministic=False)(observations)
+    assert (drawn == best).mean() == pytest.approx(0.5 + 0.5 / 4, abs=0.1)
+
+
+class Memory:
+    """Plays a policy with an LSTM, whose action tells what it remembers."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+        self.act, self.policy = make_act(space, deterministic=True, lstm_size=3)
+        with torch.no_grad():
+            self.policy.policy_head.weight[:] = 10.0
+
+    def expected(self, observations, is_reset):
+        """Return what the policy says of [T, B, 3] from the beginning."""
+        with torch.no_grad():
+            parameters, _, _ = self.policy(
+                torch.from_numpy(observations), torch.from_numpy(is_reset),
+                self.policy.initial_state(observations.shape[1]))
+        return parameters[..., :1].clamp(-9, 9).numpy()
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+def test_what_was_seen_is_remembered_until_the_next_episode(memory):
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(8, 2, 3)).astype(np.float32)
+    is_reset = np.zeros((8, 2), np.bool_)
+    is_reset[0] = True
+    is_reset[5, 1] = True
+    played = np.stack([memory.act(each, first)
+                       for each, first in zip(observations, is_reset, strict=True)])
+    np.testing.assert_allclose(played, memory.expected(observations, is_reset), rtol=1e-4)
+    # It matters: each observation alone, and without the reset, would be played otherwise.
+    always = memory.expected(observations, np.ones_like(is_reset))
+    assert (np.abs(played[1:] - always[1:]) > 1e-3).all(-1).tolist() == [
+        [True, number != 4] for number in range(7)]
+    is_reset[5, 1] = False
+    never = memory.expected(observations, is_reset)
+    changed = np.abs(played - never).squeeze(-1) > 1e-3
+    assert changed.tolist() == [[False, number >= 5] for number in range(8)]
+
+
+def test_without_resets_it_goes_on_and_another_number_of_players_begins_anew(memory):
+    one = np.ones((1, 3), np.float32)
+    first, second = memory.act(one), memory.act(one)
+    assert abs(float(second[0, 0] - first[0, 0])) > 1e-3
+    both = memory.act(np.ones((2, 3), np.float32))
+    np.testing.assert_allclose(both, np.repeat(first, 2, 0), rtol=1e-5)
+    np.testing.assert_allclose(memory.act(one), first, rtol=1e-5)
+
+
+def test_the_policy_is_told_what_it_did_and_what_that_was_worth():
+    torch.manual_seed(0)
+    act, policy = make_act(deterministic=False, last_action_reward=True)
+    told, forward = [], policy.forward
+
+    def spy(observations, is_reset, state):
+        told.append(state)
+        return forward(observations, is_reset, state)
+
+    policy.forward = spy
+    one = np.ones((2, 3), np.float32)
+    first = act(one)
+    second = act(one, None, np.array([0.5, -7.0]))
+    act(one)
+    assert not told[0].any()
+    torch.testing.assert_close(told[1], torch.cat(
+        [torch.eye(4)[torch.from_numpy(first)], torch.tensor([[0.5], [-1.0]])], -1))
+    torch.testing.assert_close(told[2], torch.cat(
+        [torch.eye(4)[torch.from_numpy(second)], torch.zeros(2, 1)], -1))
+
+
+def test_two_who_play_one_policy_remember_apart(memory):
+    one = np.ones((1, 3), np.float32)
+    space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    first = memory.act(one)
+    other = Act(memory.policy, space, deterministic=True)
+    np.testing.assert_array_equal(other(one), first)
+    assert not np.array_equal(memory.act(one), first)

@@ -1,0 +1,329 @@
+"""Flow control: never too much under way, never stuck, and the accounts are right."""
+
+from collections import deque
+
+import numpy as np
+import pytest
+
+from vdl_ros.rl.acting.flow_control import Credit, Ledger
+
+
+class Process:
+    """An actor's process: a credit, and messages that leave it in order."""
+
+    def __init__(self, name, incarnation, lag):
+        self.name, self.incarnation = name, incarnation
+        self.credit = Credit(lag)
+        self.learner, self.version = '', -1
+
+    def hear(self, policy):
+        learner, version, credits = policy
+        self.learner, self.version = learner, version
+        _, used = credits.get(self.incarnation, (None, None))
+        self.credit.hear(learner, used)
+
+
+class Graph:
+    """Actors, one learner and what is under way between them, one event at a time."""
+
+    def __init__(self, rng, actors, lag, batch, publish_every):
+        self.rng, self.lag, self.batch, self.publish_every = rng, lag, batch, publish_every
+        self.incarnation = 0
+        self.processes = [Process(f'actor{i}', self._incarnation(), lag) for i in range(actors)]
+        self.channels = [deque() for _ in range(actors)]
+        self.learners = 0
+        self.updates = 0
+        self.delivered = []
+        self.waits, self.lags = [], []
+        self.start_learner()
+
+    def _incarnation(self):
+        self.incarnation += 1
+        return self.incarnation
+
+    def start_learner(self):
+        self.learners += 1
+        self.learner, self.ledger = f'learner{self.learners}', Ledger()
+        self.version, self.inbox = 0, deque()
+        self.publish()
+
+    def restart_actor(self, i):
+        name = self.processes[i].name
+        self.processes[i] = Process(name, self._incarnation(), self.lag)
+
+    def publish(self):
+        self.policy = (self.learner, self.version, dict(self.ledger.credits()))
+
+    def hear(self, i):
+        self.processes[i].hear(self.policy)
+
+    def act(self, i):
+        process = self.processes[i]
+        if process.credit.available:
+            self.channels[i].append((process.learner, process.name, process.incarnation,
+                                     process.credit.spend(), process.version))
+
+    def deliver(self, i, repeat=False):
+        if not self.channels[i]:
+            return
+        message = self.channels[i][0] if repeat else self.channels[i].popleft()
+        learner, name, incarnation, sequence, version = message
+        if learner != self.learner:
+            return
+        self.delivered.append((name, sequence))
+        new, _ = self.ledger.arrive(name, incarnation, sequence)
+        if new:
+            self.inbox.append((name, incarnation, sequence, version, self.version))
+
+    def drop(self, i):
+        if self.channels[i]:
+            self.channels[i].popleft()
+
+    def learn(self):
+        if len(self.inbox) < self.batch:
+            return
+        for _ in range(self.batch):
+            _, incarnation, sequence, version, arrived = self.inbox.popleft()
+            self.waits.append(self.version - arrived)
+            self.lags.append(max(self.version - version, 0))
+            self.ledger.use(incarnation, sequence, self.version - version)
+        self.version += 1
+        self.updates += 1
+        if self.version % self.publish_every == 0:
+            self.publish()
+
+    def under_way(self, i):
+        """Return how many of an actor's trajectories are sent to this learner and not used."""
+        process = self.processes[i]
+        peer = self.ledger.peers.get(process.incarnation)
+        arrived = peer.expected if peer else 0
+        sent = [m for m in self.channels[i]
+                if (m[0], m[2]) == (self.learner, process.incarnation) and m[3] >= arrived]
+        waiting = [m for m in self.inbox if m[:2] == (process.name, process.incarnation)]
+        return len({m[3] for m in sent} | {m[2] for m in waiting})
+
+    def random_event(self, kinds):
+        i = int(self.rng.integers(len(self.processes)))
+        kind = kinds[self.rng.integers(len(kinds))]
+        if kind == 'learn':
+            self.learn()
+        elif kind == 'repeat':
+            self.deliver(i, repeat=True)
+        elif kind == 'restart learner':
+            if self.rng.random() < 0.02:
+                self.start_learner()
+        elif kind == 'restart actor':
+            if self.rng.random() < 0.05:
+                self.restart_actor(i)
+        elif kind == 'drop':
+            if self.rng.random() < 0.2:
+                self.drop(i)
+        else:
+            getattr(self, kind)(i)
+
+    def go_on(self, rounds, write_off=False):
+        """Let everyone do everything in turn, without faults."""
+        for _ in range(rounds):
+            for i, process in enumerate(self.processes):
+                self.hear(i)
+                if write_off and not process.credit.available:
+                    process.credit.write_off()
+                self.act(i)
+                self.deliver(i)
+            self.learn()
+
+
+NORMAL = ['hear', 'act', 'deliver', 'learn']
+
+
+def graph(seed):
+    rng = np.random.default_rng(seed)
+    batch, every = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    lag = batch * every + int(rng.integers(0, 4))
+    return Graph(rng, int(rng.integers(1, 5)), lag, batch, every)
+
+
+@pytest.mark.parametrize('faults', [
+    [], ['repeat'], ['restart actor'], ['restart learner'], ['restart actor', 'restart learner'],
+    ['repeat', 'restart actor', 'restart learner']], ids='+'.join)
+def test_never_more_than_allowed_is_under_way_and_nobody_waits_for_ever(faults):
+    for seed in range(15):
+        each = graph(seed)
+        for _ in range(600):
+            each.random_event(NORMAL * 2 + faults)
+            assert all(each.under_way(i) <= each.lag for i in range(len(each.processes)))
+        before = each.updates
+        each.go_on(60)
+        assert each.updates - before >= 60 // each.batch // 2, f'stuck with seed {seed}'
+
+
+def test_losses_stop_nobody_once_they_are_written_off():
+    for seed in range(30):
+        each = graph(seed)
+        for _ in range(600):
+            each.random_event(NORMAL * 2 + ['drop', 'drop', 'restart actor', 'restart learner'])
+        each.go_on(5 * each.lag, write_off=True)
+        before = each.updates
+        each.go_on(60)
+        assert each.updates - before >= 60 // each.batch // 2, f'stuck with seed {seed}'
+
+
+def test_a_batch_larger_than_the_credit_is_a_deadlock():
+    # What verify() refuses: the simulation must be able to show it.
+    each = Graph(np.random.default_rng(0), 1, lag=3, batch=2, publish_every=2)
+    each.go_on(100)
+    assert each.updates == 1
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_waiting_and_lag_have_the_bound_that_is_claimed(seed):
+    each = graph(seed)
+    for _ in range(3000):
+        each.random_event(NORMAL + ['act', 'hear', 'deliver'])
+    assert each.updates > 20
+    assert max(each.waits) <= len(each.processes) * each.lag / each.batch
+    if len(each.processes) == 1:
+        assert max(each.lags) <= each.lag / each.batch
+    assert each.ledger.lag_max == max(each.lags)
+    assert each.ledger.lag_mean == pytest.approx(np.mean(each.lags))
+    assert each.ledger.lag_count == len(each.lags)
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_losses_and_repetitions_are_counted_exactly(seed):
+    each = graph(seed)
+    each.go_on(3)
+    for _ in range(800):
+        each.random_event(NORMAL * 2 + ['drop', 'drop', 'repeat'])
+    each.go_on(5 * each.lag, write_off=True)
+    seen = {peer.actor_id: set() for peer in each.ledger.peers.values()}
+    for name, sequence in each.delivered:
+        seen[name].add(sequence)
+    missing = sum(max(numbers) + 1 - len(numbers) for numbers in seen.values())
+    assert missing > 0
+    assert each.ledger.lost == missing
+    assert each.ledger.received == sum(map(len, seen.values()))
+    assert each.ledger.duplicates == len(each.delivered) - each.ledger.received
+
+
+def test_before_a_policy_there_is_no_credit():
+    credit = Credit(4)
+    assert not credit.available
+    credit.hear('learner', None)
+    assert credit.available
+
+
+def test_credit_is_spent_and_comes_back():
+    credit = Credit(2)
+    credit.hear('learner', None)
+    assert [credit.spend(), credit.spend()] == [0, 1]
+    assert not credit.available
+    credit.hear('learner', 1)
+    assert (credit.outstanding, credit.available) == (1, True)
+    credit.hear('learner', 0)  # an older policy takes nothing back
+    assert credit.outstanding == 1
+
+
+def test_a_learner_that_claims_more_than_was_sent_gives_no_more_credit():
+    credit = Credit(2)
+    credit.hear('learner', 10**6)
+    for _ in range(2):
+        credit.spend()
+    assert not credit.available
+
+
+def test_what_went_to_an_earlier_learner_is_not_waited_for():
+    credit = Credit(2)
+    credit.hear('old', None)
+    credit.spend()
+    credit.spend()
+    credit.hear('new', None)
+    assert credit.outstanding == 0
+    assert credit.spend() == 2
+
+
+def test_write_off_gives_one_back_and_no_more_than_there_are():
+    credit = Credit(1)
+    credit.hear('learner', None)
+    credit.spend()
+    credit.write_off()
+    assert credit.available
+    credit.write_off()
+    assert credit.outstanding == 0
+
+
+def test_a_new_learner_does_not_miss_what_an_earlier_one_got():
+    ledger = Ledger()
+    assert ledger.arrive('a', 1, 41) == (True, 0)
+    assert ledger.arrive('a', 1, 44) == (True, 2)
+    assert (ledger.received, ledger.lost, ledger.duplicates) == (2, 2, 0)
+    assert ledger.credits() == {1: ('a', 41)}
+    ledger.use(1, 41, 3)
+    assert ledger.credits() == {1: ('a', 42)}
+
+
+def test_late_and_doubled_trajectories_are_not_new():
+    ledger = Ledger()
+    for sequence, expected in ((0, (True, 0)), (2, (True, 1)), (1, (False, 0)), (2, (False, 0)),
+                               (3, (True, 0))):
+        assert ledger.arrive('a', 1, sequence) == expected
+    assert (ledger.received, ledger.lost, ledger.duplicates) == (3, 1, 2)
+
+
+def test_a_restarted_actor_starts_anew():
+    ledger = Ledger()
+    ledger.arrive('a', 1, 7)
+    assert ledger.arrive('a', 2, 0) == (True, 0)
+    ledger.use(1, 7, 0)  # of the dead process: no credit for the new one
+    assert ledger.credits() == {1: ('a', 8), 2: ('a', 0)}
+    assert ledger.arrive('a', 1, 8) == (True, 0), 'what the dead one sent may come late'
+    assert (ledger.lost, ledger.actor_restarts) == (0, 1)
+
+
+def test_used_never_goes_back():
+    ledger = Ledger()
+    for sequence in range(3):
+        ledger.arrive('a', 1, sequence)
+    ledger.use(1, 2, 0)
+    ledger.use(1, 1, 0)
+    assert ledger.credits() == {1: ('a', 3)}
+
+
+def test_the_largest_sequence_number_still_fits_a_message():
+    ledger = Ledger()
+    ledger.arrive('stranger', 1, 2**64 - 1)
+    ledger.use(1, 2**64 - 1, -(2**63))
+    assert ledger.credits()[1] == ('stranger', 2**64 - 1)
+    assert ledger.lag_max == 0
+
+
+def test_two_living_actors_with_one_name_each_have_their_own_credit():
+    ledger = Ledger()
+    for sequence in range(5):
+        for incarnation in (1, 2):
+            assert ledger.arrive('a', incarnation, sequence) == (True, 0)
+            ledger.use(incarnation, sequence, 0)
+    assert ledger.credits() == {1: ('a', 5), 2: ('a', 5)}
+    assert (ledger.lost, ledger.duplicates, ledger.actor_restarts, ledger.actors) == (0, 0, 1, 1)
+
+
+def test_dead_processes_are_forgotten_and_still_counted():
+    ledger = Ledger()
+    ledger.arrive('b', 1000, 0)
+    for incarnation in range(100):
+        ledger.arrive('a', incarnation, 0)
+    assert len(ledger.peers) < 10
+    assert ledger.actor_restarts == 99
+    assert ledger.actors == 2
+
+
+def test_a_jump_that_no_credit_allows_is_refused_and_changes_nothing():
+    ledger = Ledger()
+    ledger.arrive('a', 1, 0)
+    assert ledger.arrive('a', 1, 2**40) == (False, 0)
+    assert (ledger.lost, ledger.rejected) == (0, 1)
+    assert ledger.arrive('a', 1, 1) == (True, 0)
+
+
+def test_an_empty_ledger_has_no_lag():
+    assert Ledger().lag_mean == 0.0

@@ -1,0 +1,239 @@
+"""Episodes that were cut into unrolls come out as they were, and no others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.rl.data import episode_assembly
+from vdl_ros.rl.data.batch import Batch, Source
+from vdl_ros.rl.data.episode_assembly import Episode, EpisodeAssembly, pad
+
+FOREVER = 10_000
+
+
+@dataclass
+class Told:
+    """An episode as it was played; ``start`` is the number of its first step in the stream."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminated: bool
+    start: int
+
+    @property
+    def steps(self):
+        return range(self.start, self.start + len(self.rewards))
+
+
+class Stream:
+    """
+    One environment that resets itself in the step after an episode's last one.
+
+    Observations are (number of the environment, of the episode, of the step).
+    """
+
+    def __init__(self, rng, env, steps):
+        self.begun, self.rows = [], []
+        while len(self.rows) < steps + 1:
+            length, start = int(rng.integers(1, 8)), len(self.rows)
+            observations = np.array(
+                [(env, len(self.begun), i) for i in range(length + 1)], np.float32)
+            actions = rng.integers(0, 4, length + 1)
+            rewards = rng.normal(size=length + 1).astype(np.float32)
+            terminated = bool(rng.random() < 0.5)
+            for i in range(length + 1):
+                last = i == length - 1
+                self.rows.append((observations[i], actions[i], rewards[i], last and terminated,
+                                  last and not terminated, i == 0))
+            self.begun.append(
+                Told(observations, actions[:-1], rewards[:-1], terminated, start))
+        # The last one may go on beyond the end.
+        self.rows = self.rows[:steps + 1]
+        self.episodes = [each for each in self.begun if each.steps.stop <= steps]
+
+
+def make(streams, start, steps):
+    """Return a batch without sources: the columns are the streams' next steps."""
+    rows = [stream.rows[start:start + steps + 1] for stream in streams]
+    observations, actions, rewards, terminated, truncated, is_reset = (
+        torch.from_numpy(np.stack([[row[i] for row in column] for column in rows], 1))
+        for i in range(6))
+    return Batch(observations, actions[:-1], rewards[:-1], terminated[:-1], truncated[:-1],
+                 is_reset, torch.zeros_like(rewards[:-1]), torch.zeros(len(streams), 0))
+
+
+def sent(streams, steps, lost=(), first=0, incarnation=7):
+    """Return an actor's batches, one for each unroll of ``steps``, without the lost ones."""
+    count = (len(streams[0].rows) - 1) // steps
+    for number in range(count):
+        if number not in lost:
+            batch = make(streams, number * steps, steps)
+            yield Batch(**{**vars(batch), 'sources': (
+                Source(incarnation, first + number, len(streams)),)})
+
+
+def streams_of(seed, envs, steps):
+    rng = np.random.default_rng(seed)
+    return [Stream(rng, env, steps) for env in range(envs)]
+
+
+def told(streams):
+    return [each for stream in streams for each in stream.episodes]
+
+
+def check(found, expected):
+    """Assert that episodes are the expected ones, each once, in any order."""
+    assert all(isinstance(each, Episode) for each in found)
+    count = len(found)
+    found = {tuple(each.observations[0].tolist()): each for each in found}
+    wanted = {tuple(each.observations[0].tolist()): each for each in expected}
+    assert count == len(found)
+    assert len(wanted) == len(expected)
+    assert sorted(found) == sorted(wanted)
+    for key, each in wanted.items():
+        for name in ('observations', 'actions', 'rewards'):
+            assert np.array_equal(getattr(found[key], name).numpy(), getattr(each, name)), key
+        assert found[key].terminated == each.terminated
+
+
+@pytest.mark.parametrize('steps', [1, 2, 3, 5, 8, 20, 60])
+def test_episodes_come_back_from_unrolls_of_any_length(steps):
+    for seed in range(3):
+        streams = streams_of(seed, 4, 120)
+        assembly = EpisodeAssembly(FOREVER)
+        found = [each for batch in sent(streams, steps) for each in assembly.add(batch)]
+        assert len(found) == len(told(streams)) > 40
+        assert len({each.terminated for each in found}) == 2
+        check(found, told(streams))
+        assert assembly.cut == 0
+
+
+def test_an_episode_is_there_with_the_unroll_that_ends_it():
+    streams = streams_of(0, 3, 120)
+    assembly = EpisodeAssembly(FOREVER)
+    for number, batch in enumerate(sent(streams, 5)):
+        check(assembly.add(batch), [
+            each for each in told(streams) if (each.steps.stop - 1) // 5 == number])
+
+
+@pytest.mark.parametrize('steps', [1, 3, 8])
+@pytest.mark.parametrize('lost', [{0}, {2}, {1, 2}, {3, 5}])
+def test_a_lost_unroll_leaves_out_what_it_touches(steps, lost):
+    for seed in range(3):
+        streams = streams_of(seed, 4, 120)
+        assembly = EpisodeAssembly(FOREVER)
+        found = [each for batch in sent(streams, steps, lost) for each in assembly.add(batch)]
+        whole = [each for each in told(streams)
+                 if not lost & {step // steps for step in each.steps}]
+        assert len(whole) < len(told(streams))
+        check(found, whole)
+
+
+def test_of_a_stream_that_is_met_midway_the_first_episode_is_left_out():
+    streams = streams_of(0, 3, 120)
+    assembly = EpisodeAssembly(FOREVER)
+    batches = list(sent(streams, 2))[1:]
+    found = [each for batch in batches for each in assembly.add(batch)]
+    check(found, [each for each in told(streams) if each.start >= 2])
+
+
+@pytest.mark.parametrize('steps', [1, 2, 3, 5, 60])
+@pytest.mark.parametrize('longest', [1, 2, 3, 6])
+def test_an_episode_that_is_too_long_is_cut_and_counted(steps, longest):
+    streams = streams_of(1, 4, 120)
+    assembly = EpisodeAssembly(longest)
+    found = [each for batch in sent(streams, steps) for each in assembly.add(batch)]
+    expected, cut = [], 0
+    for each in [each for stream in streams for each in stream.begun]:
+        if len(each.rewards) > longest:
+            each = Told(each.observations[:longest + 1], each.actions[:longest],
+                        each.rewards[:longest], False, each.start)
+            cut += each.steps.stop <= 120
+        if each.steps.stop <= 120:
+            expected.append(each)
+    check(found, expected)
+    assert assembly.cut == cut > 0
+
+
+def test_actors_do_not_mix_and_may_come_in_one_batch():
+    groups = [streams_of(seed, envs, 120) for seed, envs in ((0, 1), (1, 3), (2, 2))]
+    for group, streams in enumerate(groups):
+        for stream in streams:
+            for row in stream.rows:
+                row[0][0] += 10 * group
+    assembly, found = EpisodeAssembly(FOREVER), []
+    by_actor = [list(sent(streams, 4, incarnation=group, first=100 * group))
+                for group, streams in enumerate(groups)]
+    # Of each actor two unrolls in a batch, those of the others in between.
+    for number in range(0, 30, 2):
+        parts = [batches[n] for n in (number, number + 1) for batches in by_actor]
+        joined = {name: torch.cat([getattr(each, name) for each in parts], 1)
+                  for name in vars(parts[0]) if name not in ('sources', 'state')}
+        found += assembly.add(Batch(
+            **joined, state=torch.zeros(12, 0),
+            sources=tuple(source for each in parts for source in each.sources)))
+    check(found, [each for streams in groups for each in told(streams)])
+
+
+def test_another_incarnation_of_an_actor_begins_anew():
+    before, after = streams_of(0, 2, 21), streams_of(1, 2, 21)
+    assembly = EpisodeAssembly(FOREVER)
+    found = [each for batch in sent(before, 7, incarnation=1) for each in assembly.add(batch)]
+    check(found, told(before))
+    # It numbers its unrolls as the first one would have gone on.
+    found = [each for batch in sent(after, 7, incarnation=2, first=3)
+             for each in assembly.add(batch)]
+    check(found, told(after))
+
+
+def test_those_that_were_silent_longest_are_forgotten(monkeypatch):
+    monkeypatch.setattr(episode_assembly, '_MOST', 2)
+    assembly = EpisodeAssembly(FOREVER)
+
+    def column(is_reset, done):
+        """Two steps of an episode of four."""
+        return Batch(
+            torch.zeros(3, 1, 1), torch.zeros(2, 1, dtype=torch.int64), torch.ones(2, 1),
+            torch.tensor([[False], [done]]), torch.zeros(2, 1, dtype=torch.bool),
+            torch.tensor([[is_reset], [False], [False]]), torch.zeros(2, 1), torch.zeros(1, 0))
+
+    def add(actor, sequence):
+        batch = column(sequence == 0, sequence == 1)
+        return assembly.add(Batch(**{**vars(batch), 'sources': (Source(actor, sequence, 1),)}))
+
+    assert [add(actor, 0) for actor in (1, 2, 3)] == [[], [], []]
+    assert [len(add(actor, 1)) for actor in (1, 2, 3)] == [0, 1, 1]
+
+
+def test_what_is_kept_does_not_change_with_the_batch():
+    streams = streams_of(3, 2, 40)
+    assembly, found = EpisodeAssembly(FOREVER), []
+    for batch in sent(streams, 2):
+        found += assembly.add(batch)
+        batch.observations.fill_(-1.0)
+        batch.actions.fill_(-1)
+        batch.rewards.fill_(-1.0)
+    check(found, told(streams))
+
+
+def test_episodes_are_padded_to_the_longest():
+    rng = np.random.default_rng(0)
+    lengths = [2, 5, 1]
+    episodes = [Episode(
+        torch.from_numpy(rng.normal(size=(length + 1, 3))),
+        torch.from_numpy(rng.normal(size=(length, 2))),
+        torch.from_numpy(rng.normal(size=length)), True) for length in lengths]
+    observations, actions, rewards, mask = pad(episodes)
+    assert observations.shape == (6, 3, 3)
+    assert actions.shape == (5, 3, 2)
+    assert rewards.shape == mask.shape == (5, 3)
+    for n, (length, each) in enumerate(zip(lengths, episodes, strict=True)):
+        assert torch.equal(observations[:length + 1, n], each.observations)
+        assert torch.equal(actions[:length, n], each.actions)
+        assert torch.equal(rewards[:length, n], each.rewards)
+        assert not observations[length + 1:, n].any()
+        assert not rewards[length:, n].any()
+        assert mask[:, n].tolist() == [1.0] * length + [0.0] * (5 - length)

@@ -1,0 +1,256 @@
+"""The replay: sums of n rewards, a ring, and odds that are the ones asked for."""
+
+import re
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.replay import Replay, n_step_returns
+from vdl_ros.rl.data.unroll import UnrollSchema
+
+
+def naive_n_step(rewards, terminated, done, discount, n):
+    """Return sums, factors and times as defined, one step after the other."""
+    steps, batch = rewards.shape
+    sums, factors = np.zeros((steps, batch)), np.zeros((steps, batch))
+    times = np.zeros((steps, batch), np.int64)
+    for t, b in np.ndindex(steps, batch):
+        count = 0
+        while count < n and t + count < steps:
+            s = t + count
+            sums[t, b] += discount**count * rewards[s, b]
+            count += 1
+            if done[s, b]:
+                break
+        factors[t, b] = 0.0 if terminated[s, b] else discount**count
+        times[t, b] = t + count
+    return sums, factors, times
+
+
+@pytest.mark.parametrize('n', [1, 2, 3, 6, 7, 20])
+def test_rewards_are_summed_to_the_end_of_episode_or_unroll(n):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rewards = rng.normal(size=(7, 4))
+        done = rng.random((7, 4)) < 0.3
+        terminated = done & (rng.random((7, 4)) < 0.5)
+        found = n_step_returns(
+            torch.from_numpy(rewards), torch.from_numpy(terminated), torch.from_numpy(done),
+            0.9, n)
+        sums, factors, times = naive_n_step(rewards, terminated, done, 0.9, n)
+        np.testing.assert_allclose(found[0].numpy(), sums, rtol=1e-9)
+        np.testing.assert_allclose(found[1].numpy(), factors, rtol=1e-9)
+        assert np.array_equal(found[2].numpy(), times)
+
+
+@pytest.fixture
+def schema(spaces):
+    return UnrollSchema(*spaces, 8, 1)
+
+
+@pytest.fixture
+def batch(random_unroll, schema):
+    """Return a function that makes a batch by a seed: three columns of eight steps."""
+    return lambda seed: make_batch([random_unroll(seed)], schema)
+
+
+def make(schema, columns, alpha=0.0, n=3):
+    return Replay(schema, columns * 8, 0.9, n, alpha)
+
+
+def test_columns_are_kept_as_they_came(schema, batch):
+    replay, given = make(schema, 3), batch(0)
+    replay.add(given, given.rewards * 2)
+    returns, factors, times = n_step_returns(
+        given.rewards * 2, given.terminated, given.terminated | given.truncated, 0.9, 3)
+    for kept, expected in (
+            (replay.observations, given.observations), (replay.actions, given.actions),
+            (replay.is_reset, given.is_reset), (replay.returns, returns),
+            (replay.factors, factors), (replay.times, times), (replay.valid, given.valid)):
+        assert torch.equal(kept, expected.movedim(0, 1))
+    assert not given.valid.all()
+    assert replay.steps == int(given.valid.sum())
+
+
+def test_the_state_of_a_memory_is_kept(spaces, random_unroll):
+    schema = UnrollSchema(*spaces, 8, 1, state_size=4)
+    unroll = random_unroll(0)
+    unroll.arrays['state'] = np.arange(12, dtype=np.float32).reshape(3, 4)
+    replay = make(schema, 5)
+    replay.add(make_batch([unroll], schema), torch.zeros(8, 3))
+    assert np.array_equal(replay.state[:3].numpy(), unroll.arrays['state'])
+
+
+def test_the_oldest_is_overwritten(schema, batch):
+    replay, batches = make(schema, 5), [batch(seed) for seed in range(4)]
+    columns = [(each, b) for each in batches for b in range(3)]
+    for given in batches:
+        replay.add(given, given.rewards)
+    # Twelve columns came: the last five are there, number i of all in place i % 5.
+    for i in range(7, 12):
+        given, b = columns[i]
+        assert torch.equal(replay.observations[i % 5], given.observations[:, b])
+        assert torch.equal(replay.actions[i % 5], given.actions[:, b])
+    assert replay.steps == sum(
+        int(given.valid[:, b].sum()) for given, b in columns[7:])
+
+
+def test_a_size_is_rounded_to_whole_columns_and_at_least_one(schema):
+    assert len(Replay(schema, 23, 0.9, 1, 0.0).actions) == 2
+    assert len(Replay(schema, 3, 0.9, 1, 0.0).actions) == 1
+
+
+def test_it_is_full_once_each_column_is_taken(schema, batch):
+    replay, full = make(schema, 5), []
+    for seed in range(4):
+        replay.add(batch(seed), batch(seed).rewards)
+        full.append(replay.full)
+    assert full == [False, True, True, True]
+    # Some of it only resets, and is no step to learn from.
+    assert replay.steps < 5 * 8
+
+
+def frequencies(replay, count=40_000):
+    sample = replay.draw(count)
+    drawn = torch.zeros_like(replay.returns)
+    drawn.index_put_((sample.column, sample.time), torch.ones(count), accumulate=True)
+    return drawn, sample
+
+
+def near(drawn, odds):
+    """Return whether counts are within four deviations of what the odds say."""
+    expected = drawn.sum() * odds
+    return bool(((drawn - expected).abs() <= 4 * (expected * (1 - odds)).sqrt()).all())
+
+
+def test_without_priorities_all_valid_steps_have_the_same_odds(schema, batch):
+    torch.manual_seed(0)
+    replay = make(schema, 5)
+    replay.add(batch(1), batch(1).rewards)
+    drawn, sample = frequencies(replay)
+    odds = torch.zeros(5, 8)
+    odds[:3] = batch(1).valid.T / batch(1).valid.sum()
+    assert torch.equal(drawn > 0, odds > 0)
+    assert near(drawn, odds)
+    assert torch.equal(sample.odds, torch.full((40_000,), 1.0 / replay.steps))
+    replay.weigh(sample.column[:9], sample.time[:9], torch.full((9,), 100.0))
+    assert torch.equal(replay.draw(10).odds, torch.full((10,), 1.0 / replay.steps))
+
+
+def test_draws_follow_the_errors(schema, batch):
+    torch.manual_seed(0)
+    replay = make(schema, 5, alpha=0.6)
+    replay.add(batch(1), batch(1).rewards)
+    columns, times = torch.nonzero(replay.valid, as_tuple=True)
+    errors = torch.linspace(-3.0, 5.0, len(columns))
+    replay.weigh(columns, times, errors)
+    odds = torch.zeros(5, 8)
+    odds[columns, times] = (errors.abs() + 1e-6) ** 0.6
+    odds /= odds.sum()
+    drawn, sample = frequencies(replay)
+    assert near(drawn, odds)
+    assert not near(drawn, replay.valid / float(replay.steps))
+    torch.testing.assert_close(sample.odds, odds[sample.column, sample.time])
+
+
+def test_a_draw_is_the_place_where_the_sum_of_weights_passes_chance(schema, batch):
+    replay = make(schema, 3, alpha=1.0)
+    replay.add(batch(2), batch(2).rewards)
+    columns, times = torch.nonzero(replay.valid, as_tuple=True)
+    replay.weigh(columns, times, torch.arange(1.0, len(columns) + 1))
+    torch.manual_seed(5)
+    sample = replay.draw(200)
+    torch.manual_seed(5)
+    chance = torch.rand(200, dtype=torch.float64).tolist()
+    weights = [i + 1 + 1e-6 for i in range(len(columns))]
+    for u, column, time in zip(chance, sample.column, sample.time, strict=True):
+        place, passed = 0, weights[0]
+        while passed <= u * sum(weights):
+            place += 1
+            passed += weights[place]
+        assert (column, time) == (columns[place], times[place])
+
+
+@pytest.mark.parametrize(('chance', 'which'), [(0.0, 0), (1.0, -1)])
+def test_at_the_edges_of_chance_steps_are_valid_still(
+        schema, batch, monkeypatch, chance, which):
+    given = batch(1)
+    given.is_reset[1], given.is_reset[-1] = True, True
+    replay = make(schema, 4)
+    replay.add(given, given.rewards)
+    monkeypatch.setattr(torch, 'rand', lambda *size, **kinds: torch.full(size, chance, **kinds))
+    sample = replay.draw(3)
+    first = torch.nonzero(replay.valid)[which]
+    assert sample.column.tolist() == [first[0]] * 3
+    assert sample.time.tolist() == [first[1]] * 3
+
+
+def test_what_is_new_has_the_largest_weight_so_far(schema, batch):
+    replay = make(schema, 6, alpha=0.5)
+    replay.add(batch(1), batch(1).rewards)
+    columns, times = torch.nonzero(replay.valid, as_tuple=True)
+    replay.weigh(columns, times, torch.full((len(columns),), 16.0))
+    replay.weigh(columns, times, torch.full((len(columns),), 1.0))
+    old = replay.steps
+    replay.add(batch(2), batch(2).rewards)
+    new = replay.steps - old
+    torch.manual_seed(0)
+    sample = replay.draw(500)
+    expected = torch.where(sample.column < 3, 1.0, 4.0) / (old + 4 * new)
+    torch.testing.assert_close(sample.odds, expected, rtol=1e-5, atol=0.0)
+
+
+def test_a_step_without_error_can_be_drawn_still(schema, batch):
+    replay = make(schema, 3, alpha=0.6)
+    replay.add(batch(1), batch(1).rewards)
+    before = replay.steps
+    columns, times = torch.nonzero(replay.valid, as_tuple=True)
+    replay.weigh(columns, times, torch.zeros(len(columns)))
+    assert replay.steps == before
+
+
+@pytest.mark.parametrize(('learners', 'split'), [
+    (1, ''), (2, ', split over 2 learners, if all are on this host'),
+    (3, ', split over 3 learners, if all are on this host')])
+def test_a_replay_larger_than_the_memory_is_refused(monkeypatch, learners, split):
+    """Each of several learners has its part of it, as if all were on this host."""
+    space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    schema = UnrollSchema(space, gymnasium.spaces.Discrete(6), 20, 4)
+    monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=2e8))
+    with pytest.raises(ValueError) as caught:
+        Replay(schema, 1_000_000, 0.99, 1, 0.0, learners)
+    message = str(caught.value)
+    found = re.fullmatch(
+        r'replay_size: 1000000 steps of uint8 \[4, 84, 84\] need (\S+) GB, '
+        r'and 0\.2 GB are free, of which 80 % may be used'
+        rf'{split}: at most (\d+)', message)
+    assert found, message
+    # 21 observations for 20 steps; beside these the rest is small.
+    assert float(found[1]) == pytest.approx(1e6 / 20 * 21 * 4 * 84 * 84 / 1e9, rel=0.01)
+    most = int(found[2])
+    assert most % 20 == 0
+    # What is left over is not enough for one column more.
+    assert most == int(0.8 * 2e8 / learners / (21 * (4 * 84 * 84 + 1) + 20 * 36)) * 20
+    assert Replay(schema, most, 0.99, 1, 0.0, learners).actions.shape == (most // 20, 20)
+    with pytest.raises(ValueError, match='^replay_size: '):
+        Replay(schema, most + 20, 0.99, 1, 0.0, learners)
+
+
+def test_what_is_beside_the_observations_counts_too(monkeypatch, schema):
+    columns = 1000
+    replay = make(schema, columns)
+    taken = sum(each.numel() * each.element_size() for each in vars(replay).values()
+                if isinstance(each, torch.Tensor))
+    for free, fits in ((1.01 * taken / 0.8, True), (0.99 * taken / 0.8, False)):
+        monkeypatch.setattr(
+            psutil, 'virtual_memory', lambda free=free: SimpleNamespace(available=free))
+        if fits:
+            assert len(make(schema, columns).actions) == columns
+        else:
+            with pytest.raises(ValueError, match='^replay_size: 8000 steps'):
+                make(schema, columns)

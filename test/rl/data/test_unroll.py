@@ -1,0 +1,231 @@
+"""Unrolls: what is wrong with one is said by name, and stacked observations come back."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
+
+STEPS, BATCH = 6, 2
+
+
+def acted(env_id, lstm_size=0):
+    """Return a schema and the arrays of one unroll; the environments are in their episodes."""
+    config = EnvConfig(env_id=env_id)
+    envs = factory.make(config, 1, num_envs=BATCH)
+    spaces = envs.single_observation_space, envs.single_action_space
+    policy = make_policy(
+        TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
+    schema = UnrollSchema(
+        *spaces, STEPS, factory.frames_per_observation(config), policy.state_size)
+    actor = Actor(envs, policy, schema, 1)
+    # Until there is a reset within.
+    arrays, _ = actor.unroll()
+    while not arrays['is_reset'][1:].any():
+        arrays, _ = actor.unroll()
+    actor.close()
+    return schema, arrays
+
+
+@pytest.fixture(scope='module')
+def numbers():
+    return acted('vdl/Counter-v0')
+
+
+@pytest.fixture(scope='module')
+def pictures():
+    return acted('vdl/PixelCounter-v0')
+
+
+@pytest.fixture(scope='module')
+def forces():
+    return acted('vdl/Reach1D-v0')
+
+
+@pytest.fixture(scope='module')
+def remembered():
+    """Of a policy with an LSTM of four cells: a state of eight numbers."""
+    return acted('vdl/Counter-v0', lstm_size=4)
+
+
+@pytest.mark.parametrize('lstm_size', [0, 4])
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
+def test_what_an_actor_makes_is_valid(env_id, lstm_size):
+    schema, arrays = acted(env_id, lstm_size)
+    schema.check(arrays)
+    assert Unroll(arrays, 'a', 0, 0, 0).num_envs == BATCH
+    assert ('state' in arrays) == bool(lstm_size)
+
+
+NAMES = ['observations', 'is_reset', 'actions', 'rewards', 'terminated', 'truncated',
+         'behaviour_log_probs']
+PICTURE_NAMES = [*NAMES[1:], 'frames', 'reset_index', 'reset_stacks']
+
+
+def refused(schema, arrays, name, **changed):
+    """Return the message of the error about ``arrays`` with something changed."""
+    with pytest.raises(UnrollError, match=rf'^{name}: [^\n]*$') as error:
+        schema.check({**arrays, **changed})
+    return str(error.value)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_missing_and_unknown_arrays_are_named(numbers, name):
+    schema, arrays = numbers
+    rest = {key: value for key, value in arrays.items() if key != name}
+    with pytest.raises(UnrollError, match=rf"missing: \['{name}'\], unknown: \['extra'\]"):
+        schema.check({**rest, 'extra': arrays[name]})
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_a_wrong_dtype_is_named(numbers, name):
+    schema, arrays = numbers
+    wrong = arrays[name].astype(np.float64)
+    assert 'dtype float64 is not' in refused(schema, arrays, name, **{name: wrong})
+
+
+@pytest.mark.parametrize('change', [
+    lambda array: array[:-1], lambda array: np.concatenate([array, array[:1]]),
+    lambda array: array[..., None], lambda array: array.reshape(-1), lambda array: array[:, :0],
+    lambda array: np.concatenate([array, array], 1)],
+    ids=['short', 'long', 'deep', 'flat', 'no environment', 'more environments'])
+@pytest.mark.parametrize('name', [name for name in NAMES if name != 'is_reset'])
+def test_a_wrong_shape_is_named(numbers, name, change):
+    schema, arrays = numbers
+    assert 'is not (' in refused(schema, arrays, name, **{name: change(arrays[name])})
+
+
+@pytest.mark.parametrize('name', PICTURE_NAMES)
+def test_wrong_shapes_of_pictures_are_named(pictures, name):
+    schema, arrays = pictures
+    refused(schema, arrays, name, **{name: arrays[name][..., None]})
+    if name in ('frames', 'reset_stacks'):
+        refused(schema, arrays, name, **{name: arrays[name][..., :-1]})
+
+
+def test_a_flat_is_reset_is_named(numbers):
+    schema, arrays = numbers
+    assert '(7,) is not (7, -1)' in refused(
+        schema, arrays, 'is_reset', is_reset=arrays['is_reset'][:, 0])
+
+
+def test_a_policy_that_remembers_has_a_state_and_another_has_none(numbers, remembered):
+    (plain, short), (schema, whole) = numbers, remembered
+    with pytest.raises(UnrollError, match=r"missing: \['state'\], unknown: \[\]"):
+        schema.check(short)
+    with pytest.raises(UnrollError, match=r"missing: \[\], unknown: \['state'\]"):
+        plain.check(whole)
+
+
+@pytest.mark.parametrize(('change', 'reason'), [
+    (lambda state: state[:, :-1], 'shape (2, 7) is not (2, 8)'),
+    (lambda state: state[:1], 'shape (1, 8) is not (2, 8)'),
+    (lambda state: state[..., None], 'shape (2, 8, 1) is not (2, 8)'),
+    (lambda state: state.reshape(-1), 'shape (16,) is not (2, 8)'),
+    (lambda state: state.astype(np.float64), 'dtype float64 is not float32'),
+    (lambda state: state * np.nan, 'not all finite')])
+def test_a_state_that_does_not_fit_is_named(remembered, change, reason):
+    schema, arrays = remembered
+    assert arrays['state'].shape == (BATCH, 8)
+    assert refused(schema, arrays, 'state', state=change(arrays['state'])) == f'state: {reason}'
+
+
+def test_empty_arrays_have_room_for_an_unroll(numbers, pictures, remembered):
+    for schema, arrays in (numbers, pictures, remembered):
+        empty = schema.empty(5)
+        assert empty.keys() == (arrays.keys() | {'observations'}) - {
+            'frames', 'reset_index', 'reset_stacks'}
+        for name, array in empty.items():
+            if name in arrays:
+                axis = 0 if name == 'state' else 1
+                assert array.dtype == arrays[name].dtype
+                assert array.shape[axis] == 5
+                assert np.delete(array.shape, axis).tolist() == np.delete(
+                    arrays[name].shape, axis).tolist()
+        assert empty['observations'].shape == (STEPS + 1, 5, *schema.observation_space.shape)
+
+
+def test_as_many_resets_as_stacks(pictures):
+    schema, arrays = pictures
+    assert len(arrays['reset_index']) >= 1
+    refused(schema, arrays, 'reset_stacks', reset_stacks=arrays['reset_stacks'][1:])
+
+
+def test_an_unroll_of_no_environment_is_refused(numbers, pictures):
+    for schema, arrays in (numbers, pictures):
+        empty = {name: array if name.startswith('reset_') else array[:, :0]
+                 for name, array in arrays.items()}
+        with pytest.raises(UnrollError, match='no environment'):
+            schema.check(empty)
+
+
+@pytest.mark.parametrize('action', [-1, 2, 2**62])
+def test_an_action_out_of_range_is_named(numbers, action):
+    schema, arrays = numbers
+    actions = arrays['actions'].copy()
+    actions[3, 1] = action
+    assert 'is not within 0 to 1' in refused(schema, arrays, 'actions', actions=actions)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize('name', ['rewards', 'behaviour_log_probs', 'actions', 'observations'])
+def test_numbers_must_be_finite(forces, name, value):
+    schema, arrays = forces
+    broken = arrays[name].copy()
+    broken[2, 1] = value
+    assert 'not all finite' in refused(schema, arrays, name, **{name: broken})
+
+
+@pytest.mark.parametrize('position', [(0, 0), (STEPS + 1, 0), (1, -1), (1, BATCH), (-1, 0)])
+def test_a_reset_out_of_range_is_named(pictures, position):
+    schema, arrays = pictures
+    index = np.array([position], np.int32)
+    broken = {**arrays, 'reset_index': index, 'reset_stacks': arrays['reset_stacks'][:1]}
+    schema.check(broken)
+    out = np.empty((STEPS + 1, BATCH, 4, 8, 8), np.uint8)
+    with pytest.raises(UnrollError, match=r'^reset_index: [^\n]* is not within'):
+        schema.decode_into(broken, out)
+
+
+def test_actors_may_differ_in_their_number_of_environments(numbers, remembered):
+    for schema, arrays in (numbers, remembered):
+        schema.check({name: array[:1] if name == 'state' else array[:, :1]
+                      for name, array in arrays.items()})
+
+
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
+def test_encoding_and_decoding_restores_observations(env_id):
+    config = EnvConfig(env_id=env_id)
+    envs = factory.make(config, 9, num_envs=3)
+    schema = UnrollSchema(envs.single_observation_space, envs.single_action_space, 30,
+                          factory.frames_per_observation(config))
+    observation, _ = envs.reset()
+    seen, resets, done = [observation], [np.ones(3, np.bool_)], np.zeros(3, np.bool_)
+    for _ in range(30):
+        observation, _, terminated, truncated, _ = envs.step(np.zeros(3, np.int64))
+        seen.append(observation)
+        resets.append(done)
+        done = terminated | truncated
+    observations, is_reset = np.stack(seen), np.stack(resets)
+    assert is_reset[1:].sum() > 3
+    # Into a slice of a larger batch, which must stay untouched beside it.
+    batch = np.full((31, 5, *observations.shape[2:]), 7, observations.dtype)
+    schema.decode_into(schema.encode(observations, is_reset), batch[:, 1:4])
+    assert np.array_equal(batch[:, 1:4], observations)
+    assert (batch[:, [0, 4]] == 7).all()
+
+
+def test_pictures_travel_once(pictures):
+    _, arrays = pictures
+    assert arrays['frames'].shape == (STEPS + 4, BATCH, 8, 8)
+
+
+def test_observations_must_be_one_array():
+    space = gymnasium.spaces.Discrete(2)
+    with pytest.raises(ValueError, match=r'^observation space Discrete\(2\) is not supported'):
+        UnrollSchema(space, space, 5, 1)

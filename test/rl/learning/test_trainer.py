@@ -1,0 +1,343 @@
+"""A run ends for the right reason, tells the truth about itself, and can be gone on with."""
+
+import dataclasses
+import itertools
+import json
+import math
+import queue
+import threading
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, Phases
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import status_line
+from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.train_config import TrainConfig
+
+CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400)
+SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
+
+
+class Run:
+    """One start of a run in ``path``: of the scripted inbox and a tiny learner."""
+
+    def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
+                 inbox=None, periods=(1e6, 1e6), topics=dict, clocks=None, num_actors=1,
+                 **config):
+        self.published, self.said = [], []
+        self.config = dataclasses.replace(CONFIG, **config)
+        self.learner, ledger = Learner(
+            self.config, *spaces, phases=clocks and clocks['training']), Ledger()
+        self.inbox = scripted(ledger, **(inbox or {}))
+        self.folder = RunFolder(path, resume=resume, launch_id=launch_id)
+        self.trainer = Trainer(
+            self.learner, self.folder, settings, inbox=self.inbox, ledger=ledger,
+            publish=lambda: self.published.append(self.learner.version),
+            say=self.said.append, topics=topics, clocks=clocks, num_actors=num_actors,
+            checkpoint_period=periods[0], status_period=periods[1])
+        self.stop = threading.Event()
+
+    def __call__(self):
+        return self.trainer.run(self.stop)
+
+    @property
+    def summary(self):
+        return json.loads((self.folder.path / 'summary.json').read_text())
+
+
+@pytest.fixture(autouse=True)
+def no_curve(monkeypatch):
+    """Write no picture: it takes longer than the rest; test_curve_picture.py looks at it."""
+    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
+                        lambda rows, path, *, title: path.write_text(title))
+
+
+@pytest.fixture
+def start(scripted, spaces, tmp_path):
+    def make(**kwargs):
+        return Run(scripted, spaces, tmp_path / 'run', **kwargs)
+    return make
+
+
+def test_total_steps_end_a_run(start):
+    run = start()
+    assert run() == 'total_steps'
+    # 2 unrolls of 8 steps of 2 environments, less the steps that only reset.
+    assert 400 <= run.learner.agent_steps < 400 + 32
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
+    assert (run.folder.path / 'curve.png').read_text() == 'scripted'
+    last = run.folder.progress()[-1]
+    assert last['agent_steps'] == run.learner.agent_steps
+    assert (last['mean_return_100'], last['mean_length_100']) == (5.0, 5.0)
+    assert run.said
+
+
+def test_the_summary_is_complete_and_true(start):
+    run = start(total_steps=2000)
+    run()
+    summary = run.summary
+    assert summary['env_id'] == 'scripted'
+    assert summary['algorithm'] == 'impala'
+    assert summary['ended_by'] == 'total_steps'
+    assert summary['device'] == 'cpu'
+    assert summary['agent_steps'] == run.learner.agent_steps
+    assert summary['updates'] == run.learner.version
+    assert summary['trajectories_received'] == run.inbox.sequence == 2 * run.learner.version
+    assert summary['trajectories_lost'] == summary['trajectories_rejected'] == 0
+    assert summary['mean_return_100'] == 5.0
+    # Episodes take 6 steps with the reset; the first reset observation is at step 0.
+    assert summary['episodes'] == 2 * ((8 * run.inbox.sequence + 1) // 6)
+    assert summary['wall_s'] > 0
+    assert summary['steps_per_s'] == pytest.approx(
+        summary['agent_steps'] / summary['wall_s'], rel=0.2)
+    # All were acted with version 0.
+    updates = run.learner.version
+    assert summary['policy_lag'] == {'mean': (updates - 1) / 2, 'max': updates - 1}
+    ages = np.arange(1, run.inbox.sequence + 1)
+    assert summary['message_age_ms']['p50'] == pytest.approx(np.percentile(ages, 50), abs=1e-2)
+    assert summary['message_age_ms']['p99'] == pytest.approx(np.percentile(ages, 99), abs=1e-2)
+    assert summary['actor_restarts'] == summary['learner_restarts'] == 0
+    assert summary['wire_bytes'] == {'in': 100 * run.inbox.sequence, 'out': 0}
+
+
+def test_a_return_that_is_reached_ends_a_run(start):
+    run = start(stop_at_return=5.0, total_steps=10**6)
+    assert run() == 'stop_at_return'
+    # Not before 100 episodes, and not long after.
+    assert 100 <= run.summary['episodes'] <= 110
+
+
+def test_a_return_that_is_not_reached_does_not(start):
+    run = start(stop_at_return=5.01, total_steps=2000)
+    assert run() == 'total_steps'
+    assert run.summary['episodes'] > 100
+
+
+def test_an_interrupted_run_is_saved(start):
+    run = start(inbox={'on_get': lambda inbox: inbox.sequence == 7 and run.stop.set()})
+    assert run() == 'interrupted'
+    # The batch under way is not learned from half.
+    assert run.learner.version == 4
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == 4
+    assert run.summary['ended_by'] == 'interrupted'
+
+
+def test_where_the_time_went_is_in_the_summary_and_the_events(start):
+    # Whatever is done takes a tick for each look at the clock, however fast the machine is.
+    ticks = itertools.count()
+    clocks = {TRAINING: Phases(lambda: next(ticks)), CALLBACKS: Phases()}
+    run = start(clocks=clocks)
+    run()
+    shares = run.summary['time_shares']
+    assert set(shares) == {TRAINING, CALLBACKS}
+    assert sum(shares[TRAINING].values()) == pytest.approx(1.0, abs=1e-3)
+    assert shares[TRAINING]['learn'] > 0
+    assert shares[TRAINING]['publish'] > 0
+    assert shares[CALLBACKS] == {'other': 1.0}
+    events = EventAccumulator(str(run.folder.path))
+    events.Reload()
+    learning = [event.value for event in events.Scalars('time/training/learn')]
+    assert 0 < max(learning) <= 1
+    assert events.Scalars('time/callbacks/other')[-1].value == 1.0
+
+
+def test_figures_of_topics_go_to_the_events_when_there_are_any(start):
+    figures = [{'topics/policy/rate_hz': 5.0}]
+    run = start(topics=lambda: figures.pop() if figures else {})
+    run()
+    events = EventAccumulator(str(run.folder.path))
+    events.Reload()
+    assert [event.value for event in events.Scalars('topics/policy/rate_hz')] == [5.0]
+    assert events.Scalars('charts/SPS')
+
+
+def test_a_run_without_actors_can_be_interrupted(start):
+    def nobody(inbox):
+        run.stop.set()
+        raise queue.Empty
+
+    run = start(inbox={'on_get': nobody})
+    assert run() == 'interrupted'
+    assert run.summary['mean_return_100'] is None
+    assert run.summary['message_age_ms'] == {'p50': None, 'p99': None}
+    assert run.summary['steps_per_s'] == 0
+    assert (run.folder.path / 'curve.png').read_text() == 'scripted'
+
+
+def test_a_pause_of_the_actors_is_waited_for(start):
+    pauses = []
+
+    def sometimes(inbox):
+        if len(pauses) < 5:
+            pauses.append(inbox.sequence)
+            raise queue.Empty
+
+    run = start(inbox={'on_get': sometimes})
+    assert run() == 'total_steps'
+    assert len(pauses) == 5
+
+
+def test_what_is_not_finite_ends_a_run_and_spares_its_checkpoint(start, same):
+    assert start()() == 'total_steps'
+    good = load_checkpoint(start(resume=True).folder.checkpoint)
+    run = start(resume=True, total_steps=10**6, inbox={'poison': 20}, periods=(1e6, 1e6))
+    assert run() == 'not finite'
+    assert run.learner.version > good['learner']['version']
+    assert same(load_checkpoint(run.folder.checkpoint)['learner'], good['learner'])
+    assert run.summary['ended_by'] == 'not finite'
+    assert all(torch.isfinite(each).all() for each in run.learner.policy.parameters())
+    assert any('not finite' in line and 'checkpoint' in line for line in run.said)
+
+
+def test_policies_are_published_at_the_start_and_after_every_so_many_updates(start):
+    run = start(publish_every=2, max_policy_lag=4)
+    run()
+    assert run.published == [0, *range(2, run.learner.version + 1, 2)]
+
+
+def test_a_resumed_run_goes_on_where_it_was(start):
+    first = start()
+    first()
+    before = first.summary
+    wall_s = load_checkpoint(first.folder.checkpoint)['progress']['wall_s']
+    again = start(resume=True, total_steps=800)
+    assert again.learner.agent_steps == first.learner.agent_steps
+    assert again.learner.version == first.learner.version
+    assert again.trainer.progress.mean_return == first.trainer.progress.mean_return == 5.0
+    assert again() == 'total_steps'
+    assert again.learner.agent_steps >= 800
+    after = again.summary
+    assert after['trajectories_received'] == before['trajectories_received'] + again.inbox.sequence
+    assert after['episodes'] > before['episodes']
+    assert after['wall_s'] > wall_s > 0
+    assert after['learner_restarts'] == 0
+    steps = [row['agent_steps'] for row in again.folder.progress()]
+    assert first.learner.agent_steps in steps
+    assert steps == sorted(steps)
+    assert steps[-1] == again.learner.agent_steps
+
+
+def test_lengths_of_episodes_go_on_when_resumed(start):
+    first = start()
+    first()
+    parts = load_checkpoint(first.folder.checkpoint)
+    assert len(parts['progress']['lengths']) == len(parts['progress']['returns']) > 0
+    assert start(resume=True).trainer.progress.mean_length == 5.0
+    # A checkpoint of before lengths were kept.
+    del parts['progress']['lengths']
+    save_checkpoint(first.folder.checkpoint, **{
+        name: parts[name] for name in ('config', 'learner', 'progress')})
+    again = start(resume=True, total_steps=800)
+    assert math.isnan(again.trainer.progress.mean_length)
+    assert again() == 'total_steps'
+    assert again.trainer.progress.mean_length == 5.0
+
+
+def test_a_run_that_is_over_is_over_when_resumed(start):
+    first = start()
+    first()
+    again = start(resume=True)
+    assert again() == 'total_steps'
+    assert again.inbox.sequence == 0
+    assert again.summary['agent_steps'] == first.learner.agent_steps
+
+
+def test_a_learner_started_again_by_its_launch_is_counted(start):
+    start(launch_id='x')()
+    assert start(launch_id='x').trainer.summary('')['learner_restarts'] == 1
+
+
+def test_checkpoints_and_reports_come_in_time(start):
+    run = start(periods=(0.0, 0.0))
+    saved = []
+    save = run.folder.save
+    run.folder.save = lambda **parts: (saved.append(run.learner.version), save(**parts))
+    run()
+    assert set(saved) >= set(range(1, run.learner.version + 1))
+    assert len(run.said) >= run.learner.version
+
+
+@pytest.mark.parametrize(('changed', 'message'), [
+    ({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
+    ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")])
+def test_another_run_is_not_gone_on_with(start, changed, message):
+    start()()
+    with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
+        start(resume=True, settings={**SETTINGS, **changed})
+
+
+def test_another_network_is_not_gone_on_with(start):
+    start()()
+    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
+        start(resume=True, hidden_size=5)
+
+
+def test_a_broken_checkpoint_is_said(start):
+    run = start()
+    run()
+    run.folder.checkpoint.write_bytes(b'')
+    with pytest.raises(CheckpointError, match='checkpoint.pt: '):
+        start(resume=True)
+
+
+@pytest.mark.parametrize('key', ['returns', 'received', 'lag'])
+def test_a_checkpoint_without_its_counts_is_said(start, key):
+    run = start()
+    run()
+    found = load_checkpoint(run.folder.checkpoint)
+    del found['progress'][key]
+    save_checkpoint(run.folder.checkpoint, **{
+        name: found[name] for name in ('config', 'learner', 'progress')})
+    with pytest.raises(CheckpointError, match=rf"^[^\n]*checkpoint.pt: .*'{key}'"):
+        start(resume=True)
+
+
+def test_episodes_are_counted_across_losses_restarts_and_other_sizes(start):
+    def disturb(inbox):
+        step = inbox.sequence
+        if step == 10:
+            inbox.sequence += 1  # lost, and what follows goes on within another episode
+            inbox.clock += inbox.steps
+        if step == 20:
+            inbox.batch = 3  # the same actor, suddenly with more environments
+
+    run = start(total_steps=450, inbox={'on_get': disturb})
+    assert run() == 'total_steps'
+    assert run.inbox.batch == 3
+    assert run.summary['episodes'] < 100  # so all are remembered
+    # A wrong sum would be seen here: all episodes return 5.
+    assert set(run.trainer.progress._returns) == {5.0}
+    assert run.summary['trajectories_lost'] == 1
+
+
+def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
+    from vdl_ros.rl.data.unroll import UnrollError
+    run = start()
+    decode, calls = run.learner.decode, []
+
+    def sometimes(unrolls):
+        calls.append(unrolls)
+        if len(calls) == 3:
+            raise UnrollError('reset_index: bad')
+        return decode(unrolls)
+
+    monkeypatch.setattr(run.learner, 'decode', sometimes)
+    assert run() == 'total_steps'
+    assert run.summary['trajectories_rejected'] == 2
+    assert any('reset_index: bad' in line for line in run.said)
+    # The actor's credit comes back all the same.
+    assert run.trainer.ledger.credits() == {1: ('a', run.inbox.sequence)}
+
+
+def test_a_status_line_is_for_people():
+    line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
+                       mean_return=math.nan, lag_mean=0.52, lag_max=4, lost=7)
+    assert ' '.join(line.split()) == (
+        'steps 12,345 / 1,500,000 67,890/s return - lag 0.5 (max 4) lost 7')

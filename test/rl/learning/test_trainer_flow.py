@@ -1,0 +1,242 @@
+"""What a trainer learns from: so much of each actor that waits, and nothing that is too old."""
+
+import dataclasses
+import queue
+import threading
+from types import SimpleNamespace
+
+import pytest
+from central_sides import Asking
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.central_inference import CentralInference
+from vdl_ros.rl.acting.flow_control import Credit, Ledger
+from vdl_ros.rl.acting.remote_actor import StepSchema
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.train_config import TrainConfig
+
+CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=10**6)
+SETTINGS = {'env_id': 'none', 'algorithm': 'impala'}
+
+
+class Graph:
+    """A trainer and its actors, who act whenever what was published allows it."""
+
+    def __init__(self, random_unroll, spaces, path, actors=1, num_actors=1, **config):
+        self.config = dataclasses.replace(CONFIG, **config)
+        self.learner, self.ledger = Learner(self.config, *spaces), Ledger()
+        self._draw, self._stop = random_unroll, threading.Event()
+        self.credits = {number: Credit(self.config.credit) for number in range(actors)}
+        # By actor: the version of the policy that it acts with.
+        self.versions = dict.fromkeys(self.credits, 0)
+        self.slow = set()
+        self.published, self.batches = [], []
+        self._channel = []
+        self.folder = RunFolder(path)
+        self.trainer = Trainer(
+            self.learner, self.folder, SETTINGS, inbox=self, ledger=self.ledger,
+            publish=self._publish, say=lambda line: None, num_actors=num_actors,
+            checkpoint_period=1e6, status_period=1e6)
+        learn = self.learner.algorithm.update
+
+        def update(batch):
+            self.batches.append([(each.incarnation, each.sequence) for each in batch.sources])
+            return learn(batch)
+
+        self.learner.algorithm.update = update
+
+    def _publish(self):
+        credits = dict(self.ledger.credits())
+        self.published.append((self.learner.version, credits))
+        for number, credit in self.credits.items():
+            credit.hear('learner', credits.get(number, ('', None))[1])
+            if number not in self.slow:
+                self.versions[number] = self.learner.version
+
+    def get(self, timeout):
+        """Return the next trajectory: of the actors in turn, of each as many as it may send."""
+        if not self._channel:
+            for number, credit in self.credits.items():
+                while credit.available:
+                    self._channel.append((number, credit.spend(), self.versions[number]))
+        if not self._channel:
+            self._stop.set()  # all wait: so does the trainer, for ever
+            raise queue.Empty
+        number, sequence, version = self._channel.pop(0)
+        self.ledger.arrive(f'actor{number}', number, sequence)
+        return self._draw(sequence, batch=1, sequence=sequence, incarnation=number,
+                          actor_id=f'actor{number}', version=version)
+
+    def run(self):
+        return self.trainer.run(self._stop)
+
+
+@pytest.fixture(autouse=True)
+def no_curve(monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
+                        lambda rows, path, *, title: path.write_text(title))
+
+
+@pytest.fixture
+def graph(random_unroll, spaces, tmp_path):
+    def make(**settings):
+        return Graph(random_unroll, spaces, tmp_path / 'run', **settings)
+    return make
+
+
+def test_one_that_waits_for_nobody_learns_from_any_two(graph):
+    each = graph(actors=3, num_actors=3, total_steps=200)
+    assert each.run() == 'total_steps'
+    assert {len(batch) for batch in each.batches} == {2}
+    assert any(len({number for number, _ in batch}) == 1 for batch in each.batches)
+
+
+@pytest.mark.parametrize('batch_size', [1, 2])
+def test_synchronous_actors_are_all_in_every_update_with_a_batch_each(graph, batch_size):
+    each = graph(actors=3, num_actors=3, synchronous=True, batch_size=batch_size,
+                 total_steps=200)
+    assert each.run() == 'total_steps'
+    assert len(each.batches) > 3
+    for update, batch in enumerate(each.batches):
+        expected = [(number, batch_size * update + i)
+                    for number in range(3) for i in range(batch_size)]
+        assert sorted(batch) == expected
+    # So everything was acted with the very policy that learned from it.
+    assert each.ledger.lag_max == 0
+    assert each.ledger.lag_count == 3 * batch_size * len(each.batches)
+
+
+def test_synchronous_actors_are_waited_for(graph):
+    each = graph(actors=2, num_actors=3, synchronous=True)
+    assert each.run() == 'interrupted'
+    assert each.batches == []
+    assert each.learner.version == 0
+
+
+def test_what_is_too_old_is_not_learned_from_but_counted_and_its_credit_goes_out(graph):
+    each = graph(actors=1, batch_size=1, max_policy_lag=1, max_version_lag=2, total_steps=300)
+    each.slow.add(0)
+    assert run_until_stale(each, 5) == 'interrupted'
+    # Acted with version 0: versions 0, 1 and 2 learn from it, 3 does not, for ever.
+    assert [sequence for batch in each.batches for _, sequence in batch] == [0, 1, 2]
+    assert each.learner.version == 3
+    assert each.ledger.stale == 5
+    assert each.ledger.rejected == each.ledger.lost == 0
+    # The actor has one trajectory under way at most: without its credit it would have waited.
+    assert [used for _, credits in each.published[1:] for _, used in credits.values()] == list(
+        range(1, 3 + 5 + 1))
+    assert [version for version, _ in each.published] == [0, 1, 2, 3, 3, 3, 3, 3, 3]
+    assert each.ledger.lag_max == 3
+    summary = each.trainer.summary('')
+    assert (summary['trajectories_stale'], summary['trajectories_received']) == (5, 8)
+
+
+def run_until_stale(each, count):
+    """Run until so many trajectories were too old and all was published."""
+    get = each.get
+
+    def stop_then(timeout):
+        if each.ledger.stale == count:
+            each._stop.set()
+            raise queue.Empty
+        return get(timeout)
+
+    each.get = stop_then
+    return each.run()
+
+
+def test_the_newest_and_the_oldest_that_counts_are_learned_from_together(graph):
+    each = graph(actors=2, batch_size=1, max_policy_lag=1, max_version_lag=4, total_steps=400)
+    each.slow.add(1)
+    assert each.run() == 'total_steps'
+    acted = [(number, version) for version, batch in enumerate(each.batches)
+             for number, _ in batch]
+    assert {version for number, version in acted if number == 1} <= set(range(5))
+    assert max(version for number, version in acted if number == 0) > 10
+    assert each.ledger.stale > 3
+
+
+def test_half_a_batch_outlives_one_that_is_too_old(graph):
+    each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
+                 total_steps=200)
+    each.slow.add(1)
+    assert run_until_stale(each, 3) == 'interrupted'
+    # The first update has both; then actor 0 is kept, while actor 1 is told to act again.
+    assert each.batches == [[(0, 0), (1, 0)]]
+    assert each.ledger.stale == 3
+    assert dict(each.ledger.credits()) == {0: ('actor0', 1), 1: ('actor1', 4)}
+
+
+def test_an_actor_that_is_told_of_its_stale_trajectory_catches_up(graph):
+    each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
+                 total_steps=150)
+    each.slow.add(1)
+    publish = each._publish
+
+    def publish_and_wake():
+        if each.ledger.stale:
+            each.slow.clear()
+        publish()
+
+    each.trainer._publish = publish_and_wake
+    assert each.run() == 'total_steps'
+    assert each.ledger.stale == 1
+    # What actor 1 sent second was too old, and is in no batch.
+    assert each.batches[:3] == [
+        [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
+    assert each.trainer.summary('')['trajectories_stale'] == 1
+
+
+class CentralGraph:
+    """A trainer whose learner answers its actors, also between an update and its publication."""
+
+    def __init__(self, path, **config):
+        self.config = dataclasses.replace(CONFIG, inference='learner', **config)
+        spaces = factory.spaces(EnvConfig(env_id='vdl/Counter-v0'))
+        self.learner, self.ledger = Learner(self.config, *spaces), Ledger()
+        steps = StepSchema(spaces[0], 1)
+        self.central = CentralInference(
+            self.learner.copy_policy(), self.learner.schema, steps, self.ledger,
+            self.config.credit, synchronous=self.config.synchronous)
+        self.actors = {number: Asking(SimpleNamespace(steps=steps), 'vdl/Counter-v0',
+                                      incarnation=number) for number in range(2)}
+        # How many actors were answered before each publication.
+        self.early, self._unrolls = [], []
+        self.trainer = Trainer(
+            self.learner, RunFolder(path), SETTINGS, inbox=self, ledger=self.ledger,
+            publish=self._publish, say=lambda line: None, num_actors=2)
+
+    def _serve(self, *requests):
+        answers, unrolls = self.central.serve(requests, None)
+        for answer in answers:
+            self.actors[answer.request.incarnation].take(answer)
+        self._unrolls += unrolls
+        return len(answers)
+
+    def _publish(self):
+        self.early.append(self._serve())  # as the thread that looks for credit may at any time
+        self.central.load(self.learner.weights(), self.learner.version)
+
+    def get(self, timeout):
+        while not self._unrolls:
+            asked = [each.request() for each in self.actors.values()]
+            assert self._serve(*asked) or self._unrolls, 'all wait for ever'
+        unroll = self._unrolls.pop(0)
+        self.ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+        return unroll
+
+
+@pytest.mark.parametrize(('settings', 'nobody_behind'), [
+    ({'synchronous': True, 'batch_size': 1}, True), ({'synchronous': True}, True),
+    ({'max_policy_lag': 1, 'batch_size': 1}, False)], ids=str)
+def test_whom_the_learner_answers_is_never_behind_if_synchronous(
+        tmp_path, settings, nobody_behind):
+    each = CentralGraph(tmp_path / 'run', total_steps=500, **settings)
+    assert each.trainer.run(threading.Event()) == 'total_steps'
+    assert len(each.early) > 4
+    # If not, credit counts at once: nobody waits for the weights.
+    assert (sum(each.early) == 0) == nobody_behind
+    assert (each.ledger.lag_max == 0) == nobody_behind

@@ -1,0 +1,193 @@
+"""Several trainers make one run: they learn, end and fail together, and the first knows all."""
+
+import dataclasses
+import json
+import os
+import queue
+import threading
+
+import pytest
+import torch
+
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.data.unroll import UnrollError
+from vdl_ros.rl.distributed.collectives import GroupError
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.train_config import TrainConfig
+
+pytestmark = pytest.mark.process
+
+CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=1000)
+SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
+
+
+@pytest.fixture(autouse=True)
+def no_curve(monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
+                        lambda rows, path, *, title: path.write_text(title))
+
+
+@pytest.fixture
+def runs(learners, scripted, spaces, tmp_path):
+    """
+    Return a function: what two runs of one group come to.
+
+    ``inboxes`` are the arguments of each one's inbox; ``prepare`` is called with rank, trainer and
+    stop event before the run.
+    """
+    def run(inboxes=({}, {}), prepare=lambda rank, trainer, stop: None, **config):
+        def work(group):
+            ledger, rank = Ledger(), group.rank
+            learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
+            folder = RunFolder(tmp_path / 'run') if rank == 0 else None
+            inbox = scripted(ledger, incarnation=10 + rank, **inboxes[rank])
+            said, published = [], []
+            trainer = Trainer(
+                learner, folder, SETTINGS, inbox=inbox, ledger=ledger, say=said.append,
+                publish=lambda: published.append((learner.version, dict(ledger.credits()))))
+            stop = threading.Event()
+            prepare(rank, trainer, stop)
+            try:
+                reason = trainer.run(stop)
+            except GroupError as error:
+                reason = str(error)
+            return {'reason': reason, 'version': learner.version, 'said': said,
+                    'weights': [each.tobytes() for each in learner.weights().values()],
+                    'steps': learner.agent_steps, 'published': published,
+                    'sequence': inbox.sequence}
+
+        return learners(work, work)
+
+    run.folder = tmp_path / 'run'
+    return run
+
+
+def summary(runs):
+    return json.loads((runs.folder / 'summary.json').read_text())
+
+
+def test_two_make_one_run_and_the_first_knows_all(runs):
+    # The second one's environments are more, and its trajectories begin with a gap.
+    def lose_one(inbox):
+        if inbox.sequence == 3:
+            inbox.sequence += 1
+            inbox.clock += inbox.steps
+
+    first, second = runs(({}, {'batch': 3, 'on_get': lose_one}))
+    assert first['reason'] == second['reason'] == 'total_steps'
+    assert first['weights'] == second['weights']
+    assert first['version'] == second['version'] > 5
+    assert 1000 <= first['steps'] == second['steps'] < 1000 + 2 * 8 * 5
+    found = summary(runs)
+    assert found['learners'] == 2
+    assert found['agent_steps'] == first['steps']
+    assert found['trajectories_received'] == first['sequence'] + second['sequence'] - 1
+    assert found['trajectories_lost'] == 1
+    assert found['mean_return_100'] == 5.0
+    # Episodes take 6 steps; the one that the gap cut is not counted.
+    steps = 8 * 2 * first['version']
+    assert found['episodes'] == pytest.approx(5 * (steps + 1) / 6, abs=3 * 3)
+    assert found['wire_bytes']['in'] == 100 * found['trajectories_received']
+    assert found['policy_lag'] == {'mean': (first['version'] - 1) / 2,
+                                   'max': first['version'] - 1}
+    assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == first['version']
+
+
+def test_credits_of_all_actors_are_in_every_policy(runs):
+    first, second = runs()
+    versions = [version for version, _ in first['published']]
+    assert versions == list(range(first['version'] + 1))
+    for version, credits in first['published'][1:]:
+        assert credits == {10: ('a', 2 * version), 11: ('a', 2 * version)}
+    assert second['published'][-1][1] == {11: ('a', 2 * second['version'])}
+
+
+def test_a_return_that_all_reach_ends_both(runs):
+    first, second = runs(stop_at_return=5.0, total_steps=10**6)
+    assert first['reason'] == second['reason'] == 'stop_at_return'
+    assert 100 <= summary(runs)['episodes'] <= 115
+
+
+@pytest.mark.parametrize('who', [0, 1])
+def test_an_interruption_of_one_ends_both_though_the_other_waits(runs, who):
+    """One has no actors: the other has a batch, and waits; it learns of the end at once."""
+    def nobody(inbox):
+        raise queue.Empty
+
+    def prepare(rank, trainer, stop):
+        if rank == who:
+            get, trainer.turns = trainer.inbox.get, 0
+
+            def counted(timeout):
+                trainer.turns += 1
+                if trainer.turns == 3:
+                    stop.set()
+                return get(timeout)
+
+            trainer.inbox.get = counted
+
+    inboxes = [{}, {}]
+    inboxes[who] = {'on_get': nobody}
+    first, second = runs(inboxes, prepare)
+    assert first['reason'] == second['reason'] == 'interrupted'
+    assert first['version'] == second['version'] == 0
+    assert summary(runs)['ended_by'] == 'interrupted'
+
+
+@pytest.mark.parametrize('who', [0, 1])
+def test_what_is_not_finite_in_one_ends_both(runs, who):
+    inboxes = [{}, {}]
+    inboxes[who] = {'poison': 6}
+    first, second = runs(inboxes)
+    assert first['reason'] == second['reason'] == 'not finite'
+    assert first['version'] == second['version'] == 3
+    assert first['weights'] == second['weights']
+    assert 'loss of another learner' in (first, second)[1 - who]['said'][-1]
+    assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == 0
+
+
+def test_a_batch_that_cannot_be_decoded_holds_nobody_up(runs):
+    def prepare(rank, trainer, stop):
+        decode, calls = trainer.learner.decode, []
+
+        def sometimes(unrolls):
+            calls.append(unrolls)
+            if rank == 1 and len(calls) == 3:
+                raise UnrollError('reset_index: bad')
+            return decode(unrolls)
+
+        trainer.learner.decode = sometimes
+
+    first, second = runs(prepare=prepare)
+    assert first['reason'] == second['reason'] == 'total_steps'
+    assert first['weights'] == second['weights']
+    assert summary(runs)['trajectories_rejected'] == 2
+    assert second['sequence'] == first['sequence'] + 2
+    # The policy went out at once, with the credit.
+    assert [version for version, _ in first['published']].count(2) == 2
+    assert (2, {11: ('a', 6)}) in second['published']
+
+
+def test_what_was_learned_is_saved_when_another_dies(runs, tmp_path):
+    def prepare(rank, trainer, stop):
+        if rank == 1:
+            learn = trainer.learner.learn
+
+            def then_die(batch):
+                if trainer.learner.version == 4:
+                    (tmp_path / 'dead').touch()
+                    os._exit(9)
+                return learn(batch)
+
+            trainer.learner.learn = then_die
+
+    with pytest.raises(EOFError):
+        runs(prepare=prepare)
+    assert (tmp_path / 'dead').exists()
+    saved = load_checkpoint(runs.folder / 'checkpoint.pt')
+    assert saved['learner']['version'] == 4
+    assert torch.isfinite(saved['learner']['policy']['value_head.weight']).all()
+    assert not (runs.folder / 'summary.json').exists(), 'the run is not over'

@@ -1,0 +1,150 @@
+"""Curves are what a slow, plain computation of them gives, and hold nothing made up."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from vdl_ros.rl.plots.curves import (
+    Series,
+    align,
+    make_curve,
+    mean_and_band,
+    moving_mean,
+    tidy,
+    window_of,
+)
+
+
+def series(x, y):
+    return Series(np.array(x, np.float64), np.array(y, np.float64))
+
+
+def naive_moving_mean(y, window):
+    """Average what is within half a window, as far as both sides reach."""
+    means = []
+    for i in range(len(y)):
+        half = window // 2
+        while i - half < 0 or i + half > len(y) - 1:
+            half -= 1
+        total = 0.0
+        for j in range(i - half, i + half + 1):
+            total += y[j]
+        means.append(total / (2 * half + 1))
+    return means
+
+
+def naive_value(run, at):
+    """Return the value at ``at`` on the straight line between its neighbours."""
+    for i in range(len(run.x) - 1):
+        if run.x[i] <= at <= run.x[i + 1]:
+            share = (at - run.x[i]) / (run.x[i + 1] - run.x[i])
+            return (1 - share) * run.y[i] + share * run.y[i + 1]
+    raise AssertionError(f'{at} is not within {run.x}')
+
+
+def random_runs(seed, count=4):
+    rng = np.random.default_rng(seed)
+    return [series(np.cumsum(rng.uniform(0.5, 2.0, size)), rng.normal(size=size))
+            for size in rng.integers(20, 40, count)]
+
+
+@pytest.mark.parametrize('window', [1, 3, 7, 19, 39])
+def test_the_moving_mean_is_the_plain_one(window):
+    y = np.random.default_rng(window).normal(size=39)
+    np.testing.assert_allclose(moving_mean(y, window), naive_moving_mean(y, window), atol=1e-12)
+
+
+def test_the_moving_mean_keeps_ends_and_straight_lines():
+    y = np.random.default_rng(0).normal(size=20)
+    smooth = moving_mean(y, 9)
+    assert (smooth[0], smooth[-1]) == (y[0], y[-1])
+    line = 3.0 * np.arange(20) - 7
+    np.testing.assert_allclose(moving_mean(line, 9), line, atol=1e-12)
+
+
+def test_smoothing_is_of_each_run_before_the_mean():
+    runs = random_runs(5)
+    curve = make_curve('a', runs, 5, 'std')
+    at = len(curve.x) // 2
+    expected = [naive_value(series(run.x, naive_moving_mean(run.y, 5)), curve.x[at])
+                for run in runs]
+    assert curve.mean[at] == pytest.approx(statistics.mean(expected), abs=1e-12)
+    assert curve.windows == (5, 5, 5, 5)
+
+
+@pytest.mark.parametrize(('smooth', 'count', 'window'), [
+    (1, 10, 1), (2, 10, 3), (3, 10, 3), (4, 10, 5), (99, 10, 9), (99, 11, 11), (5, 1, 1),
+    (0.5, 10, 5), (0.02, 100, 3), (0.02, 20, 1), (0.99, 2, 1)])
+def test_windows_are_odd_and_no_wider_than_there_are_points(smooth, count, window):
+    assert window_of(smooth, count) == window
+
+
+def test_runs_of_other_x_and_length_are_averaged_where_all_of_them_are():
+    x, y = align([series([0, 10, 20, 30], [0, 10, 20, 30]), series([5, 25], [1, 1])])
+    assert x.tolist() == [5, 10, 20, 25]
+    assert y.tolist() == [[5, 10, 20, 25], [1, 1, 1, 1]]
+
+
+def test_mean_and_band_are_those_of_the_values_at_each_x():
+    runs = random_runs(1)
+    curve = make_curve('a', runs, 1, 'std')
+    edges = make_curve('a', runs, 1, 'minmax').band
+    begin, end = max(run.x[0] for run in runs), min(run.x[-1] for run in runs)
+    assert (curve.x[0], curve.x[-1]) == (begin, end)
+    for i in range(len(curve.x)):
+        values = [naive_value(run, curve.x[i]) for run in runs]
+        mean, spread = statistics.mean(values), statistics.stdev(values)
+        assert curve.mean[i] == pytest.approx(mean, abs=1e-9)
+        assert curve.band[:, i] == pytest.approx([mean - spread, mean + spread], abs=1e-9)
+        assert edges[:, i] == pytest.approx([min(values), max(values)], abs=1e-9)
+
+
+def test_no_point_of_a_run_is_lost_within_the_common_x():
+    runs = random_runs(2)
+    x = make_curve('a', runs, 1, 'std').x
+    assert set(x) == {at for run in runs for at in run.x if x[0] <= at <= x[-1]}
+    assert (np.diff(x) > 0).all()
+
+
+@pytest.mark.parametrize('band', ['std', 'minmax', 'none'])
+def test_one_run_is_drawn_as_it_is(band):
+    run = random_runs(3)[0]
+    curve = make_curve('a', [run], 1, band)
+    assert curve.x.tolist() == run.x.tolist()
+    assert curve.mean.tolist() == run.y.tolist()
+    assert curve.band is None
+
+
+def test_no_band_is_none():
+    mean, band = mean_and_band(np.array([[1.0, 2.0], [3.0, 6.0]]), 'none')
+    assert mean.tolist() == [2, 4]
+    assert band is None
+
+
+def test_equal_runs_have_a_band_without_width():
+    run = random_runs(4)[0]
+    curve = make_curve('a', [run, run, run], 3, 'std')
+    np.testing.assert_allclose(curve.band, [curve.mean, curve.mean], atol=1e-12)
+
+
+def test_runs_that_touch_in_one_point_have_it_and_apart_none():
+    assert align([series([1, 2], [0, 5]), series([2, 3], [7, 0])])[1].tolist() == [[5], [7]]
+    with pytest.raises(ValueError, match='one run ends at 2, before another begins at 3'):
+        align([series([1, 2], [0, 5]), series([3, 4], [7, 0])])
+
+
+def test_what_is_not_there_is_left_out_and_the_last_of_one_x_counts():
+    found = tidy(np.array([0.0, 10, 10, 20, 30]), np.array([math.nan, 1, 2, math.inf, 3]))
+    assert found.x.tolist() == [10, 30]
+    assert found.y.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(('x', 'y', 'message'), [
+    ([0, 300, 200], [1, 1, 1], 'x goes back from 300 to 200'),
+    ([0, 300, 200], [1, 1, math.nan], 'x goes back from 300 to 200'),
+    ([0, 300], [math.nan, math.nan], 'there is no value yet')])
+def test_what_is_no_series_is_said(x, y, message):
+    with pytest.raises(ValueError, match=f'^{message}$'):
+        tidy(np.array(x, np.float64), np.array(y, np.float64))

@@ -1,0 +1,91 @@
+"""Torsos: as their papers draw them, each picture by itself, and ready to learn."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from vdl_ros.rl.policy.networks import SMALLEST_IMAGE, make_torso, orthogonal
+from vdl_ros.rl.train_config import NETWORKS
+
+IMAGE_NETWORKS = [name for name in NETWORKS if name != 'mlp']
+# Filters, kernel, stride of each convolution, what is put out, for pictures [4, 84, 84].
+DRAWN = {
+    'impala': ([(16, 8, 4), (32, 4, 2)], 256),
+    'nature': ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+    'resnet': ([(16, 3, 1)] * 5 + [(32, 3, 1)] * 10, 256),
+    'universe': ([(32, 3, 2)] * 4, 32 * 6 * 6),
+}
+
+
+def pictures(*shape):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+
+def test_every_network_is_looked_at():
+    assert DRAWN.keys() == set(IMAGE_NETWORKS)
+
+
+@pytest.mark.parametrize('network', IMAGE_NETWORKS)
+def test_a_torso_is_as_its_paper_draws_it(network):
+    torso, features = make_torso(network, (4, 84, 84), 1)
+    found = [(layer.out_channels, layer.kernel_size[0], layer.stride[0])
+             for layer in torso.modules() if isinstance(layer, nn.Conv2d)]
+    assert (found, features) == DRAWN[network]
+    assert torso(pictures(2, 4, 84, 84)).shape == (2, features)
+
+
+@pytest.mark.parametrize('network', IMAGE_NETWORKS)
+@pytest.mark.parametrize('shape', [
+    (1, SMALLEST_IMAGE, SMALLEST_IMAGE), (3, SMALLEST_IMAGE, 50), (2, 61, SMALLEST_IMAGE)])
+def test_the_smallest_pictures_are_seen(network, shape):
+    torso, features = make_torso(network, shape, 1)
+    found = torso(pictures(2, *shape))
+    assert found.shape == (2, features)
+    assert not torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize('network', IMAGE_NETWORKS)
+def test_each_picture_is_seen_by_itself(network):
+    torso, _ = make_torso(network, (4, 84, 84), 1)
+    images = pictures(3, 4, 84, 84)
+    torch.testing.assert_close(torso(images)[1:2], torso(images[1:2]), rtol=1e-4, atol=1e-5)
+
+
+def test_the_mlp_has_two_tanh_layers():
+    torso, features = make_torso('mlp', (3,), 8)
+    assert features == 8
+    first, _, second, _ = torso
+    x = pictures(5, 3)
+    expected = torch.tanh(torch.tanh(x @ first.weight.T) @ second.weight.T)
+    torch.testing.assert_close(torso(x), expected)
+
+
+def test_a_residual_section_is_that_of_the_deep_net():
+    torso, _ = make_torso('resnet', (2, 40, 40), 1)
+    section, x = torso[0], pictures(1, 2, 40, 40)
+    expected = nn.functional.max_pool2d(section.convolution(x), 3, 2, 1)
+    for block in section.blocks:
+        inner = block.first(expected.relu())
+        expected = expected + block.second(inner.relu())
+    assert expected.shape == (1, 16, 20, 20)
+    torch.testing.assert_close(section(x), expected)
+
+
+@pytest.mark.parametrize('network', NETWORKS)
+def test_every_parameter_of_a_torso_learns(network):
+    shape = (7,) if network == 'mlp' else (4, 84, 84)
+    torso, _ = make_torso(network, shape, 8)
+    torso(pictures(4, *shape)).square().sum().backward()
+    for name, parameter in torso.named_parameters():
+        assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize('gain', [0.01, 1.0, math.sqrt(2)])
+def test_weights_begin_orthogonal_and_biases_at_nothing(gain):
+    layer = orthogonal(nn.Linear(7, 4), gain)
+    torch.testing.assert_close(
+        layer.weight @ layer.weight.T, gain**2 * torch.eye(4), rtol=1e-5, atol=1e-5)
+    assert not layer.bias.any()
+    assert orthogonal(nn.Conv2d(2, 3, 3, bias=False)).bias is None

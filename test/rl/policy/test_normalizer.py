@@ -1,0 +1,129 @@
+"""The running mean and deviation are those of all that was seen, however it came."""
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.rl.policy.normalizer import Normalizer
+
+SHAPES = [(), (3,), (2, 3)]
+
+
+def numbers(shape, count=50, seed=0):
+    rng = np.random.default_rng(seed)
+    scale = rng.uniform(0.1, 30.0, shape)
+    return (rng.normal(size=(count, *shape)) * scale + 5 * scale).astype(np.float32)
+
+
+def check(normalizer, seen):
+    assert float(normalizer.count) == len(seen)
+    exact = seen.astype(np.float64)
+    np.testing.assert_allclose(normalizer.mean.numpy(), exact.mean(0), rtol=1e-10)
+    np.testing.assert_allclose(normalizer.variance.numpy(), exact.var(0), rtol=1e-9)
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+@pytest.mark.parametrize('parts', [[50], [1, 49], [0, 20, 0, 30], [10] * 5, [1] * 50])
+def test_any_split_gives_the_mean_and_variance_of_all(shape, parts):
+    seen, normalizer, start = numbers(shape), Normalizer(shape), 0
+    for size in parts:
+        normalizer.see(torch.from_numpy(seen[start:start + size]))
+        start += size
+        if start:
+            check(normalizer, seen[:start])
+    assert start == 50
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_several_learners_know_what_all_of_them_saw(pair, shape):
+    seen = numbers(shape, 60)
+    # What each of the two sees, round by round; the third round only one of them.
+    halves = [[seen[0:7], seen[7:20], seen[20:20]], [seen[20:50], seen[50:55], seen[55:60]]]
+
+    def learn(rank):
+        def run(group):
+            normalizer, states = Normalizer(shape), []
+            for part in halves[rank]:
+                normalizer.see(torch.from_numpy(part), group.sum)
+                states.append({name: each.clone()
+                               for name, each in normalizer.state_dict().items()})
+            return normalizer, states
+        return run
+
+    (one, states), (other, others) = pair(learn(0), learn(1))
+    check(one, seen)
+    check(other, seen)
+    assert all(torch.equal(a[name], b[name])
+               for a, b in zip(states, others, strict=True) for name in a)
+    check_first = np.concatenate([halves[0][0], halves[1][0]])
+    assert float(states[0]['count']) == len(check_first)
+    np.testing.assert_allclose(states[0]['mean'].numpy(), check_first.mean(0), rtol=1e-5)
+
+
+def test_numbers_far_from_zero_keep_their_variance():
+    seen = numbers((3,), 1000) / 100 + 1e5
+    normalizer = Normalizer((3,))
+    for part in np.split(seen, 10):
+        normalizer.see(torch.from_numpy(part))
+    np.testing.assert_allclose(
+        normalizer.variance.numpy(), seen.astype(np.float64).var(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_what_was_seen_gets_mean_0_and_deviation_1(shape):
+    seen = torch.from_numpy(numbers(shape))
+    normalizer = Normalizer(shape)
+    normalizer.see(seen)
+    found = normalizer(seen)
+    assert found.dtype == torch.float32
+    assert found.shape == seen.shape
+    torch.testing.assert_close(found.mean(0), torch.zeros(shape), rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(found.std(0, correction=0), torch.ones(shape))
+    exact = seen.double().numpy()
+    np.testing.assert_allclose(
+        found.numpy(), (exact - exact.mean(0)) / exact.std(0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_undone_they_are_what_they_were(shape):
+    seen = torch.from_numpy(numbers(shape))
+    normalizer = Normalizer(shape)
+    normalizer.see(seen)
+    torch.testing.assert_close(normalizer.undo(normalizer(seen)), seen)
+
+
+def test_before_the_first_it_only_clips():
+    given = torch.linspace(-10.0, 10.0, 33)[:, None]
+    normalizer = Normalizer((1,))
+    normalizer.see(torch.zeros(0, 1))
+    assert torch.equal(normalizer(given), given)
+    assert torch.equal(normalizer.undo(given), given)
+    assert normalizer(torch.tensor([10.5])).tolist() == [10.0]
+
+
+def test_a_feature_that_never_changes_is_nothing():
+    seen = torch.tensor([[0.1, 1.0], [0.1, 3.0], [0.1, 8.0]])
+    normalizer = Normalizer((2,))
+    for part in (seen, seen[:2], seen[:1]):
+        normalizer.see(part)
+    assert not normalizer(seen)[:, 0].any()
+    assert normalizer(seen)[:, 1].all()
+    # Once it does change, it is clipped and not infinite.
+    assert normalizer(torch.tensor([2.0, 1.0]))[0] == 10.0
+
+
+def test_beyond_ten_deviations_it_is_clipped():
+    normalizer = Normalizer()
+    normalizer.see(torch.tensor([3.0, 7.0]))  # mean 5, deviation 2
+    given = torch.tensor([-1e6, -15.1, -14.9, 24.9, 25.1, 1e6])
+    assert normalizer(given).tolist() == pytest.approx([-10.0, -10.0, -9.95, 9.95, 10.0, 10.0])
+
+
+def test_it_travels_with_the_weights():
+    normalizer, other = Normalizer((2,)), Normalizer((2,))
+    normalizer.see(torch.from_numpy(numbers((2,))))
+    assert not list(normalizer.parameters())
+    other.load_state_dict(normalizer.state_dict())
+    more = numbers((2,), 30, seed=1)
+    other.see(torch.from_numpy(more))
+    check(other, np.concatenate([numbers((2,)), more]))

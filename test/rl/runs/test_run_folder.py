@@ -1,0 +1,227 @@
+"""A run's folder is nobody else's, survives a crash, and reads back as it was written."""
+
+import json
+import math
+
+import matplotlib.image
+import pytest
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
+
+from vdl_ros import presets
+from vdl_ros.common.settings import select
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError, saved_settings
+from vdl_ros.rl.runs.run_series import RecordedRun
+
+PARTS = {'config': {}, 'learner': {}, 'progress': {}}
+
+
+def row(steps, value=1.5):
+    return {'agent_steps': steps, 'wall_s': 0.5, 'mean_return_100': value,
+            'mean_length_100': 20.0, 'episodes': 3, 'steps_per_s': 10.0,
+            'policy_lag_mean': 0.25, 'trajectories_lost': 0}
+
+
+def steps_of(folder):
+    return [each['agent_steps'] for each in folder.progress()]
+
+
+@pytest.fixture(autouse=True)
+def numbers(monkeypatch):
+    """
+    Number event files from 0 in each test.
+
+    They are read in the order of their names: second, process, number. Within a second that is
+    the order of their making only as long as the numbers have one digit; two starts of a run are
+    two processes, and further apart.
+    """
+    monkeypatch.setattr(event_file_writer, '_global_uid', event_file_writer.AtomicCounter(0))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / 'runs' / 'one'
+
+
+def test_a_new_run_has_no_checkpoint(path):
+    folder = RunFolder(path)
+    assert folder.load() is None
+    assert not folder.restarted
+
+
+def test_a_folder_with_something_in_it_is_refused(path):
+    path.mkdir(parents=True)
+    RunFolder(path)
+    (path / 'thesis.tex').write_text('all of it')
+    with pytest.raises(RunFolderError, match=rf'^run_dir: {path} is not empty; [^\n]*resume'):
+        RunFolder(path)
+    assert (path / 'thesis.tex').read_text() == 'all of it'
+
+
+def test_resuming_nothing_is_refused(path):
+    with pytest.raises(RunFolderError, match=rf'^resume: {path} holds no checkpoint'):
+        RunFolder(path, resume=True)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize('resume', [False, True])
+def test_a_file_in_the_way_is_said(path, resume):
+    path.parent.mkdir()
+    path.write_text('a file')
+    with pytest.raises(RunFolderError, match=f'{path}'):
+        RunFolder(path, resume=resume)
+
+
+def test_a_checkpoint_can_be_resumed(path):
+    RunFolder(path).save(**PARTS)
+    folder = RunFolder(path, resume=True)
+    assert folder.load()['progress'] == {}
+    assert not folder.restarted
+
+
+def test_a_node_started_again_by_its_launch_takes_over(path):
+    RunFolder(path, launch_id='monday')
+    again = RunFolder(path, launch_id='monday')
+    assert again.restarted
+    assert again.load() is None
+    again.save(**PARTS)
+    assert RunFolder(path, launch_id='monday').load() is not None
+    with pytest.raises(RunFolderError, match='not empty'):
+        RunFolder(path, launch_id='tuesday')
+    with pytest.raises(RunFolderError, match='not empty'):
+        RunFolder(path)
+    # A resuming launch makes the folder its own, so that its restarts are known too.
+    assert not RunFolder(path, launch_id='tuesday', resume=True).restarted
+    assert RunFolder(path, launch_id='tuesday', resume=True).restarted
+
+
+def test_settings_are_written_as_yaml(path):
+    config = {'env_id': 'CartPole-v1', 'learning_rate': 1e-05, 'stop_at_return': 1e9,
+              'deterministic': True, 'num_envs': 3, 'run_dir': ''}
+    RunFolder(path).open(config, 0)
+    found = yaml.safe_load((path / 'config.yaml').read_text())
+    assert found == config
+    assert list(found) == list(config)
+    assert {name: type(value) for name, value in found.items()} == {
+        name: type(value) for name, value in config.items()}
+
+
+def test_progress_reads_back(path):
+    folder = RunFolder(path)
+    assert folder.progress() == []
+    folder.open({}, 0)
+    folder.report(row(100), {'a': 1.0})
+    folder.report(row(200, float('nan')), {'a': 2.0})
+    first, second = folder.progress()
+    assert first == row(100)
+    assert second['mean_return_100'] != second['mean_return_100']
+
+
+def test_progress_after_the_checkpoint_is_forgotten_at_resume(path):
+    folder = RunFolder(path, launch_id='x')
+    folder.open({}, 0)
+    for steps in (100, 200, 300, 400):
+        folder.report(row(steps), {'a': float(steps)})
+    again = RunFolder(path, launch_id='x')
+    again.open({}, 250)
+    assert steps_of(again) == [100, 200]
+    again.report(row(260), {'a': 260.0})
+    again.close({'env_id': 'x'})
+    assert steps_of(again) == [100, 200, 260]
+    events = EventAccumulator(str(path), purge_orphaned_data=True)
+    events.Reload()
+    assert [event.step for event in events.Scalars('a')][-1] == 260
+    assert 400 not in [event.step for event in events.Scalars('a')]
+
+
+@pytest.mark.parametrize('rows', [[100, 200, 300], []], ids=['rows', 'events alone'])
+def test_nothing_is_left_of_what_came_before_a_restart_at_the_start(path, rows):
+    """The only checkpoint is that of step 0, and so no row is kept."""
+    folder = RunFolder(path, launch_id='x')
+    folder.open({}, 0)
+    for steps in (100, 200, 300):
+        folder.report(row(steps), {'losses/entropy': float(steps)})
+    folder.close({'env_id': 'x'})
+    if not rows:
+        (path / 'progress.csv').write_text('agent_steps,wall_s\n1')
+    again = RunFolder(path, launch_id='x')
+    again.open({}, 0)
+    assert again.progress() == []
+    for steps in (50, 120):
+        again.report(row(steps), {'losses/entropy': float(-steps)})
+    again.close({'env_id': 'x'})
+    assert steps_of(again) == [50, 120]
+    series = RecordedRun(path).series('steps', 'losses/entropy')
+    assert (list(series.x), list(series.y)) == ([50, 120], [-50, -120])
+
+
+@pytest.mark.parametrize('rest', [
+    '3', '300,0.5', '300,0.5,1.5', '300,0.5,1.5,20.0,3,10.0,0.2', '300,0.5,x,20.0,3,1,1,1'])
+def test_a_line_cut_short_is_left_out(path, rest):
+    folder = RunFolder(path, launch_id='x')
+    folder.open({}, 0)
+    folder.report(row(100), {})
+    with (path / 'progress.csv').open('a') as stream:
+        stream.write(rest)
+    assert steps_of(folder) == [100]
+    again = RunFolder(path, launch_id='x')
+    again.open({}, 1000)
+    again.report(row(1001), {})
+    assert steps_of(again) == [100, 1001]
+
+
+def test_a_run_of_before_lengths_were_recorded_goes_on(path):
+    folder = RunFolder(path, launch_id='x')
+    (path / 'progress.csv').write_text(
+        'agent_steps,wall_s,mean_return_100,episodes,steps_per_s,policy_lag_mean,'
+        'trajectories_lost\n100,0.5,1.5,3,10.0,0.25,0\n300,0.5\n')
+    assert steps_of(folder) == [100]
+    folder.open({}, 1000)
+    folder.report(row(1001), {})
+    old, new = folder.progress()
+    assert math.isnan(old.pop('mean_length_100'))
+    assert old | {'mean_length_100': 20.0} == row(100)
+    assert new == row(1001)
+
+
+def test_what_is_of_one_start_is_not_gone_on_with(path):
+    """A run of a GPU can be resumed where there is none."""
+    RunFolder(path).open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
+    assert saved_settings(path) == {'seed': 3}
+
+
+@pytest.mark.parametrize(('given', 'actors'), [
+    ({}, 2), ({'num_actors': 4}, 4), ({'num_actors': 7}, 7),
+    ({'num_actors': 5, 'num_learners': 2}, 3),
+    ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)], ids=str)
+def test_a_resumed_run_waits_for_the_actors_of_this_start(path, given, actors):
+    """Synchronous, it would wait for those of the start before, of which some are not there."""
+    RunFolder(path).open({'seed': 3, 'num_actors': 4}, 0)
+    values = presets.resolve(given, saved_settings(path))
+    assert select(RunConfig, values).own_actors == actors
+    assert values['seed'] == 3
+
+
+def test_the_end_writes_summary_and_curve(path):
+    folder = RunFolder(path)
+    folder.open({}, 0)
+    folder.report(row(100), {'a': 1.0})
+    folder.close({'env_id': 'x', 'mean_return_100': 1.5, 'policy_lag': {'mean': 2.0, 'max': 3}})
+    assert json.loads((path / 'summary.json').read_text()) == {
+        'env_id': 'x', 'mean_return_100': 1.5, 'policy_lag': {'mean': 2.0, 'max': 3}}
+    assert matplotlib.image.imread(path / 'curve.png').ndim == 3
+    assert not list(path.glob('*.partial'))
+
+
+def test_a_summary_is_json_without_bare_nan(path):
+    RunFolder(path).close({
+        'env_id': 'x', 'mean_return_100': float('nan'), 'message_age_ms': {'p99': float('inf')}})
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    found = json.loads((path / 'summary.json').read_text(), parse_constant=refuse)
+    assert found == {'env_id': 'x', 'mean_return_100': None, 'message_age_ms': {'p99': None}}
+    assert matplotlib.image.imread(path / 'curve.png').ndim == 3

@@ -1,0 +1,93 @@
+"""Groups are named by what differs between them, and hold one experiment each."""
+
+import pytest
+import yaml
+
+from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
+from vdl_ros.rl.runs.run_series import RecordedRun, RunReadError
+
+SETTINGS = {'env_id': 'CartPole-v1', 'algorithm': 'impala', 'learning_rate': 0.001,
+            'hidden_size': 64, 'total_steps': 1000, 'seed': 1}
+
+
+@pytest.fixture
+def group(tmp_path, monkeypatch):
+    """Return a function that makes a run for each of some settings, in r0, r1, ..."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(*changes):
+        runs = []
+        for change in changes:
+            path = tmp_path / f'r{len(list(tmp_path.iterdir()))}'
+            path.mkdir()
+            (path / 'progress.csv').write_text('agent_steps,mean_return_100\n1,2\n')
+            (path / 'config.yaml').write_text(yaml.safe_dump(SETTINGS | change, sort_keys=False))
+            runs.append(RecordedRun(path.relative_to(tmp_path)))
+        return runs
+    return make
+
+
+def test_one_group_is_called_by_its_algorithm(group):
+    assert group_labels([group({}, {'seed': 2})]) == ['impala']
+
+
+@pytest.mark.parametrize(('changes', 'labels'), [
+    ([{}, {'algorithm': 'ppo'}], ['impala', 'ppo']),
+    ([{}, {'algorithm': 'ppo', 'learning_rate': 0.1, 'hidden_size': 8}], ['impala', 'ppo']),
+    ([{}, {'env_id': 'Pong'}], ['CartPole-v1', 'Pong']),
+    ([{}, {'env_id': 'Pong', 'algorithm': 'ppo'}], ['CartPole-v1, impala', 'Pong, ppo']),
+    ([{}, {'learning_rate': 0.1}], ['learning_rate 0.001', 'learning_rate 0.1']),
+    ([{}, {'total_steps': 5, 'hidden_size': 8}], ['hidden_size 64', 'hidden_size 8']),
+    ([{}, {'total_steps': 5}], ['total_steps 1000', 'total_steps 5']),
+    ([{}, {'learning_rate': 0.1}, {'hidden_size': 8}],
+     ['learning_rate 0.001, hidden_size 64', 'learning_rate 0.1, hidden_size 64',
+      'learning_rate 0.001, hidden_size 8']),
+    ([{}, {'learning_rate': 0.1, 'hidden_size': 8}, {'hidden_size': 16}],
+     ['hidden_size 64', 'hidden_size 8', 'hidden_size 16']),
+    ([{}, {'algorithm': 'ppo'}, {'algorithm': 'ppo', 'hidden_size': 8}],
+     ['impala, hidden_size 64', 'ppo, hidden_size 64', 'ppo, hidden_size 8']),
+    ([{}, {'seed': 2}], ['r0 and 1 more', 'r2 and 1 more']),
+    ([{}, {}, {'algorithm': 'ppo'}],
+     ['impala, r0 and 1 more', 'impala, r2 and 1 more', 'ppo'])])
+def test_groups_are_called_by_what_differs(group, changes, labels):
+    assert group_labels([group(change, change | {'seed': 7}) for change in changes]) == labels
+
+
+def test_a_setting_in_which_a_group_differs_itself_names_none(group):
+    groups = [group({}, {'hidden_size': 8}), group({'hidden_size': 16}, {'hidden_size': 16})]
+    assert group_labels(groups) == ['r0 and 1 more', 'r2 and 1 more']
+
+
+def test_runs_without_settings_are_called_by_their_folders(group, tmp_path):
+    groups = [group({}), group({})]
+    for path in tmp_path.glob('*/config.yaml'):
+        path.unlink()
+    groups = [[RecordedRun(run.path) for run in each] for each in groups]
+    assert group_labels(groups) == ['r0', 'r1']
+    assert group_labels(groups[:1]) == ['r0']
+    assert environments(groups) == []
+    check_group([*groups[0], *groups[1]])
+
+
+def test_environments_are_listed_once(group):
+    assert environments([group({}, {}), group({'env_id': 'Pong'}), group({})]) == [
+        'CartPole-v1', 'Pong']
+
+
+@pytest.mark.parametrize(('change', 'message'), [
+    ({'env_id': 'Pong'}, "r2: env_id 'Pong' is not 'CartPole-v1' as in r0; "
+     'runs of one group are averaged: --compare r2 keeps it apart'),
+    ({'algorithm': 'ppo'}, "r2: algorithm 'ppo' is not 'impala' as in r0; "
+     'runs of one group are averaged: --compare r2 keeps it apart')])
+def test_a_mean_over_different_experiments_is_refused(group, change, message):
+    with pytest.raises(RunReadError) as error:
+        check_group(group({}, {'seed': 2}, change))
+    assert str(error.value) == message
+
+
+def test_a_run_given_twice_is_refused(group):
+    first, second = group({}, {'seed': 2})
+    check_group([first, second])
+    again = RecordedRun(first.path / 'progress.csv')
+    with pytest.raises(RunReadError, match=r'^r0/progress.csv: is given twice in one group$'):
+        check_group([first, second, again])

@@ -1,0 +1,159 @@
+"""What a run's folder holds reads back as curves; what it does not hold is said in one line."""
+
+import math
+
+import pytest
+
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.run_series import RecordedRun, RunReadError
+
+
+def write(path, steps=(100, 200, 400), config=None):
+    """Write a run whose return is a tenth, and whose entropy a thousandth, of its steps."""
+    folder = RunFolder(path)
+    folder.open(config or {'env_id': 'x', 'algorithm': 'impala'}, 0)
+    for count, at in enumerate(steps, 1):
+        folder.report(
+            {'agent_steps': at, 'wall_s': at / 50, 'mean_return_100': at / 10,
+             'mean_length_100': at / 20, 'episodes': 3 * count, 'steps_per_s': 50.0,
+             'policy_lag_mean': 0.0, 'trajectories_lost': 0}, {'losses/entropy': at / 1000})
+    folder._events.close()
+    folder._progress.close()
+    return path
+
+
+@pytest.fixture
+def run(tmp_path):
+    return write(tmp_path / 'run')
+
+
+@pytest.mark.parametrize(('x', 'expected'), [
+    ('steps', [100, 200, 400]), ('time', [2, 4, 8]), ('episodes', [3, 6, 9])])
+@pytest.mark.parametrize(('y', 'values'), [
+    ('return', [10, 20, 40]), ('length', [5, 10, 20]), ('mean_return_100', [10, 20, 40]),
+    ('steps_per_s', [50, 50, 50]), ('losses/entropy', [0.1, 0.2, 0.4])])
+def test_what_was_recorded_reads_back(run, x, expected, y, values):
+    found = RecordedRun(run).series(x, y)
+    assert found.x.tolist() == expected
+    assert found.y == pytest.approx(values, rel=1e-6)
+
+
+def test_a_progress_file_is_the_run_it_lies_in(run):
+    found = RecordedRun(run / 'progress.csv')
+    assert found.settings == {'env_id': 'x', 'algorithm': 'impala'}
+    assert found.series('steps', 'losses/entropy').x.tolist() == [100, 200, 400]
+
+
+def test_a_progress_file_alone_is_a_run_without_settings(run, tmp_path):
+    other = tmp_path / 'mine.csv'
+    other.write_text((run / 'progress.csv').read_text())
+    found = RecordedRun(other)
+    assert found.settings == {}
+    assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
+    assert found.names()[:3] == ['return', 'length', 'agent_steps']
+
+
+def test_a_run_of_before_lengths_were_recorded_has_none_and_says_so(run):
+    text = (run / 'progress.csv').read_text()
+    (run / 'progress.csv').write_text(
+        '\n'.join(','.join(line.split(',')[:3] + line.split(',')[4:])
+                  for line in text.splitlines()) + '\n')
+    found = RecordedRun(run)
+    assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
+    with pytest.raises(RunReadError) as error:
+        found.series('steps', 'length')
+    assert str(error.value).startswith(
+        f'{run}: has no mean_length_100; there is return, agent_steps, wall_s')
+
+
+def test_rows_before_the_first_episode_are_left_out(tmp_path):
+    (tmp_path / 'progress.csv').write_text(
+        'agent_steps,mean_return_100\n10,nan\n20,1.5\n30,2.5\n')
+    found = RecordedRun(tmp_path).series('steps', 'return')
+    assert found.x.tolist() == [20, 30]
+    assert not any(math.isnan(value) for value in found.y)
+
+
+def test_a_line_that_is_being_written_is_left_out(run):
+    with (run / 'progress.csv').open('a') as stream:
+        stream.write('500,1')
+    assert RecordedRun(run).series('steps', 'return').x.tolist() == [100, 200, 400]
+
+
+HEADER = 'agent_steps,wall_s,mean_return_100\n'
+
+
+@pytest.mark.parametrize(('text', 'message'), [
+    ('', 'progress.csv: is empty: the run has no progress yet'),
+    (HEADER, 'progress.csv: no row: the run has no progress yet'),
+    (HEADER + '10,1', 'progress.csv: no row: the run has no progress yet'),
+    (HEADER + '10,1,2\n20,2\n30,3,4\n', "progress.csv: line 3 is damaged: '20,2'"),
+    (HEADER + '10,1,2\n20,2,x\n30,3,4\n', "progress.csv: line 3 is damaged: '20,2,x'"),
+    (HEADER + '10,1,2\n20,2,3,4\n', "progress.csv: line 3 is damaged: '20,2,3,4'"),
+    (HEADER + '10,1,2\n\n30,3,4\n', "progress.csv: line 3 is damaged: ''"),
+    (HEADER + 'nan,1,2\n', 'progress.csv: line 2 is damaged: agent_steps is not finite'),
+    (b'\xff\xfe\n\n', 'progress.csv: is no table of numbers'),
+    ], ids=lambda value: repr(value)[:30])
+def test_a_progress_that_is_none_is_said(tmp_path, text, message):
+    (tmp_path / 'progress.csv').write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(RunReadError) as error:
+        RecordedRun(tmp_path)
+    assert str(error.value) == f'{tmp_path}/{message}'
+
+
+@pytest.mark.parametrize(('text', 'x', 'message'), [
+    (HEADER + '10,1,nan\n', 'steps', 'mean_return_100 against agent_steps: '
+     'there is no value yet'),
+    (HEADER + '20,1,1\n10,2,1\n', 'steps', 'mean_return_100 against agent_steps: '
+     'x goes back from 20 to 10'),
+    (HEADER + '20,1,1\n', 'episodes', 'progress.csv has no episodes; '
+     'there is agent_steps, wall_s, mean_return_100')], ids=['no value', 'back', 'no x'])
+def test_a_curve_that_is_none_is_said(tmp_path, text, x, message):
+    (tmp_path / 'progress.csv').write_text(text)
+    with pytest.raises(RunReadError) as error:
+        RecordedRun(tmp_path).series(x, 'return')
+    assert str(error.value) == f'{tmp_path}: {message}'
+
+
+def test_a_name_that_is_not_there_lists_those_that_are(run):
+    with pytest.raises(RunReadError) as error:
+        RecordedRun(run).series('steps', 'losses/entropie')
+    assert str(error.value) == (
+        f'{run}: has no losses/entropie; there is return, length, agent_steps, wall_s, '
+        'mean_return_100, mean_length_100, episodes, steps_per_s, policy_lag_mean, '
+        'trajectories_lost, losses/entropy')
+
+
+def test_damaged_events_are_read_as_far_as_they_go(run):
+    file, = run.glob('events.out.*')
+    content = file.read_bytes()
+    file.write_bytes(content[:-10])
+    assert RecordedRun(run).series('steps', 'losses/entropy').x.tolist() == [100, 200]
+
+
+def test_events_that_cannot_be_read_are_said_only_when_they_are_needed(run):
+    (run / 'events.out.tfevents.1.folder').mkdir()
+    found = RecordedRun(run)
+    assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
+    with pytest.raises(RunReadError) as error:
+        found.series('steps', 'losses/entropy')
+    assert str(error.value) == f'{run}: events cannot be read: IsADirectoryError'
+
+
+def test_what_is_no_run_is_said(tmp_path):
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'odd' / 'progress.csv').mkdir(parents=True)
+    for name, message in (
+            ('nowhere', 'nowhere: there is no such folder or file'),
+            ('empty', 'empty: holds no progress.csv, so it is no run'),
+            ('odd', 'odd/progress.csv: cannot be read: Is a directory')):
+        with pytest.raises(RunReadError) as error:
+            RecordedRun(tmp_path / name)
+        assert str(error.value) == f'{tmp_path}/{message}'
+
+
+@pytest.mark.parametrize('text', ['- a\n- b\n', 'a: [', '!!python/object/apply:os.getcwd []'])
+def test_settings_that_are_none_are_said(run, text):
+    (run / 'config.yaml').write_text(text)
+    with pytest.raises(RunReadError, match=rf'^{run}/config.yaml: is no list of settings$'):
+        RecordedRun(run)

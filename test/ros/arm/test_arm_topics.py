@@ -1,0 +1,65 @@
+"""Motor commands as messages, and noticing that two command at once."""
+
+import pytest
+from builtin_interfaces.msg import Time
+
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros.arm.arm_topics import Senders, message_from_motors, motors_from_message
+
+
+@pytest.mark.parametrize('lamp', [False, True])
+def test_a_command_is_the_same_there_and_back(lamp):
+    motors = Motors(1, 0, -1, 0, 1, lamp)
+    message = message_from_motors(motors, Time(sec=3), '/me', with_lamp=True)
+    assert (message.header.stamp.sec, message.sender) == (3, '/me')
+    assert motors_from_message(message, not lamp) == motors
+
+
+@pytest.mark.parametrize('lamp', [False, True])
+def test_a_command_leaves_the_lamp_unless_it_says_so(lamp):
+    message = message_from_motors(Motors(base=1, lamp=not lamp), Time(), '/me')
+    assert motors_from_message(message, lamp) == Motors(base=1, lamp=lamp)
+
+
+@pytest.mark.parametrize('name', [*JOINTS, 'lamp'])
+@pytest.mark.parametrize('value', [-128, -2, 2, 127])
+def test_other_values_are_refused_by_name(name, value):
+    with pytest.raises(MotorError, match=f'{name}: {value} is not allowed'):
+        motors_from_message(MotorCommand(**{name: value}), False)
+
+
+def senders(*publishers):
+    return Senders(0.5, lambda: list(publishers))
+
+
+def test_one_sender_is_no_news():
+    found = senders('/a', '/b')
+    assert not any(found.heard('/a', time / 10) for time in range(100))
+
+
+def test_two_that_alternate_are_warned_of_but_not_all_the_time():
+    found = senders()
+    warnings = [found.heard(name, step / 20) for step in range(200) for name in ('/b', '/a')]
+    said = [each for each in warnings if each]
+    assert said == ['arm/motors: 2 publishers at once: /a, /b'] * 2
+
+
+def test_one_after_the_other_is_a_handover():
+    found = senders('/a', '/b')
+    first = [found.heard('/a', step / 20) for step in range(20)]
+    second = [found.heard('/b', 1.0 + step / 20) for step in range(20)]
+    assert not any(first + second)
+    # And back, after a while.
+    assert not found.heard('/a', 3.0)
+
+
+def test_senders_without_a_name_are_counted_in_the_graph():
+    assert senders('/_ros2cli_1', '/_ros2cli_2', '/viewer').heard('', 0.0) == \
+        'arm/motors: 2 publishers at once: /_ros2cli_1, /_ros2cli_2'
+    assert senders('/_ros2cli_1', '/viewer', '/arm/arm_controller').heard('', 0.0) == ''
+    found = senders('/_ros2cli_1')
+    said = [found.heard(name, step / 20) for step in range(5) for name in ('', '/teleop')]
+    assert next(filter(None, said)) == \
+        'arm/motors: 2 publishers at once: /teleop, a sender without a name'

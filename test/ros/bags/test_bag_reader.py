@@ -1,0 +1,83 @@
+"""Bags are read as they were written, also when they were cut off."""
+
+import pytest
+from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
+from rclpy.serialization import serialize_message
+from rosbags.highlevel import AnyReader
+from std_msgs.msg import String
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.bags.bag_reader import BagReader, closed_part
+from vdl_ros.ros.bags.bag_writer import BagError, BagWriter
+
+
+@pytest.fixture(params=['none', 'zstd', 'lz4'])
+def bag(tmp_path, request):
+    """Return the folder of a bag with 200 messages on each of three topics."""
+    with BagWriter(tmp_path / 'bag', compression=request.param) as writer:
+        handles = [writer.add_topic(f'/{name}', 'std_msgs/msg/String', [profile])
+                   for name, profile in (('latched', qos.LATCHED), ('newest', qos.NEWEST),
+                                         ('report', qos.REPORT))]
+        for number in range(200):
+            for handle in handles:
+                writer.write(handle, 1_000 + number, serialize_message(
+                    String(data=f'{handle} {number} ' + 'x' * 1000)))
+    return tmp_path / 'bag'
+
+
+def test_messages_come_in_order_with_their_profile(bag):
+    found = list(BagReader(bag))
+    assert len(found) == 600
+    assert [each.stamp_ns for each in found] == sorted(each.stamp_ns for each in found)
+    by_topic = {each.topic: each for each in found}
+    assert {each.type for each in found} == {'std_msgs/msg/String'}
+    assert by_topic['/latched'].profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
+    assert by_topic['/newest'].profile.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert by_topic['/report'].profile.durability == DurabilityPolicy.VOLATILE
+    with AnyReader([bag]) as reader:
+        assert [bytes(data) for _, _, data in reader.messages()] == [
+            each.data for each in found]
+
+
+def test_a_file_is_as_good_as_its_folder(bag):
+    assert len(list(BagReader(bag / 'bag_0.mcap'))) == 600
+
+
+def test_a_bag_that_was_cut_off_is_read_to_its_last_whole_chunk(tmp_path):
+    bag = tmp_path / 'bag'
+    with BagWriter(bag) as writer:
+        handle = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
+        for number in range(4000):
+            writer.write(handle, number, serialize_message(String(data='x' * 1000)))
+    file = bag / 'bag_0.mcap'
+    content = file.read_bytes()
+    file.write_bytes(content[:len(content) * 3 // 4])
+    reader = BagReader(bag)
+    stamps = [each.stamp_ns for each in reader]
+    assert stamps == list(range(len(stamps)))
+    assert 1000 < len(stamps) < 4000
+    assert reader.cut_off
+
+
+def test_a_closed_file_says_what_it_holds_and_one_that_was_cut_off_does_not(bag):
+    file = bag / 'bag_0.mcap'
+    part = closed_part(file)
+    assert (part.file, part.start_ns, part.end_ns, part.count) == ('bag_0.mcap', 1000, 1199, 600)
+    assert {each.name: each.count for each in part.topics} == {
+        '/latched': 200, '/newest': 200, '/report': 200}
+    assert part.topics[0].qos[0]['durability'] == 'transient_local'
+    content = file.read_bytes()
+    for share in (0.0, 0.3, 0.9, 0.999):
+        file.write_bytes(content[:int(len(content) * share)])
+        assert closed_part(file) is None
+
+
+def test_what_is_no_bag_is_said(tmp_path):
+    with pytest.raises(BagError, match='no bag is there'):
+        BagReader(tmp_path)
+    with pytest.raises(BagError, match='no bag is there'):
+        BagReader(tmp_path / 'missing.mcap')
+    for content in (b'', b'not a bag at all, just words'):
+        (tmp_path / 'x.mcap').write_bytes(content)
+        with pytest.raises(BagError, match='not an MCAP file'):
+            list(BagReader(tmp_path))

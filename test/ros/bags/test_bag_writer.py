@@ -1,0 +1,128 @@
+"""Bags: what readers that are not ours make of them, and what survives a full disk or a kill."""
+
+import io
+import resource
+
+import pytest
+import yaml
+from mcap.exceptions import McapError
+from mcap.reader import NonSeekingReader
+from rclpy.serialization import deserialize_message, serialize_message
+from rosbags.highlevel import AnyReader
+from std_msgs.msg import String
+
+from vdl_ros.msg import Policy, Tensor, Trajectory
+from vdl_ros.ros import qos
+from vdl_ros.ros.bags import bag_writer as module
+from vdl_ros.ros.bags.bag_writer import BagError, BagWriter, definition
+
+TYPE = 'std_msgs/msg/String'
+
+
+def text(number: int) -> bytes:
+    return serialize_message(String(data=f'message {number}'))
+
+
+@pytest.mark.parametrize('compression', ['none', 'lz4', 'zstd'])
+def test_what_was_written_is_read_by_rosbags(tmp_path, compression):
+    with BagWriter(tmp_path / 'bag', compression=compression) as bag:
+        first = bag.add_topic('/talk', TYPE, [qos.REPORT])
+        second = bag.add_topic('/latched', 'vdl_ros/msg/Policy', [qos.LATCHED])
+        for number in range(100):
+            bag.write(first, 10**9 + number, text(number))
+        policy = Policy(version=7, tensors=[Tensor(name='w', dtype='uint8', shape=[3],
+                                                   data=b'abc')])
+        bag.write(second, 10**9 + 50, serialize_message(policy))
+    with AnyReader([tmp_path / 'bag']) as reader:
+        assert reader.message_count == 101
+        assert (reader.start_time, reader.duration) == (10**9, 100)
+        assert {each.topic: each.msgcount for each in reader.connections} == {
+            '/talk': 100, '/latched': 1}
+        offered = {each.topic: each.ext.offered_qos_profiles[0] for each in reader.connections}
+        assert offered['/latched'].durability.name == 'TRANSIENT_LOCAL'
+        assert offered['/talk'].durability.name == 'VOLATILE'
+        found = {}
+        for connection, stamp, data in reader.messages():
+            found.setdefault(connection.topic, []).append(
+                (stamp, reader.deserialize(data, connection.msgtype)))
+    assert [(stamp, message.data) for stamp, message in found['/talk']] == [
+        (10**9 + number, f'message {number}') for number in range(100)]
+    stamp, message = found['/latched'][0]
+    assert (stamp, message.version, message.tensors[0].data.tobytes()) == (10**9 + 50, 7, b'abc')
+
+
+def test_definitions_hold_every_type_once_and_in_full():
+    found = definition('vdl_ros/msg/Trajectory')
+    assert found.count('MSG: vdl_ros/Tensor') == 1
+    assert found.count('MSG: std_msgs/Header') == 1
+    assert found.count('MSG: builtin_interfaces/Time') == 1
+    fields = Trajectory.get_fields_and_field_types()
+    assert all(name in found.split('=' * 80)[0] for name in fields)
+
+
+def test_a_type_that_is_not_installed_is_named(tmp_path):
+    with BagWriter(tmp_path / 'bag') as bag, pytest.raises(
+            BagError, match='nowhere/msg/Nothing: its definition is not installed here'):
+        bag.add_topic('/x', 'nowhere/msg/Nothing', [qos.REPORT])
+
+
+def test_a_bag_is_never_written_over(tmp_path):
+    BagWriter(tmp_path / 'bag').close()
+    with pytest.raises(BagError, match='bag exists; name another bag'):
+        BagWriter(tmp_path / 'bag')
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / 'file').touch()
+    with pytest.raises(BagError, match='file/bag cannot be made: Not a directory'):
+        BagWriter(tmp_path / 'file' / 'bag')
+
+
+def test_a_bag_whose_writer_was_killed_is_readable_up_to_its_last_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, '_FLUSH_S', 0.0)
+    bag = BagWriter(tmp_path / 'bag')
+    handle = bag.add_topic('/talk', TYPE, [qos.REPORT])
+    for number in range(10):
+        bag.write(handle, number, text(number))
+    # No close: what the file holds now is what a killed process leaves.
+    content = (tmp_path / 'bag' / 'bag_0.mcap').read_bytes()
+    assert readable(content) == [f'message {number}' for number in range(10)]
+    assert yaml.safe_load((tmp_path / 'bag' / 'metadata.yaml').read_text())
+    bag.close()
+
+
+def test_a_full_disk_leaves_what_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, '_FLUSH_S', 0.0)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    bag = BagWriter(tmp_path / 'bag')
+    handle = bag.add_topic('/talk', TYPE, [qos.REPORT])
+    # A file may not grow beyond this: to the writer it is as if the disk were full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(OSError, match='File too large'):
+            fill(bag, handle)
+        with pytest.raises(OSError, match='File too large'):
+            bag.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert bag.count > 20
+    content = (tmp_path / 'bag' / 'bag_0.mcap').read_bytes()
+    found = readable(content)
+    assert found == [f'message {number}' for number in range(len(found))]
+    assert len(found) >= bag.count - 1, 'all but the chunk that found no room'
+
+
+def fill(bag: BagWriter, handle: int) -> None:
+    for number in range(10_000):
+        bag.write(handle, number, text(number))
+
+
+def readable(content: bytes) -> list[str]:
+    """Return the messages of a file that ends without its end."""
+    found: list[str] = []
+    with pytest.raises(McapError):
+        found.extend(
+            deserialize_message(message.data, String).data
+            for _, _, message in NonSeekingReader(io.BytesIO(content)).iter_messages(
+                log_time_order=False))
+    return found

@@ -1,0 +1,129 @@
+"""A process that takes the place of a killed one is heard at once: it gets other ports."""
+
+import fcntl
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from vdl_ros.msg import Policy
+from vdl_ros.ros import qos
+from vdl_ros.ros.dds import shm_files
+from vdl_ros.ros.dds.stale_ports import avoided, dead_ports, first_port
+
+
+@pytest.mark.parametrize(('environ', 'port'), [
+    ({}, 7410), ({'ROS_DOMAIN_ID': ''}, 7410), ({'ROS_DOMAIN_ID': '3'}, 8160),
+    ({'ROS_DOMAIN_ID': '-1'}, None), ({'ROS_DOMAIN_ID': 'lab'}, None)])
+def test_ports_follow_from_the_domain(environ, port):
+    assert first_port(environ) == port
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Return a file system with ports of two domains, all but two of them mapped."""
+    folder = tmp_path / 'dev/shm'
+    folder.mkdir(parents=True)
+    maps = ''
+    for age, name in enumerate((
+            'fastrtps_port7409', 'fastrtps_port7411', 'fastdds_port7413', 'fastrtps_port7415',
+            'fastrtps_port7417', 'fastrtps_port7661', 'fastrtps_port7000', 'fastrtps_0a',
+            'sem.fastrtps_port7419_mutex', 'other')):
+        (folder / name).touch()
+        os.utime(folder / name, (1e9 + age, 1e9 + age))
+        if name != 'fastrtps_port7417':
+            maps += f'7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/{name}\n'
+    for name in ('fastrtps_port7411_el', 'fastrtps_port7415_el'):
+        (folder / name).touch()
+        os.utime(folder / name, (1e9, 1e9))
+    (tmp_path / 'proc/7').mkdir(parents=True)
+    (tmp_path / 'proc/7/maps').write_text(maps)
+    return tmp_path
+
+
+def test_a_dead_port_is_mapped_and_nobody_has_its_lock(root):
+    assert dead_ports(7410, root) == [7415, 7413, 7411]
+    assert dead_ports(7660, root) == [7661]
+    handle = os.open(root / 'dev/shm/fastrtps_port7415_el', os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert dead_ports(7410, root) == [7413, 7411]
+    os.close(handle)
+    # It may have been created only now, by a process that has yet to take it.
+    (root / 'dev/shm/fastrtps_port7415_el').touch()
+    assert dead_ports(7410, root) == [7413, 7411]
+    assert dead_ports(7910, root) == []
+    assert dead_ports(7410, root / 'nothing') == []
+
+
+def test_two_that_look_at_once_do_not_take_each_other_for_readers(root, monkeypatch):
+    flock, found = fcntl.flock, []
+
+    def look_meanwhile(handle, how):
+        flock(handle, how)
+        monkeypatch.setattr(fcntl, 'flock', flock)
+        found.append(dead_ports(7410, root))
+
+    monkeypatch.setattr(fcntl, 'flock', look_meanwhile)
+    assert dead_ports(7410, root) == [7415, 7413, 7411]
+    assert found == [[7415, 7413, 7411]]
+
+
+def test_of_many_dead_ports_the_newest_are_named(root):
+    maps = ''
+    for number in range(40):
+        path = root / f'dev/shm/fastrtps_port{7440 + 2 * number}'
+        path.touch()
+        os.utime(path, (2e9 + number, 2e9 + number))
+        maps += f'7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/{path.name}\n'
+    (root / 'proc/7/maps').write_text(maps)
+    assert dead_ports(7410, root) == [7440 + 2 * number for number in range(39, 23, -1)]
+
+
+def free(port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        try:
+            taken.bind(('', port))
+        except OSError:
+            return False
+        return True
+
+
+def test_dead_ports_are_taken_by_all_who_start_and_free_again(root):
+    environ = {'ROS_DOMAIN_ID': '0'}
+    ports = (7410, 7411, 7412, 7413, 7414, 7415)
+    was = [free(port) for port in ports]
+    with avoided(environ, root), avoided(environ, root):
+        assert not any(map(free, ports))
+    assert [free(port) for port in ports] == was
+    with avoided({'ROS_DOMAIN_ID': 'lab'}, root):
+        assert [free(port) for port in ports] == was
+
+
+def test_a_node_in_the_place_of_a_killed_one_has_other_ports_and_hears(launch, peer):
+    first = first_port()
+
+    def ports():
+        """Return the ports that are read in this domain."""
+        found = set()
+        for path in Path('/', shm_files.FOLDER).glob('*_port*_el'):
+            port = int(path.name.removesuffix('_el').rpartition('port')[2])
+            if first <= port < first + 240 and shm_files.is_locked(path):
+                found.add(port)
+        return found
+
+    here = ports()
+    policy = peer.node.create_publisher(Policy, 'policy', qos.LATCHED)
+    policy.publish(Policy(config='no settings', learner_id='stranger'))
+    taken = []
+    for _ in range(2):
+        actor = launch('ros2', 'run', 'vdl_ros', 'actor')
+        actor.wait_for(lambda actor=actor: 'policy refused' in actor.output, 'the policy')
+        taken.append(ports() - here)
+        os.killpg(actor.process.pid, signal.SIGKILL)
+        actor.wait()
+        actor.wait_for(lambda: ports() == here, 'its end')
+        actor.wait_for(lambda: set(dead_ports(first)) == set().union(*taken), 'its dead port')
+    assert len(taken[0]) == len(taken[1]) == 1
+    assert taken[0] != taken[1]

@@ -1,0 +1,295 @@
+"""The transport's choices with made-up machines, and its messages with real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from vdl_ros.ros.dds import transport
+from vdl_ros.ros.dds.transport import Host, TransportChoice, choose, configure, render
+
+pytestmark = pytest.mark.process
+
+BIG = Host(rmem_max=16 << 20, wmem_max=16 << 20, shm_free=8 << 30)
+HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
+TEMPLATE = Path(__file__).parents[3] / 'config/dds/fastdds.xml'
+
+
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    monkeypatch.setenv('XDG_RUNTIME_DIR', str(tmp_path))
+    return {'XDG_RUNTIME_DIR': str(tmp_path)}
+
+
+def values(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for element in ElementTree.fromstring(text).iter():
+        found.setdefault(element.tag.rpartition('}')[2], []).append((element.text or '').strip())
+    return found
+
+
+@pytest.mark.parametrize(('environ', 'far'), [
+    ({}, True),
+    ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET'}, True),
+    ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'nonsense'}, True),
+    (HERE, False),
+    ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'localhost'}, False),
+    ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'OFF'}, False),
+    ({'ROS_LOCALHOST_ONLY': '1'}, False),
+    ({**HERE, 'ROS_STATIC_PEERS': '127.0.0.1;localhost'}, False),
+    ({**HERE, 'ROS_STATIC_PEERS': '192.168.1.7'}, True),
+])
+def test_which_environments_reach_other_hosts(environ, far):
+    assert transport.reaches_other_hosts(environ) is far
+
+
+def test_one_host_uses_shared_memory_and_large_datagrams():
+    choice = choose(HERE, BIG)
+    assert (choice.name, choice.segment_bytes) == ('shm', 64 << 20)
+    assert choice.datagram_bytes == transport.LARGE_DATAGRAM
+    assert choice.warnings == ()
+
+
+def test_several_hosts_use_datagrams_that_fit_one_frame():
+    choice = choose({}, BIG)
+    assert choice.name == 'udp'
+    assert choice.datagram_bytes + transport.UDP_HEADERS < 1500
+
+
+def test_buffers_never_exceed_the_kernels_limits():
+    choice = choose(HERE, Host(rmem_max=212992, wmem_max=300000, shm_free=8 << 30))
+    assert (choice.receive_bytes, choice.send_bytes) == (212992, 300000)
+    assert 'net.core.rmem_max is 212992' in ' '.join(choice.warnings)
+
+
+def test_unknown_or_tiny_limits_keep_the_systems_default():
+    assert choose(HERE, Host(shm_free=8 << 30)).send_bytes == 0
+    assert choose(HERE, Host(4096, 4096, 8 << 30)).receive_bytes == 0
+
+
+def test_a_small_shared_memory_makes_a_small_segment():
+    choice = choose(HERE, Host(16 << 20, 16 << 20, 64 << 20))
+    assert (choice.name, choice.segment_bytes) == ('shm', 4 << 20)
+    assert choice.warnings
+
+
+@pytest.mark.parametrize('free', [None, 0, 31 << 20])
+def test_without_shared_memory_udp_is_used(free):
+    choice = choose(HERE, Host(16 << 20, 16 << 20, free))
+    assert choice.name == 'udp'
+    assert choice.warnings
+
+
+def test_shared_memory_on_request_warns_of_other_hosts():
+    choice = choose({'VDL_TRANSPORT': 'shm'}, BIG)
+    assert choice.name == 'shm'
+    assert 'IP fragments' in choice.warnings[0]
+
+
+@pytest.mark.parametrize(('environ', 'name'), [
+    ({'VDL_TRANSPORT': 'udp', **HERE}, 'udp'),
+    ({'VDL_TRANSPORT': '', **HERE}, 'shm'),
+    ({'VDL_TRANSPORT': 'default'}, 'default'),
+    ({'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'}, 'user'),
+    ({'RMW_IMPLEMENTATION': 'rmw_fastrtps_cpp'}, 'udp'),
+    ({'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}, 'user'),
+    ({'FASTRTPS_DEFAULT_PROFILES_FILE': 'mine.xml'}, 'user'),
+    ({'FASTDDS_DEFAULT_PROFILES_FILE': 'mine.xml'}, 'user'),
+])
+def test_what_the_user_set_is_respected(environ, name, runtime):
+    before = {**environ, **runtime}
+    after = dict(before)
+    choice = configure(after, BIG)
+    assert choice.name == name
+    if name in ('user', 'default'):
+        assert after == before
+        assert choice.environment == {}
+
+
+def test_an_unknown_wish_is_one_line():
+    with pytest.raises(ValueError, match=r"^VDL_TRANSPORT is 'tcp'; allowed: .*$") as error:
+        configure({'VDL_TRANSPORT': 'tcp'}, BIG)
+    assert '\n' not in str(error.value)
+
+
+def test_configure_is_repeatable_and_inherited(runtime):
+    environ = {**HERE, **runtime}
+    first = configure(environ, BIG)
+    assert configure(environ, BIG) == first  # as in a child process
+    path = Path(environ['FASTRTPS_DEFAULT_PROFILES_FILE'])
+    assert path.is_file()
+    assert list(path.parent.iterdir()) == [path]
+    environ['VDL_TRANSPORT'] = 'default'
+    configure(environ, BIG)
+    assert 'FASTRTPS_DEFAULT_PROFILES_FILE' not in environ
+
+
+def test_an_unwritable_runtime_folder_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport.tempfile, 'gettempdir', lambda: str(tmp_path))
+    environ = {**HERE, 'XDG_RUNTIME_DIR': str(tmp_path / 'absent')}
+    configure(environ, BIG)
+    folder = Path(environ['FASTRTPS_DEFAULT_PROFILES_FILE']).parent
+    assert folder.parent == tmp_path
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(('layer', 'variable', 'tag'), [
+    ('8.4.3', 'FASTRTPS_DEFAULT_PROFILES_FILE', 'heartbeatPeriod'),
+    ('9.3.3', 'FASTDDS_DEFAULT_PROFILES_FILE', 'heartbeat_period'),
+])
+def test_each_fastdds_gets_its_own_words(layer, variable, tag, runtime, tmp_path):
+    share = tmp_path / 'share/rmw_fastrtps_cpp'
+    share.mkdir(parents=True)
+    (share / 'package.xml').write_text(f'<package><version>{layer}</version></package>')
+    environ = {'AMENT_PREFIX_PATH': str(tmp_path), **HERE, **runtime}
+    choice = configure(environ, BIG)
+    assert list(choice.environment) == [variable]
+    assert tag in values(Path(environ[variable]).read_text())
+
+
+def test_the_profile_holds_the_choice():
+    choice = TransportChoice('shm', '', 1 << 20, 70000, 80000, 1344)
+    found = values(render(choice, TEMPLATE.read_text()))
+    assert found['segment_size'] == [str(1 << 20)]
+    assert (found['sendBufferSize'], found['receiveBufferSize']) == (['70000'], ['80000'])
+    assert found['value'] == ['1344']
+    assert found['type'] == ['SHM', 'UDPv4']
+    found = values(render(TransportChoice('udp', ''), TEMPLATE.read_text()))
+    assert found['type'] == ['UDPv4']
+    assert found['transport_id'] == ['vdl_udp', 'vdl_udp']
+
+
+def test_a_stopped_reader_is_forgotten_before_its_port_is_doubted():
+    found = values(render(choose(HERE, BIG), TEMPLATE.read_text()))
+    lease_s, _announcement_s = (int(each) for each in found['sec'][:2])
+    check_ms, = (int(each) for each in found['healthy_check_timeout_ms'])
+    assert check_ms > lease_s * 1000 > 1000
+
+
+def test_no_prefix_that_fastdds_cannot_read():
+    assert 'ns0:' not in render(choose({}, BIG), TEMPLATE.read_text())
+
+
+def test_limits_are_read_from_the_kernel(tmp_path):
+    core = tmp_path / 'proc/sys/net/core'
+    core.mkdir(parents=True)
+    (core / 'rmem_max').write_text('212992\n')
+    host = Host.read(tmp_path)
+    assert (host.rmem_max, host.wmem_max, host.shm_free) == (212992, None, None)
+
+
+PEER = textwrap.dedent("""
+    import array, sys, time
+    from vdl_ros.ros.dds import transport
+    transport.configure()
+    import rclpy
+    from rclpy.experimental import EventsExecutor
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+    from std_msgs.msg import UInt8MultiArray
+
+    role, size, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    latched = count == 1
+    rclpy.init()
+    node = rclpy.create_node(role)
+    executor = EventsExecutor()
+    executor.add_node(node)
+    reliable, kept = ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL
+    qos = QoSProfile(depth=1 if latched else 10, reliability=reliable)
+    if latched:
+        qos.durability = kept
+    # Kept for the writer: the two directions are discovered one after the other.
+    keep = QoSProfile(depth=50, reliability=reliable, durability=kept)
+    credit, heard = set(), []
+
+    def until(condition, seconds=30.0):
+        end = time.monotonic() + seconds
+        while not condition() and time.monotonic() < end:
+            executor.spin_once(timeout_sec=0.05)
+        return condition()
+
+    if role == 'writer':
+        publisher = node.create_publisher(UInt8MultiArray, 'data', qos)
+        node.create_subscription(UInt8MultiArray, 'credit', lambda m: credit.add(m.data[0]), keep)
+        message = UInt8MultiArray()
+        message.data = array.array('B', bytes(size))
+        if not latched:
+            assert until(lambda: publisher.get_subscription_count() and
+                         node.count_publishers('credit')), 'nobody listens'
+        for number in range(count):
+            message.data[0] = number
+            publisher.publish(message)
+            print('sent', number, flush=True)
+            assert latched or until(lambda: number < 2 or number - 2 in credit), 'no credit'
+        # A writer that is gone sends nothing again.
+        assert latched or until(lambda: count - 1 in credit), 'the last were not heard'
+        if latched:
+            sys.stdin.read()
+    else:
+        answers = node.create_publisher(UInt8MultiArray, 'credit', keep)
+
+        def hear(message):
+            heard.append((message.data[0], len(message.data)))
+            answers.publish(UInt8MultiArray(data=[message.data[0]]))
+
+        node.create_subscription(UInt8MultiArray, 'data', hear, qos)
+        until(lambda: len(heard) >= count)
+        assert heard == [(number, size) for number in range(count)], f'{len(heard)}: {heard[-3:]}'
+        if not latched:
+            until(lambda: node.count_publishers('data') == 0, 5.0)
+        print('complete', flush=True)
+""")
+
+
+def start(role: str, size: int, count: int) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, '-c', PEER, role, str(size), str(count)], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ)
+
+
+def finish(process: subprocess.Popen) -> str:
+    try:
+        output, errors = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, errors = process.communicate()
+        errors += '\ntimed out'
+    assert process.returncode == 0, errors
+    return output
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize('wish', ['shm', 'udp'])
+def test_large_reliable_messages_all_arrive_in_order(wish, monkeypatch):
+    monkeypatch.setenv('VDL_TRANSPORT', wish)
+    writer, reader = start('writer', 2_700_000, 50), start('reader', 2_700_000, 50)
+    try:
+        assert 'complete' in finish(reader)
+        assert finish(writer).count('sent') == 50
+    finally:
+        for process in (writer, reader):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize('wish', ['shm', 'udp'])
+def test_who_joins_late_gets_the_latched_message(wish, monkeypatch):
+    monkeypatch.setenv('VDL_TRANSPORT', wish)
+    writer = start('writer', 7_000_000, 1)
+    try:
+        assert writer.stdout.readline() == 'sent 0\n'  # sent while nobody listens
+        readers = [start('reader', 7_000_000, 1) for _ in range(2)]
+        for reader in readers:
+            assert 'complete' in finish(reader)
+        finish(writer)
+    finally:
+        if writer.poll() is None:
+            writer.kill()
+            writer.wait()

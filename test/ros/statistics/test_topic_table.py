@@ -1,0 +1,139 @@
+"""The table shows who is there and since when they are silent, whatever was reported."""
+
+import io
+import math
+import os
+
+import pytest
+
+from vdl_ros.ros.statistics.statistics_reader import AGE, LOSS, PERIOD, Figures, Window
+from vdl_ros.ros.statistics.topic_table import Row, Screen, TopicTable, table_text
+
+
+def window(node='/learner', topic='/trajectories', metric=AGE, seconds=1.0, count=10, mean=2.0):
+    return Window(node, topic, metric, seconds, count, mean, mean + 1, 0.5)
+
+
+def names(table, now=0.0):
+    return [(row.topic, row.node) for row in table.rows(now)]
+
+
+def test_a_row_for_each_subscription_by_topic_and_node():
+    table = TopicTable()
+    assert not table.has_rows()
+    for node in ('/learner', '/actor_1', '/actor_0'):
+        table.add(window(node, '/policy'), 0.0)
+    table.add(window(), 0.0)
+    table.add(window(metric=PERIOD), 0.0)
+    assert names(table) == [('/policy', '/actor_0'), ('/policy', '/actor_1'),
+                            ('/policy', '/learner'), ('/trajectories', '/learner')]
+    assert table.has_rows()
+    assert table.left_out == 0
+
+
+def test_figures_are_over_the_span_and_losses_over_all():
+    table = TopicTable(span_s=2.0)
+    table.add(window(metric=LOSS, count=7), 0.0)
+    for now, count in ((0.0, 100), (1.0, 10), (2.0, 30)):
+        table.add(window(count=count), now)
+    figures = table.rows(2.5)[0].figures
+    assert (figures.samples, figures.rate_hz, figures.lost) == (40, 20.0, 7)
+    # A node that reports more seldom than a table is shown has its last figures.
+    assert table.rows(4.9)[0].figures.samples == 30
+    assert table.rows(4.9)[0].figures.lost == 7
+
+
+@pytest.mark.parametrize(('patterns', 'found'), [
+    ('*', ['', '/arm/motors', '/policy', '/team/policy']),
+    ('policy', ['/policy', '/team/policy']), ('/policy', ['/policy']),
+    ('/team/*', ['/team/policy']), ('motors, x', ['/arm/motors']), ('arm/*', ['/arm/motors']),
+    ('', []), (' ,', []), ('[', [])])
+def test_topics_are_chosen_by_patterns(patterns, found):
+    table = TopicTable(patterns)
+    for topic in ('/policy', '/team/policy', '/arm/motors', ''):
+        table.add(window(topic=topic), 0.0)
+    assert [topic for topic, _ in names(table)] == found
+    assert table.left_out == 0
+
+
+@pytest.mark.parametrize(('seconds', 'marked', 'gone'), [
+    (1.0, 3.0, 15.0), (2.0, 6.0, 30.0), (math.nan, 3.0, 15.0), (0.001, 3.0, 15.0),
+    (1e9, 180.0, 900.0)])
+def test_who_is_silent_is_marked_and_then_dropped(seconds, marked, gone):
+    table = TopicTable()
+    table.add(window(seconds=seconds), 100.0)
+    assert table.rows(100.0 + marked)[0].silent_s == 0
+    row = table.rows(100.1 + marked)[0]
+    assert row.silent_s == pytest.approx(marked + 0.1)
+    assert row.figures.samples == 10, 'the last figures stay'
+    assert len(table.rows(100.0 + gone)) == 1
+    assert table.rows(100.1 + gone) == []
+    table.add(window(seconds=seconds), 1e4)
+    assert table.rows(1e4)[0].silent_s == 0, 'who comes back is there again'
+
+
+def test_names_without_end_are_bounded():
+    table = TopicTable()
+    for number in range(3000):
+        table.add(window(topic=f'/t{number}'), 0.0)
+    assert len(table.rows(0.0)) == 1000
+    assert table.left_out == 2000
+    table.rows(1000.0)
+    table.add(window(), 1000.0)
+    assert names(table, 1000.0) == [('/trajectories', '/learner')]
+
+
+def test_what_could_not_be_read_is_counted():
+    table = TopicTable()
+    table.add(None, 0.0)
+    assert (table.rows(0.0), table.left_out) == ([], 1)
+
+
+def test_the_text_is_aligned_and_leaves_out_what_is_not_known():
+    rows = [Row('/policy', '/actor_0', Figures(12.34, 1.5, 0.25, 9.0, 1234)),
+            Row('/trajectories', '/learner', Figures(3.0, 2.0, math.nan, 3.0, 6, 2), 4.4),
+            Row('', 'listener', Figures(*[math.nan] * 4, 0))]
+    assert table_text(rows, 3).splitlines() == [
+        'topic          node      rate Hz  age ms  std ms  max ms  samples  lost',
+        '/policy        /actor_0     12.3    1.50    0.25    9.00     1234     -',
+        '/trajectories  /learner      3.0    2.00       -    3.00        6     2  silent for 4 s',
+        '-              listener        -       -       -       -        0     -',
+        '3 reports left out: malformed, or not of messages']
+
+
+def test_an_empty_table_says_so():
+    assert table_text([]) == 'nothing to show from /statistics'
+
+
+def test_absurd_figures_and_names_do_not_break_the_lines():
+    text = table_text([Row('/t' * 500, '/n' * 500, Figures(1e300, -1e200, 0, 1e7, 2**53, 2**53))])
+    assert max(map(len, text.splitlines())) < 200
+    assert '1.0e+300' in text
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_is_drawn_over(monkeypatch):
+    monkeypatch.setattr('shutil.get_terminal_size', lambda: os.terminal_size((10, 4)))
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.show('one\ntwo')
+    screen.show('long enough to wrap\n2\n3\n4\n5')
+    screen.show('last')
+    assert stream.getvalue() == (
+        '\r\x1b[Jone\ntwo\n'
+        '\x1b[2A\r\x1b[Jlong enou\n2\n3\n'
+        '\x1b[3A\r\x1b[Jlast\n')
+
+
+def test_a_pipe_gets_blocks():
+    stream = io.StringIO()
+    screen = Screen(stream)
+    screen.show('one\ntwo')
+    screen.show('three')
+    assert stream.getvalue() == 'one\ntwo\n\nthree\n'

@@ -1,0 +1,217 @@
+"""Unrolls and policies cross the wire whole, and the inbox gives out only what it should."""
+
+import array
+import json
+import queue
+
+import gymnasium
+import numpy as np
+import pytest
+from rclpy.serialization import deserialize_message, serialize_message
+from rclpy.time import Time
+
+from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.ros.training.trajectories import (
+    TrajectoryInbox,
+    policy_config,
+    to_policy,
+    to_trajectory,
+)
+
+STEPS = 4
+SCHEMA = UnrollSchema(
+    gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2), STEPS, 1)
+STAMP = Time(seconds=12, nanoseconds=345)
+
+
+REMEMBERING = UnrollSchema(
+    gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2), STEPS, 1, 6)
+
+
+def arrays(seed=0, batch=2):
+    rng = np.random.default_rng(seed)
+    return {
+        'observations': rng.normal(size=(STEPS + 1, batch, 3)).astype(np.float32),
+        'is_reset': rng.random((STEPS + 1, batch)) < 0.3,
+        'actions': rng.integers(0, 2, (STEPS, batch)),
+        'rewards': rng.normal(size=(STEPS, batch)).astype(np.float32),
+        'terminated': rng.random((STEPS, batch)) < 0.3,
+        'truncated': rng.random((STEPS, batch)) < 0.3,
+        'behaviour_log_probs': -rng.random((STEPS, batch)).astype(np.float32),
+    }
+
+
+def trajectory(sequence=0, *, actor_id='a', incarnation=1, learner_id='me', version=5, **changed):
+    """Return a message after a way over the wire."""
+    sent = to_trajectory(
+        {**arrays(sequence), **changed}, stamp=STAMP, actor_id=actor_id, incarnation=incarnation,
+        sequence=sequence, learner_id=learner_id, policy_version=version)
+    return deserialize_message(serialize_message(sent), Trajectory)
+
+
+class Box:
+    """An inbox with its ledger and what it warned of."""
+
+    def __init__(self, schema=SCHEMA):
+        self.ledger, self.warnings = Ledger(), []
+        self.inbox = TrajectoryInbox(schema, self.ledger, 'me', self.warnings.append)
+
+    def put(self, *messages):
+        for message in messages:
+            self.inbox.put(message, 0.25)
+
+    def all(self):
+        found = []
+        while True:
+            try:
+                found.append(self.inbox.get(0.0))
+            except queue.Empty:
+                return found
+
+
+@pytest.fixture
+def box():
+    return Box()
+
+
+def test_a_trajectory_comes_back_whole(box):
+    message = trajectory(0, incarnation=2**63 + 1, version=2**40)
+    box.put(message)
+    unroll = box.inbox.get(0.0)
+    expected = arrays(0)
+    assert unroll.arrays.keys() == expected.keys()
+    for name, value in expected.items():
+        assert unroll.arrays[name].dtype == value.dtype
+        assert np.array_equal(unroll.arrays[name], value)
+    assert (unroll.actor_id, unroll.incarnation, unroll.sequence, unroll.policy_version) == (
+        'a', 2**63 + 1, 0, 2**40)
+    assert unroll.age_s == 0.25
+    assert unroll.num_bytes == sum(value.nbytes for value in expected.values())
+    assert Time.from_msg(message.header.stamp).nanoseconds == STAMP.nanoseconds
+
+
+def test_what_a_policy_remembered_travels_with_a_trajectory():
+    box = Box(REMEMBERING)
+    state = np.random.default_rng(3).normal(size=(2, 6)).astype(np.float32)
+    box.put(trajectory(0, state=state), trajectory(1), trajectory(2, state=state[:, :4]))
+    unroll, = box.all()
+    assert np.array_equal(unroll.arrays['state'], state)
+    assert unroll.num_bytes == sum(value.nbytes for value in arrays(0).values()) + state.nbytes
+    assert box.ledger.rejected == 2
+    missing, short = box.warnings[:2]
+    assert "arrays missing: ['state'], unknown: []" in missing
+    assert 'state: shape (2, 4) is not (2, 6)' in short
+
+
+def test_a_policy_comes_back_whole():
+    weights = {'a.weight': np.ones((2, 3), np.float32), 'a.bias': np.zeros(2, np.float32)}
+    ledger = Ledger()
+    ledger.arrive('x', 9, 3)
+    ledger.use(9, 3, 0)
+    ledger.arrive('y', 2**63, 0)
+    sent = to_policy(
+        weights, stamp=STAMP, learner_id='me', version=7, agent_steps=99,
+        config=json.dumps({'env_id': 'E'}), ledger=ledger)
+    found = deserialize_message(serialize_message(sent), Policy)
+    assert (found.learner_id, found.version, found.agent_steps) == ('me', 7, 99)
+    assert policy_config(found) == {'env_id': 'E'}
+    assert [(each.actor_id, each.incarnation, each.used) for each in found.credits] == [
+        ('x', 9, 4), ('y', 2**63, 0)]
+    assert [(each.name, list(each.shape)) for each in found.tensors] == [
+        ('a.weight', [2, 3]), ('a.bias', [2])]
+
+
+@pytest.mark.parametrize('config', ['', '[]', '3', 'null', '{"a": ', '{"a": 1} x'])
+def test_settings_that_are_no_object_are_refused(config):
+    with pytest.raises(ValueError):
+        policy_config(Policy(config=config))
+
+
+def test_the_number_of_the_largest_sequence_does_not_stop_a_policy(box):
+    message = trajectory(2**64 - 1)
+    box.put(message)
+    unroll = box.inbox.get(0.0)
+    box.ledger.use(1, unroll.sequence, 0)
+    sent = to_policy({}, stamp=STAMP, learner_id='me', version=1, agent_steps=1, config='{}',
+                     ledger=box.ledger)
+    assert deserialize_message(serialize_message(sent), Policy).credits[0].used == 2**64 - 1
+
+
+def test_what_went_to_another_learner_is_left_out_silently(box):
+    box.put(trajectory(0, learner_id='other'), trajectory(1), trajectory(2, learner_id=''))
+    assert [unroll.sequence for unroll in box.all()] == [1]
+    assert box.warnings == []
+    assert (box.ledger.received, box.ledger.lost, box.ledger.rejected) == (1, 0, 0)
+
+
+def broken_bytes():
+    message = trajectory(1)
+    message.tensors[0].data = array.array('B', bytes(3))
+    return message
+
+
+def broken_axes():
+    message = trajectory(1)
+    message.tensors[0].shape = array.array('I', [0] + [2**32 - 1] * 70)
+    message.tensors[0].data = array.array('B')
+    return message
+
+
+@pytest.mark.parametrize(('make', 'reason'), [
+    (broken_bytes, "tensor 'observations': 3 bytes"),
+    (broken_axes, "tensor 'observations': shape"),
+    (lambda: trajectory(1, actions=arrays()['actions'] + 2), 'actions: '),
+    (lambda: trajectory(1, rewards=arrays()['rewards'] * np.nan), 'rewards: not all finite'),
+    (lambda: trajectory(1, extra=np.zeros(1)), "unknown: ['extra']"),
+    (lambda: trajectory(1, state=np.zeros((2, 6), np.float32)), "unknown: ['state']"),
+    (lambda: trajectory(1, rewards=arrays(batch=3)['rewards']), 'rewards: shape (4, 3)'),
+    (Trajectory, 'missing')], ids=lambda value: value if isinstance(value, str) else '')
+def test_what_does_not_fit_is_counted_and_the_next_is_given_out(box, make, reason):
+    bad = make()
+    bad.learner_id, bad.actor_id = 'me', 'a'
+    box.put(trajectory(0), bad, trajectory(2))
+    assert [unroll.sequence for unroll in box.all()] == [0, 2]
+    assert box.ledger.rejected == 1
+    assert box.warnings[0].startswith("trajectory of 'a' refused: ")
+    assert reason in box.warnings[0]
+
+
+def test_gaps_are_counted_and_said(box):
+    box.put(trajectory(3), trajectory(4), trajectory(7))
+    assert [unroll.sequence for unroll in box.all()] == [3, 4, 7]
+    assert box.ledger.lost == 2
+    assert box.warnings == ["2 trajectories of 'a' lost before number 7"]
+
+
+def test_the_same_trajectory_is_given_out_once(box):
+    box.put(trajectory(0), trajectory(0), trajectory(1))
+    assert [unroll.sequence for unroll in box.all()] == [0, 1]
+    assert box.ledger.duplicates == 1
+
+
+def test_actors_are_told_apart(box):
+    box.put(trajectory(5, actor_id='a'), trajectory(0, actor_id='b', incarnation=2),
+            trajectory(6, actor_id='a'))
+    assert [(unroll.actor_id, unroll.sequence) for unroll in box.all()] == [
+        ('a', 5), ('b', 0), ('a', 6)]
+    assert box.ledger.lost == 0
+
+
+def test_a_full_queue_drops_and_says_so_and_the_gap_is_counted(box):
+    message = trajectory(0)
+    for sequence in range(300):
+        message.sequence = sequence
+        box.inbox.put(trajectory(sequence) if sequence < 256 else message, 0.0)
+    assert len(box.warnings) == 300 - 256
+    assert "'a' dropped: 256 are waiting" in box.warnings[0]
+    assert len(box.all()) == 256
+    box.put(trajectory(300))
+    assert box.inbox.get(0.0).sequence == 300
+    assert box.ledger.lost == 300 - 256
+
+
+def test_an_empty_inbox_does_not_wait_for_ever(box):
+    with pytest.raises(queue.Empty):
+        box.inbox.get(0.01)

@@ -1,0 +1,171 @@
+"""Serial mode: it learns, does the same again with the same seed, and needs no ROS."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from vdl_ros import local_training
+from vdl_ros.common.settings import SettingError, settings_of
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
+
+SOURCE = Path(__file__).resolve().parents[1] / 'src'
+
+
+def run(*args, cwd, code=None):
+    """Run ``python -m vdl_ros.local_training``, or ``code`` with the same arguments."""
+    start = ['-m', 'vdl_ros.local_training'] if code is None else ['-c', code]
+    return subprocess.run(
+        [sys.executable, *start, *args], cwd=cwd, capture_output=True, text=True, timeout=300,
+        env=os.environ | {'PYTHONPATH': f'{SOURCE}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'})
+
+
+# The modules of ROS cannot be imported, nor can the generated messages.
+WITHOUT_ROS = """
+import importlib.util, runpy, sys
+for name in ('rclpy', 'std_msgs', 'rcl_interfaces', 'launch', 'ament_index_python'):
+    sys.modules[name] = None
+assert importlib.util.find_spec('vdl_ros.msg') is None
+runpy.run_module('vdl_ros.local_training', run_name='__main__')
+"""
+
+
+@pytest.mark.process
+def test_cartpole_is_solved_without_ros(tmp_path):
+    result = run('--run_dir', 'run', cwd=tmp_path, code=WITHOUT_ROS)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == 'ended by stop_at_return; written to run'
+    summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
+    assert summary['env_id'] == 'CartPole-v1'
+    assert summary['ended_by'] == 'stop_at_return'
+    assert summary['mean_return_100'] >= 475
+    assert summary['agent_steps'] < 1_500_000
+    assert summary['trajectories_lost'] == 0
+    assert summary['policy_lag'] == {'mean': 0.0, 'max': 0}
+    files = {path.name.split('.')[0] for path in (tmp_path / 'run').iterdir()}
+    assert files >= {'config', 'progress', 'checkpoint', 'summary', 'curve', 'events'}
+
+
+@pytest.mark.parametrize(('args', 'message'), [
+    (('--env_id', 'CartPol-v1'), "did you mean 'CartPole-v"),
+    (('--batch_size', '0'), 'batch_size: 0 is not allowed: a whole number from 1 to 1024'),
+    (('--discount', 'much'), "discount: 'much' is not allowed: a number from 0 to 1"),
+    (('--max_policy_lag', '1', '--batch_size', '2'), 'max_policy_lag: 1 is not allowed'),
+    (('--algorithm', 'ppoo'), "algorithm: 'ppoo' is not allowed: one of 'impala', 'a3c', 'ppo'"),
+    (('--ppo_clip', '0.1'), "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'impala'"),
+    (('--algorithm', 'dqn', '--n_step', '21'), 'n_step: 21 is not allowed: at most unroll_length'),
+    (('--algorithm', 'dqn', '--env_id', 'vdl/Reach1D-v0'), "'dqn' cannot act in Box"),
+    (('--algorithm', 'ppo', '--ppo_form', 'klip'), "ppo_form: 'klip' is not allowed: one of"),
+    (('--run_dir', 'full'), 'run_dir: full is not empty'),
+    (('--network', 'nature'), "network 'nature' needs images")], ids=lambda value: str(value)[:30])
+def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys, args, message):
+    (tmp_path / 'full').mkdir()
+    (tmp_path / 'full' / 'thesis.tex').touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('signal.signal', lambda *_: None)
+    assert local_training.main(list(args)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith('serial: ')
+    assert error.count('\n') == 1
+    assert message in error
+
+
+@pytest.mark.process
+def test_the_exit_status_is_that_of_main(tmp_path):
+    result = run('--env_id', 'Nowhere-v0', cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("serial: env_id: no environment 'Nowhere-v0'")
+    assert result.stderr.count('\n') == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_setting_is_an_option(capsys):
+    with pytest.raises(SystemExit) as end:
+        local_training.main(['--help'])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f'--{name} ' in text for name in ('env_id', 'num_envs', 'learning_rate', 'run_dir'))
+    own = settings_of(*ALGORITHM_SETTINGS.values())
+    assert {'rho_clip', 'ppo_clip', 'n_step'} <= own.keys()
+    assert all(f'--{name} ' in text for name in own)
+    with pytest.raises(SystemExit) as end:
+        local_training.main(['--learning_rat_e', '1'])
+    assert end.value.code == 2
+
+
+def trained(folder, env_id='CartPole-v1', stop=None, own=None, **config):
+    """Train in this process; return why it ended, the checkpoint and the summary."""
+    train = TrainConfig(hidden_size=16, **config)
+    reason = local_training.train(
+        EnvConfig(env_id=env_id, num_envs=4), train, select_own(train, own or {}), folder,
+        stop or threading.Event())
+    return reason, load_checkpoint(folder / 'checkpoint.pt'), json.loads(
+        (folder / 'summary.json').read_text())
+
+
+def same_state(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_state(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same_state, a, b))
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+# So that all of them learn within a few thousand steps.
+SMALL = {'replay_start': 500, 'replay_size': 2000, 'ppo_epochs': 2, 'reinforce_episodes': 4,
+         'exploration_steps': 2000}
+
+
+@pytest.mark.parametrize('lstm_size', [0, 4])
+@pytest.mark.parametrize('algorithm', ALGORITHMS)
+def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
+    total_steps = 1000 if lstm_size else 2000
+    runs = [trained(tmp_path / str(i), total_steps=total_steps, seed=seed, algorithm=algorithm,
+                    lstm_size=lstm_size, own=SMALL) for i, seed in enumerate((3, 3, 4))]
+    first, second, other = (found for _, found, _ in runs)
+    assert same_state(first['learner'], second['learner'])
+    for key in ('returns', 'episodes', 'received', 'lag'):
+        assert first['progress'][key] == second['progress'][key]
+    assert first['progress']['episodes'] > total_steps / 200
+    assert not same_state(first['learner'], other['learner'])
+    assert first['progress']['returns'] != other['progress']['returns']
+
+
+def test_a_continuous_task_is_learned(tmp_path):
+    # Untrained the return is about -11; going straight to the goal gives about -2.2.
+    reason, _, summary = trained(
+        tmp_path / 'run', 'vdl/Reach1D-v0', learning_rate=0.003, entropy_cost=0.0,
+        total_steps=200_000, stop_at_return=-3.0)
+    assert reason == 'stop_at_return', summary
+
+
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
+def test_episodes_are_those_of_the_environment(tmp_path, env_id):
+    _, found, summary = trained(tmp_path / 'run', env_id, total_steps=3000)
+    whole = {float(n * (n + 1) / 2) for n in range(5, 16)}
+    assert set(found['progress']['returns']) <= whole
+    assert len(found['progress']['returns']) == 100
+    # One step in about eleven is a reset, and is not counted.
+    assert 3000 / 15 - 4 <= summary['episodes'] <= 3000 / 5
+
+
+def test_stopping_writes_what_there_is(tmp_path):
+    stop = threading.Event()
+    stop.set()
+    reason, found, summary = trained(tmp_path / 'run', stop=stop)
+    assert reason == summary['ended_by'] == 'interrupted'
+    assert found['learner']['version'] == 0
+
+
+def test_settings_that_contradict_are_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(SettingError, match='^max_policy_lag'):
+        trained(tmp_path / 'run', batch_size=9)
+    assert not (tmp_path / 'run').exists()

@@ -1,0 +1,59 @@
+"""The doctor, run for real and by its parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vdl_ros.ros.checks import Finding
+from vdl_ros.tools import doctor
+
+
+def run(*options: str, **environ: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, '-m', 'vdl_ros.tools.doctor', *options], capture_output=True, text=True,
+        timeout=100, check=False, env={**os.environ, **environ})
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize('wish', ['shm', 'udp'])
+def test_it_measures_messages_between_two_processes(wish):
+    result = run('--json', '--ros-args', '-r', 'a:=b', VDL_TRANSPORT=wish)
+    answer = json.loads(result.stdout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert answer['ok'] is True
+    loopback = next(item for item in answer['findings'] if item['name'] == 'loop-back')
+    assert len(loopback['figures']) == 4
+    assert min(loopback['figures'].values()) > 0
+    transport = next(item for item in answer['findings'] if item['name'] == 'transport')
+    assert transport['finding'].startswith(wish)
+
+
+def test_a_failed_check_is_the_exit_status():
+    result = run('--no-loopback', VDL_TRANSPORT='pigeon')
+    assert result.returncode == 1
+    assert result.stderr == "doctor: VDL_TRANSPORT is 'pigeon'; allowed: auto, shm, udp, default\n"
+    assert 'fail transport' in result.stdout
+    assert '\033' not in result.stdout
+
+
+def test_lines_are_aligned_and_say_what_to_do():
+    findings = [Finding('a', 'ok', 'fine'), Finding('long', 'warn', 'bad', 'mend')]
+    text = doctor.report(findings, False)
+    assert text.splitlines() == ['ok   a     fine', 'warn long  bad -> mend']
+
+
+def test_colour_is_for_terminals():
+    assert '\033[33mwarn\033[0m' in doctor.report([Finding('a', 'warn', 'x')], True)
+
+
+def test_clean_says_what_was_removed(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, 'clean_stale_shared_memory', lambda: (3, 64 << 20))
+    monkeypatch.setattr(doctor.checks, 'CHECKS', ())
+    monkeypatch.setattr(doctor.transport, 'configure', lambda: None)  # of all later tests
+    assert doctor.main(['--clean']) == 0
+    assert capsys.readouterr().out.startswith('removed 3 files of dead processes, 64 MiB')
