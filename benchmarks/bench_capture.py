@@ -33,7 +33,7 @@ from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.simulation.scene import CAMERA
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.pose.data.domain_randomization import sample
-from vdl_ros.pose.data.randomized_scene import Studio
+from vdl_ros.pose.data.randomized_scene import RandomizedScene
 
 SIZE = 128
 BARE = '--bare'
@@ -42,7 +42,7 @@ BARE = '--bare'
 def plain(frames: int) -> float:
     """Return the frames/s of bare rendering of the plain scene."""
     geometry = load()
-    studio = Studio(geometry, SIZE, SIZE)
+    studio = RandomizedScene(geometry, SIZE, SIZE)
     scene = studio.scene
     studio.close()
     data = mujoco.MjData(scene.model)
@@ -64,13 +64,13 @@ def same(frames: int, domain: str) -> float:
 
     def fits(positions: NDArray[np.float64]) -> bool:
         try:
-            simulation.check_room(positions)
+            simulation.check_collision(positions)
         except PoseError:
             return False
         return True
 
     chosen = [sample('train', 0, index, domain, geometry, fits) for index in range(frames)]
-    studio = Studio(geometry, SIZE, SIZE)
+    studio = RandomizedScene(geometry, SIZE, SIZE)
     began = time.perf_counter()
     for each in chosen:
         studio.draw(each.positions, each.distance, each.elevation, each.azimuth, each.look)

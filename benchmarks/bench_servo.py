@@ -32,7 +32,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from vdl_ros.arm.model.geometry import ArmGeometry, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.msg import TrajectoryStatus
+from vdl_ros.msg import JointTrajectoryStatus
 from vdl_ros.pose.model_file import ModelError, default_model, load_model
 from vdl_ros.ros import qos
 
@@ -55,7 +55,7 @@ def make_targets(count: int, seed: int, geometry: ArmGeometry) -> list[list[floa
         there[:3] = random.uniform(geometry.lower[:3], geometry.upper[:3])
         try:
             for share in np.linspace(0.0, 1.0, STEPS + 1)[1:]:
-                simulation.check_room(before + share * (there - before))
+                simulation.check_collision(before + share * (there - before))
         except PoseError:
             continue
         targets.append(there[:3].tolist())
@@ -69,16 +69,16 @@ class Commander(Node):
     def __init__(self, truth: str):
         """Listen to ``truth``, a topic of joint states."""
         super().__init__('bench_servo')
-        self.status: TrajectoryStatus | None = None
+        self.status: JointTrajectoryStatus | None = None
         self.truth: JointState | None = None
         self._send = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self.create_subscription(
-            TrajectoryStatus, 'arm/trajectory_status',
+            JointTrajectoryStatus, 'arm/trajectory_status',
             lambda message: setattr(self, 'status', message),
             qos.TOPICS['arm/trajectory_status'])
         self.create_subscription(
-            JointState, truth, lambda message: setattr(self, 'truth', message), qos.NEWEST)
+            JointState, truth, lambda message: setattr(self, 'truth', message), qos.LATEST)
 
     def until(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
         """

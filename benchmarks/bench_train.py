@@ -50,7 +50,7 @@ def arguments(
     from vdl_ros.common.settings import SettingError, as_dict, select, settings_of, suggestion
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
-    from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own, verify
+    from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
     from vdl_ros.rl.policy.policy import make_policy
     from vdl_ros.rl.runs.run_config import RunConfig
     from vdl_ros.rl.train_config import TrainConfig
@@ -82,7 +82,7 @@ def arguments(
     parsed = {name: (learning | launching)[name].parse(value) for name, value in given.items()}
     values = presets.resolve(parsed)
     env, train = select(EnvConfig, values), select(TrainConfig, values)
-    own = select_own(train, values)
+    own = make_algorithm_config(train, values)
     verify(train, own)
     make_policy(train, *factory.spaces(env), own)
     plan = Plan(

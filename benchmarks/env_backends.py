@@ -9,7 +9,7 @@ import gymnasium
 
 from vdl_ros.envs import dummy, factory
 from vdl_ros.envs.atari import RAW_SIZE, make_atari
-from vdl_ros.envs.checked_vector_env import Contract, EnvError
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 from vdl_ros.envs.env_config import EnvConfig
 
 __all__ = ['DUMMY', 'GYM', 'PREPROCESSED', 'NotInstalledError', 'backends', 'make', 'prepare']
@@ -99,7 +99,8 @@ def make(name: str, backend: str, num_envs: int) -> Any:
     threads = len(os.sched_getaffinity(0)) if backend == 'own-threads' else 1
     if name.endswith(PREPROCESSED):
         count = 1 if backend == 'single' else num_envs
-        return Contract(make_atari(EnvConfig(env_id=env_id), count, num_threads=threads), seed=0)
+        return CheckedVectorEnv(
+            make_atari(EnvConfig(env_id=env_id), count, num_threads=threads), seed=0)
     try:
         if backend == 'single':
             return gymnasium.make(env_id, disable_env_checker=True)

@@ -32,7 +32,7 @@ from typing import Any
 __all__ = ['ACTORS', 'LEARNERS', 'MOST', 'PER_T', 'SAMPLERS', 'SHAPES', 'Cell', 'Shape', 'asleep',
            'order', 'plan']
 
-# Processes on one host find each other up to this many (config/dds/fastdds.xml), with some left.
+# Processes on one host that find each other (config/dds/fastdds.xml.in), less some in reserve.
 MOST = 56
 
 

@@ -28,7 +28,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.environment_stepper import Stepper
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.train_config import TrainConfig
@@ -73,7 +73,7 @@ class _Part:
         spaces = self.envs.single_observation_space, self.envs.single_action_space
         self.learner = Learner(
             self.train, *spaces, factory.frames_per_observation(env),
-            own=select_own(self.train, settings))
+            own=make_algorithm_config(self.train, settings))
 
     def _actor(self) -> Actor:
         return Actor(

@@ -60,13 +60,13 @@ class Cell:
         """Return the cell of a line that another process wrote."""
         return cls(**order)
 
-    def incarnation(self, client: int) -> int:
+    def start_id(self, client: int) -> int:
         """Return the number that packets of a client of this cell carry."""
         return self.token * 256 + client
 
-    def client(self, incarnation: int) -> int | None:
+    def client(self, start_id: int) -> int | None:
         """Return whose packet it is, or None if it is of another cell."""
-        token, client = divmod(incarnation, 256)
+        token, client = divmod(start_id, 256)
         return client if token == self.token and client < self.clients else None
 
 

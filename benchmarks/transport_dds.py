@@ -38,7 +38,7 @@ _THREADS = 2
 
 def incarnation_of(data: bytes) -> int:
     """
-    Return the field ``incarnation`` of a serialized Trajectory.
+    Return the field ``start_id`` of a serialized Trajectory.
 
     CDR: four bytes that name the byte order, then stamp, two strings and a uint64, each aligned
     to its size counted from behind those four.
@@ -159,7 +159,7 @@ class DdsServer(_Peer):
         return {'received': self._received, 'seconds': self._seconds}
 
     def _hear(self, message: Trajectory) -> None:
-        client = self._cell.client(message.incarnation)
+        client = self._cell.client(message.start_id)
         if client is None:
             return
         if self._cell.task == 'round_trip':
@@ -187,7 +187,7 @@ class DdsServer(_Peer):
         if cell.task == 'throughput' and (used % max(cell.window // 2, 1) == 0
                                           or used >= cell.packets):
             self._credit[client].publish(Credit(
-                actor_id=f'client_{client}', incarnation=cell.incarnation(client), used=used))
+                actor_id=f'client_{client}', start_id=cell.start_id(client), used=used))
         if sum(self._received) == cell.clients * cell.packets:
             self._tell()
 
@@ -222,7 +222,7 @@ class DdsClient(_Peer):
     def _message(self, sequence: int) -> Trajectory:
         return to_trajectory(
             {'packet': self._data}, stamp=self._node.get_clock().now(),
-            actor_id=f'client_{self._index}', incarnation=self._cell.incarnation(self._index),
+            actor_id=f'client_{self._index}', start_id=self._cell.start_id(self._index),
             sequence=sequence, learner_id='', policy_version=0)
 
     def _publish(self, sequence: int) -> None:
@@ -251,12 +251,12 @@ class DdsClient(_Peer):
         return {'sent': self._sent, 'trips_ms': trips}
 
     def _hear_credit(self, message: Credit) -> None:
-        if self._cell.client(message.incarnation) == self._index:
+        if self._cell.client(message.start_id) == self._index:
             self._used = max(self._used, message.used)
             self._tell()
 
     def _hear(self, message: Trajectory) -> None:
-        if self._cell.client(message.incarnation) == self._index:
+        if self._cell.client(message.start_id) == self._index:
             self._used = max(self._used, message.sequence + 1)
             self._tell()
 

@@ -32,7 +32,7 @@ NUMBERS = (
 
 def start(context):
     """Start the actors; one that dies is started again."""
-    launch_arguments.refuse_typing_errors(
+    launch_arguments.reject_unknown_arguments(
         context, 'actors.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     prefix = given.pop('actor_id', f'{socket.gethostname()}_actor')

@@ -35,7 +35,7 @@ ARGUMENTS = [
 
 def start(context):
     """Start what the arguments ask for."""
-    launch_arguments.refuse_typing_errors(
+    launch_arguments.reject_unknown_arguments(
         context, 'capture.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     arm, device, width, height = (

@@ -15,7 +15,7 @@ ARGUMENTS = [*launch_arguments.declare(EvaluateConfig), launch_arguments.RECORD]
 
 def start(context):
     """Start the evaluation; the launch ends with it."""
-    launch_arguments.refuse_typing_errors(
+    launch_arguments.reject_unknown_arguments(
         context, 'evaluate.launch.py', [each.name for each in ARGUMENTS])
     evaluate = Node(
         package='vdl_ros', executable='evaluate', name='evaluate', output='screen',

@@ -25,7 +25,7 @@ SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, Pro
 
 def start(context):
     """Start the learner; it is started again if it dies, and goes on from its checkpoint."""
-    launch_arguments.refuse_typing_errors(
+    launch_arguments.reject_unknown_arguments(
         context, 'learner.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     rank = given.get('learner_rank', 0)

@@ -28,7 +28,7 @@ ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 def check(context):
     """Refuse mistyped arguments before anything starts."""
-    launch_arguments.refuse_typing_errors(
+    launch_arguments.reject_unknown_arguments(
         context, 'train.launch.py', [each.name for each in ARGUMENTS])
 
 

@@ -13,7 +13,7 @@ import torch
 from vdl_ros import local_training
 from vdl_ros.common.settings import SettingError, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
 
@@ -105,8 +105,8 @@ def trained(folder, env_id='CartPole-v1', stop=None, own=None, **config):
     """Train in this process; return why it ended, the checkpoint and the summary."""
     train = TrainConfig(hidden_size=16, **config)
     reason = local_training.train(
-        EnvConfig(env_id=env_id, num_envs=4), train, select_own(train, own or {}), folder,
-        stop or threading.Event())
+        EnvConfig(env_id=env_id, num_envs=4), train, make_algorithm_config(train, own or {}),
+        folder, stop or threading.Event())
     return reason, load_checkpoint(folder / 'checkpoint.pt'), json.loads(
         (folder / 'summary.json').read_text())
 

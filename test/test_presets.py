@@ -9,7 +9,7 @@ import yaml
 from vdl_ros import presets
 from vdl_ros.common.settings import SettingError, build, select, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own, verify
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
 
 TASKS = sorted((presets.folder() / 'tasks').glob('*.yaml'))
@@ -84,7 +84,7 @@ def test_every_preset_of_the_package_can_be_used_with_every_algorithm(env_id, al
                       if name in settings_of(EnvConfig)})
     train = select(TrainConfig, values)
     assert train.algorithm == algorithm
-    verify(train, select_own(train, values))
+    verify(train, make_algorithm_config(train, values))
 
 
 def test_cartpole_and_atari_have_one():

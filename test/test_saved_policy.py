@@ -10,7 +10,7 @@ from vdl_ros.common.settings import SettingError, as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.evaluation import Act
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
@@ -25,7 +25,7 @@ def saved(tmp_path):
     """Return a function that saves a learner; it returns the file and the learner."""
     def save(env=ENV, config=None, own=None, **train):
         train = dataclasses.replace(TRAIN, **train)
-        own = select_own(train, own or {})
+        own = make_algorithm_config(train, own or {})
         learner = Learner(train, *factory.spaces(env), own=own)
         learner.version, learner.agent_steps = 7, 99
         path = tmp_path / 'checkpoint.pt'

@@ -19,21 +19,21 @@ import torch
 from vdl_ros import presets
 from vdl_ros.common.settings import as_dict, select, settings_of
 from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.common.thread_timer import TRAINING, Phases
+from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
-    select_own,
+    make_algorithm_config,
     verify,
 )
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.train_config import TrainConfig
@@ -43,11 +43,11 @@ class SerialInbox:
     """Acts one unroll each time the trainer asks for one."""
 
     def __init__(
-        self, actor: Actor, learner: Learner, ledger: Ledger, phases: Phases,
+        self, actor: Actor, learner: Learner, flow_stats: FlowStats, phases: ThreadTimer,
     ) -> None:
         """Take unrolls from ``actor`` with the weights of ``learner``."""
         self._phases = phases
-        self._actor, self._learner, self._ledger = actor, learner, ledger
+        self._actor, self._learner, self._flow_stats = actor, learner, flow_stats
         self._sequence = 0
 
     def get(self, timeout: float) -> Unroll:
@@ -58,7 +58,7 @@ class SerialInbox:
                 self._actor.load(learner.weights(), learner.version, learner.agent_steps)
         arrays, _ = self._actor.unroll()
         unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
-        self._ledger.arrive('serial', 0, self._sequence)
+        self._flow_stats.arrive('serial', 0, self._sequence)
         self._sequence += 1
         return unroll
 
@@ -78,16 +78,16 @@ def train(
     envs = factory.make(env, config.seed)
     try:
         spaces = envs.single_observation_space, envs.single_action_space
-        phases = Phases()
+        phases = ThreadTimer()
         learner = Learner(
             config, *spaces, factory.frames_per_observation(env), phases, own=own)
         policy = make_policy(config, *spaces, own)
-        ledger = Ledger()
+        flow_stats = FlowStats()
         actor = Actor(envs, policy, learner.schema, config.seed, phases,
-                      make_explore(own, 'serial'))
+                      exploration_schedule(own, 'serial'))
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume), as_dict(env, config, own),
-            inbox=SerialInbox(actor, learner, ledger, phases), ledger=ledger,
+            inbox=SerialInbox(actor, learner, flow_stats, phases), flow_stats=flow_stats,
             publish=lambda: None, say=print, clocks={TRAINING: phases})
         return trainer.run(stop)
     finally:
@@ -114,7 +114,7 @@ def main(args: list[str] | None = None) -> int:
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
-        own = select_own(config, values)
+        own = make_algorithm_config(config, values)
         reason = train(env, config, own, path, stop, resume=bool(resume))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)

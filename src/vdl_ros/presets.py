@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import refuse_foreign
+from vdl_ros.rl.algorithm_config import reject_other_algorithm_settings
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['folder', 'preset', 'resolve']
@@ -73,7 +73,7 @@ def resolve(
     if was and algorithm != was:
         raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was learned by '
                            f'{was!r}, and cannot go on with another')
-    refuse_foreign(given, algorithm)
+    reject_other_algorithm_settings(given, algorithm)
     under = dict(saved) if saved else preset(
         str(given.get('env_id', default_env_id)), algorithm)
     return under | dict(given)

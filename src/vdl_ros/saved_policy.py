@@ -12,8 +12,8 @@ import torch
 from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import select_own
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import Policy, make_policy
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
@@ -62,7 +62,7 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         if wanted and was != wanted:
             raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
     env, train = select(EnvConfig, found['config']), select(TrainConfig, found['config'])
-    own = select_own(train, found['config'])
+    own = make_algorithm_config(train, found['config'])
     spaces = factory.spaces(env)
     policy = make_policy(train, *spaces, own)
     try:
@@ -72,5 +72,5 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         # torch's first line only says that there is an error.
         reason = ' '.join(str(error).split())[:200]
         raise CheckpointError(f'{path}: not a policy for {env.env_id}: {reason}') from None
-    policy.exploration = torch.tensor([make_explore(own, '')(train.total_steps)])
+    policy.exploration = torch.tensor([exploration_schedule(own, '')(train.total_steps)])
     return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps)

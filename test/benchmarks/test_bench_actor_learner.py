@@ -119,13 +119,13 @@ def test_cases_are_the_table_and_the_sweep(modules):
     # Settings that belong to nobody would end each run.
     from vdl_ros.common.settings import select, settings_of
     from vdl_ros.envs.env_config import EnvConfig
-    from vdl_ros.rl.algorithm_config import select_own, verify
+    from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
     from vdl_ros.rl.train_config import TrainConfig
     known = settings_of(EnvConfig, TrainConfig)
     for case in (table[0], sweep[0]):
         values = {name: known[name].parse(value) for name, value in case.settings.items()}
         train = select(TrainConfig, values)
-        verify(train, select_own(train, values))
+        verify(train, make_algorithm_config(train, values))
 
 
 def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(modules, monkeypatch):

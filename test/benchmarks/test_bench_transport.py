@@ -83,13 +83,13 @@ def test_rounds_begin_with_another_way_and_no_token_comes_twice(modules):
 
 def test_a_packet_of_another_cell_has_no_client(modules, cell):
     one, other = cell(token=5), cell(token=6)
-    assert [one.client(one.incarnation(index)) for index in (0, 1, 2)] == [0, 1, None]
-    assert other.client(one.incarnation(0)) is None
+    assert [one.client(one.start_id(index)) for index in (0, 1, 2)] == [0, 1, None]
+    assert other.client(one.start_id(0)) is None
 
 
 @pytest.mark.parametrize('name', ['', 'c', 'client_0', 'client_10', 'client_100'])
 def test_the_incarnation_is_found_in_serialized_bytes(modules, name):
-    message = Trajectory(header=Header(frame_id=name[1:]), actor_id=name, incarnation=2**62 + 7,
+    message = Trajectory(header=Header(frame_id=name[1:]), actor_id=name, start_id=2**62 + 7,
                          sequence=9)
     assert modules.transport_dds.incarnation_of(serialize_message(message)) == 2**62 + 7
 

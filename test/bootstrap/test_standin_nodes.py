@@ -8,7 +8,7 @@ import signal
 import pytest
 
 # Writes what it was told, without ROS.
-TOLD = """
+COMMAND_ECHO = """
 import json, sys, yaml
 told = {'files': [], 'params': {}, 'rules': [], 'plain': []}
 arguments = iter(sys.argv[1:])
@@ -57,7 +57,7 @@ def said(command, process):
 @pytest.fixture
 def told(workspace):
     """Give a function that launches nodes and gives what each was told."""
-    workspace.executable('told', TOLD)
+    workspace.executable('told', COMMAND_ECHO)
 
     def launch(entities, *arguments):
         command = workspace.launch(

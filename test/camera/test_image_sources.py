@@ -15,7 +15,7 @@ import pytest
 from vdl_ros.arm.model import geometry
 from vdl_ros.camera import image_sources
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
-from vdl_ros.camera.image_reader import Beat, Reader
+from vdl_ros.camera.image_reader import RateLimiter, Reader
 from vdl_ros.camera.image_sources import Picture, SourceError, open_source
 from vdl_ros.common.settings import SettingError, build
 
@@ -393,7 +393,7 @@ class TestBeat:
         rng = np.random.default_rng(1)
         moments = 5.0 + np.arange(int(20 * source)) / source
         moments += rng.uniform(-0.05, 0.05, moments.shape) / source
-        beat = Beat(30.0)
+        beat = RateLimiter(30.0)
         shown = np.array([moment for moment in moments if beat.due(moment)])
         assert len(shown) / 20.0 == pytest.approx(expected, rel=0.01)
         # Never two at once, and at the most one left out.
@@ -404,7 +404,7 @@ class TestBeat:
             assert gaps.std() < 0.05, 'an even source gives an even picture'
 
     def test_a_late_one_is_not_made_up_for(self):
-        beat = Beat(10.0)
+        beat = RateLimiter(10.0)
         assert beat.due(0.0)
         assert beat.due(5.0)
         assert not beat.due(5.02)
@@ -413,7 +413,7 @@ class TestBeat:
         assert beat.wait(9.0) == 0.0
 
     def test_time_may_jump_back(self):
-        beat = Beat(10.0)
+        beat = RateLimiter(10.0)
         assert [beat.due(at) for at in (100.0, 100.1, 3.0, 3.05, 3.1)] == [
             True, True, True, False, True]
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vdl_ros.common.thread_timer import PHASES, Lap, Phases
+from vdl_ros.common.thread_timer import PHASES, ThreadTimer, TimerWindow
 
 
 class Hands:
@@ -14,7 +14,7 @@ class Hands:
 
     def __init__(self):
         self.wall = self.processor = 0.0
-        self.phases = Phases(lambda: self.wall, lambda: self.processor)
+        self.phases = ThreadTimer(lambda: self.wall, lambda: self.processor)
 
     def go(self, wall, processor=0.0):
         self.wall += wall
@@ -92,7 +92,7 @@ def test_listening_is_waiting_but_for_the_processor_time(hands):
 
 def test_laps_follow_each_other_without_a_gap(hands):
     phases = hands.phases
-    lap, whole = Lap(phases), Lap(phases)
+    lap, whole = TimerWindow(phases), TimerWindow(phases)
     assert lap.shares() == {}
     with phases('step'):
         hands.go(3)
@@ -109,7 +109,7 @@ def test_laps_follow_each_other_without_a_gap(hands):
 
 
 def test_what_moved_from_wait_to_receive_is_not_negative(hands):
-    lap = Lap(hands.phases)
+    lap = TimerWindow(hands.phases)
     with hands.phases('wait'):
         hands.go(1)
     with hands.phases.listening():
@@ -121,7 +121,7 @@ def test_what_moved_from_wait_to_receive_is_not_negative(hands):
 
 def test_another_thread_reads_a_clock_that_runs():
     began = time.perf_counter()
-    phases, stop = Phases(), threading.Event()
+    phases, stop = ThreadTimer(), threading.Event()
 
     def work():
         while not stop.is_set():
@@ -156,7 +156,7 @@ def test_what_another_thread_was_told_stays_true(when):
             told.append(phases.seconds())
         return now
 
-    phases = Phases(clock, lambda: 0)
+    phases = ThreadTimer(clock, lambda: 0)
     for _ in range(2):
         with phases('infer'), phases('step'):
             pass

@@ -1,11 +1,11 @@
-"""The promises of Contract, on environments of different libraries."""
+"""The promises of CheckedVectorEnv, on environments of different libraries."""
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from vdl_ros.envs.checked_vector_env import Contract, EnvError, seeds_for
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
@@ -99,7 +99,7 @@ def test_seeds_are_distinct_and_not_shared_between_neighbours():
 def test_another_autoreset_mode_is_refused(mode):
     env = SyncVectorEnv([lambda: gymnasium.make('CartPole-v1')], autoreset_mode=mode)
     with pytest.raises(EnvError, match='SyncVectorEnv: autoreset mode .* NEXT_STEP'):
-        Contract(env, seed=0)
+        CheckedVectorEnv(env, seed=0)
     assert env.closed
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, make
-from vdl_ros.envs.video import Film, record_episode
+from vdl_ros.envs.video import VideoWriter, record_episode
 
 
 def decode(path):
@@ -100,7 +100,7 @@ def test_environment_without_pictures_is_explained(tmp_path):
 
 def test_film_keeps_one_size_and_even_sides(tmp_path):
     path = tmp_path / 'odd.mp4'
-    with Film(path, 25) as film:
+    with VideoWriter(path, 25) as film:
         film.add(np.full((331, 401, 3), 90, np.uint8))
         with pytest.raises(ValueError, match='of the first'):
             film.add(np.zeros((331, 501, 3), np.uint8))
@@ -112,6 +112,6 @@ def test_film_keeps_one_size_and_even_sides(tmp_path):
 
 
 def test_film_without_pictures_is_no_file(tmp_path):
-    with Film(tmp_path / 'none.mp4', 25):
+    with VideoWriter(tmp_path / 'none.mp4', 25):
         pass
     assert not list(tmp_path.iterdir())

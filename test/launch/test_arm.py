@@ -24,7 +24,7 @@ from trajectory_msgs.msg import JointTrajectory
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.common.settings import SettingError
-from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
+from vdl_ros.msg import ArmPose, JointTrajectoryStatus, MotorCommand
 from vdl_ros.pose.model_file import save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
@@ -57,7 +57,7 @@ def test_one_line_brings_up_the_twin_and_a_trajectory_moves_it(arm_launch, peer,
     images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
     infos = peer.listen(CameraInfo, 'camera/camera_info', qos.TOPICS['camera/camera_info'])
     status = peer.listen(
-        TrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+        JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
     frames = peer.listen(TFMessage, '/tf', qos.TOPICS['/tf'])
     description = peer.listen(String, 'robot_description', qos.TOPICS['robot_description'])
     talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])

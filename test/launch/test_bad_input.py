@@ -10,7 +10,7 @@ import torch
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes import evaluate, learner
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.runs.checkpoint import FORMAT
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -127,7 +127,7 @@ def test_a_corrupt_checkpoint_is_not_resumed(run_here, run):
 def test_a_checkpoint_of_another_environment_is_not_resumed(run_here, run):
     train = TrainConfig(total_steps=500)
     local_training.train(EnvConfig(env_id='vdl/Counter-v0', num_envs=4), train,
-                         select_own(train, {}), run.path, threading.Event())
+                         make_algorithm_config(train, {}), run.path, threading.Event())
     before = run.checkpoint.read_bytes()
     status, said = run_here(learner.main, f'resume:={run}', 'env_id:=CartPole-v1')
     assert status == 2

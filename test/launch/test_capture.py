@@ -12,7 +12,7 @@ from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.nodes import capture as capture_node
 from vdl_ros.pose.data.domain_randomization import sample
-from vdl_ros.pose.data.randomized_scene import Studio
+from vdl_ros.pose.data.randomized_scene import RandomizedScene
 from vdl_ros.ros.bags.bag_reader import BagReader
 
 TOPICS = {'/capture/scene', '/arm/joint_states', '/camera/camera_info', '/camera/image_raw'}
@@ -59,7 +59,7 @@ def test_frames_are_what_their_numbers_say(capture, tmp_path):
     assert process.wait() == 0
     assert '40 of 40 frames captured' in process.output
     found = check(tmp_path / 'bag', 40, 7)
-    studio = Studio(load(), 64, 64)
+    studio = RandomizedScene(load(), 64, 64)
     try:
         for index in (0, 17, 39):
             scene = found['/capture/scene'][index]

@@ -20,12 +20,12 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.counter import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig, ImpalaConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import from_tensors
@@ -48,7 +48,7 @@ class Recorder(Node):
         self.learner = Learner(
             train, *factory.spaces(env), factory.frames_per_observation(env), own=own)
         self.config = json.dumps(as_dict(env, train, own))
-        self.ledger = Ledger()
+        self.flow_stats = FlowStats()
         self.kept: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
         self.credit = train.credit
         self.under_way: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
@@ -60,17 +60,18 @@ class Recorder(Node):
     def publish(self) -> None:
         self.publisher.publish(to_policy(
             self.learner.weights(), stamp=self.get_clock().now(), learner_id='recorder',
-            version=self.learner.version, agent_steps=0, config=self.config, ledger=self.ledger))
+            version=self.learner.version, agent_steps=0, config=self.config,
+            flow_stats=self.flow_stats))
 
     def receive(self, message: Trajectory) -> None:
         self.kept[message.actor_id].append(message)
-        self.ledger.arrive(message.actor_id, message.incarnation, message.sequence)
+        self.flow_stats.arrive(message.actor_id, message.start_id, message.sequence)
         self.under_way[message.actor_id].append(message)
         self.most_under_way = max(self.most_under_way, len(self.under_way[message.actor_id]))
         if all(len(each) >= self.credit for each in self.under_way.values()):
             for each in self.under_way.values():
                 for message in each:
-                    self.ledger.use(message.incarnation, message.sequence, 0)
+                    self.flow_stats.use(message.start_id, message.sequence, 0)
                 each.clear()
             self.learner.version += 1
             self.publish()
@@ -146,7 +147,7 @@ def test_order_overlap_resets_and_no_loss(record):
     recorder = record(env, TrainConfig(unroll_length=7, batch_size=1, max_policy_lag=4))
     for messages in recorder.kept.values():
         assert [message.sequence for message in messages] == list(range(len(messages)))
-        assert len({message.incarnation for message in messages}) == 1
+        assert len({message.start_id for message in messages}) == 1
         versions = [message.policy_version for message in messages]
         assert versions == sorted(versions)
         for one, two in itertools.pairwise(messages):
@@ -164,7 +165,7 @@ def test_order_overlap_resets_and_no_loss(record):
                 np.testing.assert_array_equal(got, stream, err_msg=name)
             np.testing.assert_array_equal(
                 joined(messages, 'is_reset', overlap=True)[:, b], wanted[4])
-    assert recorder.ledger.lost == recorder.ledger.duplicates == 0
+    assert recorder.flow_stats.lost == recorder.flow_stats.duplicates == 0
     # Two of the six may be alike by chance, of a thousand that there are.
     left, right = (from_tensors(messages[0].tensors)['observations'][0, :, 2].tolist()
                    for messages in recorder.kept.values())
@@ -198,7 +199,7 @@ def test_stacked_frames_are_stacked_again_as_they_were(record):
                 wanted = [1 + (newest - back) % 255 if back <= age else 0
                           for back in (3, 2, 1, 0)]
                 assert list(got[t, b]) == wanted, (t, b)
-    assert recorder.ledger.lost == 0
+    assert recorder.flow_stats.lost == 0
 
 
 def test_memory_and_exploration_are_those_of_each_actor(record):
@@ -207,7 +208,7 @@ def test_memory_and_exploration_are_those_of_each_actor(record):
     recorder = record(env, TrainConfig(
         algorithm='dqn', unroll_length=7, batch_size=1, max_policy_lag=4, lstm_size=5), own)
     learner = recorder.learner
-    epsilons = {name: make_explore(own, name)(0) for name in ACTORS}
+    epsilons = {name: exploration_schedule(own, name)(0) for name in ACTORS}
     assert epsilons['left'] != epsilons['right']
     for name, messages in recorder.kept.items():
         state = torch.zeros(3, 10)
@@ -225,4 +226,4 @@ def test_memory_and_exploration_are_those_of_each_actor(record):
                 learner.policy.distribution.log_prob(parameters, batch.actions),
                 rtol=1e-4, atol=1e-4)
         assert state.any()
-    assert recorder.ledger.lost == 0
+    assert recorder.flow_stats.lost == 0

@@ -36,7 +36,7 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(launch, run, peer)
     policies = peer.listen(Policy, 'policy', qos.LATCHED)
     train = start(launch, run)
     peer.until(lambda: policies and len(policies[-1].credits) == 2, 'credit for both actors')
-    known = {each.incarnation for each in policies[-1].credits}
+    known = {each.start_id for each in policies[-1].credits}
     actors = train.nodes('actor')
     assert len(actors) == 2
     actors[0].send_signal(signal.SIGKILL)
@@ -44,7 +44,7 @@ def test_a_killed_actor_is_started_again_and_training_goes_on(launch, run, peer)
                    and actors[0].pid not in [each.pid for each in train.nodes('actor')],
                    'another actor')
     peer.until(lambda: any(each.used > 2 for each in policies[-1].credits
-                           if each.incarnation not in known), 'progress with the new actor')
+                           if each.start_id not in known), 'progress with the new actor')
     found = finish(train, run)
     assert found['actor_restarts'] == 1
     assert found['learner_restarts'] == 0

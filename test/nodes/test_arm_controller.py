@@ -13,7 +13,7 @@ from visualization_msgs.msg import MarkerArray
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.msg import MotorCommand, TrajectoryStatus
+from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -27,7 +27,7 @@ class Controlled:
         self.peer, self.process = peer, process
         self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self.status = peer.listen(
-            TrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+            JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
         self.trajectories = peer.talk(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         peer.until(lambda: self.status, 'its status')

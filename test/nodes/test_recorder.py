@@ -131,7 +131,7 @@ def test_a_training_can_be_recorded(launch, holds, tmp_path):
         for connection, _, data in reader.messages():
             if connection.topic == '/trajectories':
                 found = reader.deserialize(data, connection.msgtype)
-                sequences.setdefault((found.actor_id, found.incarnation), []).append(
+                sequences.setdefault((found.actor_id, found.start_id), []).append(
                     found.sequence)
             elif connection.topic == '/policy':
                 versions.append(reader.deserialize(data, connection.msgtype).version)

@@ -12,7 +12,7 @@ from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.srv import SetPose, Step
+from vdl_ros.srv import SetJointPositions, StepSimulation
 
 SPEED = float(load().velocity[1])
 
@@ -130,7 +130,7 @@ def test_a_pose_is_taken_at_once_and_a_wrong_one_refused(twin, peer):
     arm = twin('start_pose:=shoulder=0.4 elbow=-0.8')
     peer.until(lambda: arm.states, 'a joint state')
     assert (arm.angle('shoulder'), arm.angle('elbow')) == pytest.approx((0.4, -0.8), abs=0.02)
-    done = peer.call(SetPose, 'sim_arm/set_pose', SetPose.Request(
+    done = peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(
         name=['base', 'gripper'], position=[0.5, 0.2]))
     assert (done.success, done.message) == (True, '')
     peer.until(lambda: abs(arm.angle('base') - 0.5) < 1e-6, 'the pose')
@@ -141,7 +141,7 @@ def test_a_pose_is_taken_at_once_and_a_wrong_one_refused(twin, peer):
             (['thumb'], [0.0], 'thumb: no such joint'),
             (['base'], [], '1 names and 0 positions'),
             (['base', 'base'], [0.0, 0.1], 'no name twice')):
-        done = peer.call(SetPose, 'sim_arm/set_pose', SetPose.Request(
+        done = peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(
             name=names, position=positions))
         assert not done.success
         assert reason in done.message
@@ -154,7 +154,7 @@ def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
     clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
 
     def step(seconds):
-        return peer.call(Step, 'sim_arm/step', Step.Request(seconds=seconds))
+        return peer.call(StepSimulation, 'sim_arm/step', StepSimulation.Request(seconds=seconds))
 
     done = step(0.1)
     assert (done.success, done.time.sec, done.time.nanosec) == (True, 0, 100_000_000)
@@ -179,7 +179,7 @@ def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
 
 def test_time_goes_by_itself_unless_stepped(twin, peer):
     arm = twin()
-    done = peer.call(Step, 'sim_arm/step', Step.Request(seconds=0.1))
+    done = peer.call(StepSimulation, 'sim_arm/step', StepSimulation.Request(seconds=0.1))
     assert not done.success
     assert 'stepped:=true' in done.message
     assert arm.process.process.poll() is None

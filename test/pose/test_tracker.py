@@ -56,7 +56,7 @@ def test_commands_move_it_where_estimates_say_little():
 def test_a_command_counts_from_its_own_time_on():
     arm = Arm()
     arm.see()
-    # Told now: done after the response time, one picture and a bit later.
+    # ArmStatus now: done after the response time, one picture and a bit later.
     arm.tracker.command(arm.now, [1, 0])
     arm.tracker.command(arm.now + 0.1, [0, 0])
     for _ in range(6):

@@ -6,7 +6,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.central_inference import CentralInference, Request
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.policy import make_policy
@@ -30,9 +30,9 @@ class Learner:
         self.policy = make_policy(dataclasses.replace(TRAIN, **train), *spaces, own)
         self.schema = UnrollSchema(*spaces, STEPS, frames, self.policy.state_size)
         self.steps = StepSchema(spaces[0], frames)
-        self.ledger, self.unrolls, self.refused = Ledger(), [], []
+        self.flow_stats, self.unrolls, self.refused = FlowStats(), [], []
         self.central = CentralInference(
-            self.policy, self.schema, self.steps, self.ledger, max_policy_lag, **(more or {}))
+            self.policy, self.schema, self.steps, self.flow_stats, max_policy_lag, **(more or {}))
 
     def serve(self, *requests):
         for request in requests:
@@ -40,27 +40,27 @@ class Learner:
         answers, unrolls = self.central.serve(
             requests, lambda request, error: self.refused.append(str(error)))
         for unroll in unrolls:
-            self.ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+            self.flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         self.unrolls += unrolls
         return answers
 
     def use(self, unroll):
-        self.ledger.use(unroll.incarnation, unroll.sequence, 0)
+        self.flow_stats.use(unroll.start_id, unroll.sequence, 0)
 
 
 class Asking:
     """An actor's side: asks, and does as it is told."""
 
-    def __init__(self, learner, env_id, seed=4, batch=3, incarnation=1):
+    def __init__(self, learner, env_id, seed=4, batch=3, start_id=1):
         self.actor = RemoteActor(make_envs(env_id, seed, batch), learner.steps, seed)
-        self.incarnation, self.whole = incarnation, True
+        self.start_id, self.whole = start_id, True
 
     def request(self):
-        return Request(f'actor{self.incarnation}', self.incarnation, self.actor.step,
+        return Request(f'actor{self.start_id}', self.start_id, self.actor.step,
                        self.actor.observe(whole=self.whole), num_bytes=7)
 
     def take(self, answer):
-        assert answer.request.incarnation == self.incarnation
+        assert answer.request.start_id == self.start_id
         assert answer.request.step == self.actor.step
         self.whole = False
         return self.actor.take(answer.actions)

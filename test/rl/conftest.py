@@ -149,7 +149,7 @@ def spaces():
 @pytest.fixture
 def random_unroll():
     """Return a function that draws a valid unroll for ``spaces``, with ends and resets."""
-    def draw(seed, steps=8, batch=3, sequence=0, actor_id='a', incarnation=1, version=0,
+    def draw(seed, steps=8, batch=3, sequence=0, actor_id='a', start_id=1, version=0,
              state_size=0):
         rng = np.random.default_rng(seed)
         done = rng.random((steps, batch)) < 0.25
@@ -171,7 +171,7 @@ def random_unroll():
         }
         if state_size:
             arrays['state'] = rng.uniform(-1, 1, (batch, state_size)).astype(np.float32)
-        return Unroll(arrays, actor_id, incarnation, sequence, version)
+        return Unroll(arrays, actor_id, start_id, sequence, version)
     return draw
 
 
@@ -183,9 +183,9 @@ class Scripted:
     is called with this inbox at each ``get``.
     """
 
-    def __init__(self, ledger, steps=8, batch=2, poison=None, on_get=None, incarnation=1):
-        self.ledger, self.steps, self.batch = ledger, steps, batch
-        self.incarnation = incarnation
+    def __init__(self, flow_stats, steps=8, batch=2, poison=None, on_get=None, start_id=1):
+        self.flow_stats, self.steps, self.batch = flow_stats, steps, batch
+        self.start_id = start_id
         self.poison, self.on_get = poison, on_get
         self.sequence, self.clock = 0, 0
 
@@ -210,9 +210,9 @@ class Scripted:
             'truncated': np.zeros((steps, batch), np.bool_),
             'behaviour_log_probs': np.full((steps, batch), np.log(0.25), np.float32),
         }
-        self.ledger.arrive('a', self.incarnation, self.sequence)
+        self.flow_stats.arrive('a', self.start_id, self.sequence)
         self.sequence += 1
-        return Unroll(arrays, 'a', self.incarnation, self.sequence - 1, 0,
+        return Unroll(arrays, 'a', self.start_id, self.sequence - 1, 0,
                       0.001 * self.sequence, num_bytes=100)
 
 

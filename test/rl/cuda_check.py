@@ -25,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'src'))
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.device import CPU, choose_device, describe
@@ -84,7 +84,7 @@ def make(device, algorithm='impala', images=True, **changes):
     """Return a learner; of stacked pictures or of numbers."""
     config = dataclasses.replace(CONFIG, algorithm=algorithm, **changes)
     return Learner(config, IMAGES if images else NUMBERS, ACTIONS, 4 if images else 1,
-                   own=select_own(config, SMALL), device=device)
+                   own=make_algorithm_config(config, SMALL), device=device)
 
 
 def apart(one, other, first):
@@ -123,10 +123,10 @@ class Checks:
             unrolls = draw(learners[0], update, 2, 4)
             for learner in learners:
                 torch.manual_seed(update)
-                before = learner.algorithm.descent.steps
+                before = learner.algorithm.optimizer.steps
                 with Waits(learner.device) as waits:
                     learner.update(unrolls)
-        steps = learners[1].algorithm.descent.steps - before
+        steps = learners[1].algorithm.optimizer.steps - before
         figure = apart(learners[0].weights(), learners[1].weights(), first)
         self.say(f'{algorithm}, {"images" if images else "numbers"}, lstm {lstm_size}',
                  figure < TOLERANCE, f'{figure:.1e} of what was learned; in the last update, of '

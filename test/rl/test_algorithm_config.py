@@ -11,7 +11,7 @@ from vdl_ros.rl.algorithm_config import (
     DqnConfig,
     ImpalaConfig,
     PpoConfig,
-    select_own,
+    make_algorithm_config,
     verify,
 )
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
@@ -127,13 +127,13 @@ def test_an_algorithm_takes_its_own_settings_of_all(algorithm):
     train = TrainConfig(algorithm=algorithm)
     everything = {name: each.default for cls in (TrainConfig, *ALGORITHM_SETTINGS.values())
                   for name, each in settings_of(cls).items()}
-    assert select_own(train, everything) == ALGORITHM_SETTINGS[algorithm]()
+    assert make_algorithm_config(train, everything) == ALGORITHM_SETTINGS[algorithm]()
     assert select(TrainConfig, everything) == TrainConfig()
 
 
 def test_own_settings_are_checked():
     with pytest.raises(SettingError, match='^ppo_epochs: 0 is not allowed: a whole number from 1'):
-        select_own(TrainConfig(algorithm='ppo'), {'ppo_epochs': 0})
+        make_algorithm_config(TrainConfig(algorithm='ppo'), {'ppo_epochs': 0})
 
 
 def test_no_name_is_taken_twice():

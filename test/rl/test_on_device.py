@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, select_own
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.device import CPU
 from vdl_ros.rl.learning.learner import Learner
@@ -38,7 +38,7 @@ def unrolls(random_unroll):
         space, schema, found = learner.schema.observation_space, learner.schema, []
         for number in range(2):
             seed = 2 * update + number
-            unroll = random_unroll(seed, batch=1 + number, sequence=update, incarnation=number,
+            unroll = random_unroll(seed, batch=1 + number, sequence=update, start_id=number,
                                    state_size=schema.state_size)
             rng, arrays = np.random.default_rng(seed), dict(unroll.arrays)
             if space is IMAGES:
@@ -65,7 +65,7 @@ def images(rng, is_reset):
 def make(algorithm, device=CPU, space=NUMBERS, actions=ACTIONS, frames=1, own=None, **changes):
     config = dataclasses.replace(CONFIG, algorithm=algorithm, **changes)
     return Learner(config, space, actions, frames, device=device,
-                   own=select_own(config, SMALL | (own or {})))
+                   own=make_algorithm_config(config, SMALL | (own or {})))
 
 
 def assert_same(one, other):
@@ -100,7 +100,7 @@ def learn_both(fake, unrolls, *args, updates=2, **kwargs):
 def looks(learner, waits):
     """Return how often results were looked at for each step, and all other waits."""
     count = sum(each.pop('a copy to the host', 0) for each in waits)
-    return count / learner.algorithm.descent.steps, waits
+    return count / learner.algorithm.optimizer.steps, waits
 
 
 @pytest.mark.parametrize('memory', [

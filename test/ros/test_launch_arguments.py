@@ -66,8 +66,8 @@ def test_typing_errors_count_only_in_the_file_that_was_named(monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['ros2', 'launch', 'vdl_ros', 'train.launch.py', 'sed:=1'])
     made = context('sed:=1')
     with pytest.raises(SettingError, match="sed: no such argument of train.launch.py; did you m"):
-        launch_arguments.refuse_typing_errors(made, 'train.launch.py', ['seed'])
-    launch_arguments.refuse_typing_errors(made, 'learner.launch.py', ['seed'])
+        launch_arguments.reject_unknown_arguments(made, 'train.launch.py', ['seed'])
+    launch_arguments.reject_unknown_arguments(made, 'learner.launch.py', ['seed'])
 
 
 @pytest.mark.parametrize(('code', 'on_success', 'ends'), [

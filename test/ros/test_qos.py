@@ -93,22 +93,22 @@ def test_tools_can_listen(topic, subscription):
 
 def test_the_kinds_are_what_their_names_say():
     assert qos.STREAM.reliability == qos.REPORT.reliability == ReliabilityPolicy.RELIABLE
-    assert qos.NEWEST.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert qos.LATEST.reliability == ReliabilityPolicy.BEST_EFFORT
     assert qos.SENSOR.reliability == ReliabilityPolicy.RELIABLE
     assert qos.LATCHED.durability == DurabilityPolicy.TRANSIENT_LOCAL
     assert (qos.LATCHED.depth, qos.LATCHED.reliability) == (1, ReliabilityPolicy.RELIABLE)
     # The check is one that can fail.
-    assert not compatible(qos.NEWEST, qos.STREAM)
+    assert not compatible(qos.LATEST, qos.STREAM)
     assert not compatible(qos.STREAM, qos.LATCHED)
 
 
 def test_who_listens_to_sensors_wants_the_newest_and_to_stops_every_one():
-    assert qos.subscription('camera/image_raw') is qos.NEWEST
+    assert qos.subscription('camera/image_raw') is qos.LATEST
     assert qos.subscription('policy') is qos.LATCHED
-    assert qos.subscription('arm/emergency_stop') is qos.EVERY_STOP
-    assert qos.EVERY_STOP.depth > qos.STOP.depth == 1
-    assert compatible(qos.SENSOR, qos.NEWEST)
-    assert compatible(qos.STOP, qos.EVERY_STOP)
+    assert qos.subscription('arm/emergency_stop') is qos.LATCHED_ALL
+    assert qos.LATCHED_ALL.depth > qos.STOP.depth == 1
+    assert compatible(qos.SENSOR, qos.LATEST)
+    assert compatible(qos.STOP, qos.LATCHED_ALL)
 
 
 def test_a_late_joiner_hears_the_latest_of_a_latched_topic():

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.view.state_text import Told, state_text
+from vdl_ros.view.state_text import ArmStatus, state_text
 
 UNKNOWN = np.full(5, math.nan)
 
 
 def test_nothing_is_known_at_first():
-    text = state_text(Told(), UNKNOWN, None, 100.0)
+    text = state_text(ArmStatus(), UNKNOWN, None, 100.0)
     assert text.count('| ? | ? |') == 5
     assert 'No arm is heard.' in text
     assert 'Nobody measures the joints.' in text
@@ -20,7 +20,7 @@ def test_nothing_is_known_at_first():
 
 
 def test_angles_are_in_degrees_and_motors_in_words():
-    told = Told(motors=dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}, measured_at=99.5)
+    told = ArmStatus(motors=dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}, measured_at=99.5)
     positions = np.radians([10.0, -20.0, 0.0, 5.5, math.nan])
     text = state_text(told, positions, None, 100.0)
     assert '| base | 10.0° | **forward** |' in text
@@ -32,20 +32,20 @@ def test_angles_are_in_degrees_and_motors_in_words():
 
 
 def test_up_to_three_notes_take_the_same_room():
-    told = Told(motors=dict.fromkeys(JOINTS, 0), measured_at=100.0)
+    told = ArmStatus(motors=dict.fromkeys(JOINTS, 0), measured_at=100.0)
     none, one = (state_text(told, UNKNOWN, None, now) for now in (100.0, 102.0))
-    three = state_text(Told(emergency=True), UNKNOWN, None, 100.0)
+    three = state_text(ArmStatus(emergency=True), UNKNOWN, None, 100.0)
     assert none.count('\n\n') == one.count('\n\n') == three.count('\n\n') == 3
     assert [text.count('&nbsp;') for text in (none, one, three)] == [3, 2, 0]
 
 
 def test_what_matters_is_noted():
-    told = Told(emergency=True, trajectory='running', progress=0.42)
+    told = ArmStatus(emergency=True, trajectory='running', progress=0.42)
     text = state_text(told, UNKNOWN, SimpleNamespace(confident=True), 0.0)
     assert 'Emergency stop' in text
     assert 'Trajectory: 42 %.' in text
     assert 'The camera sees the arm.' in text
-    told = Told(trajectory='aborted', reason='wrist: stuck')
+    told = ArmStatus(trajectory='aborted', reason='wrist: stuck')
     text = state_text(told, UNKNOWN, SimpleNamespace(confident=False), 0.0)
     assert 'given up: wrist: stuck.' in text
     assert 'not sure' in text

@@ -12,12 +12,12 @@ import av
 
 from vdl_ros.camera.image_sources import ImageSource, Picture
 
-__all__ = ['Beat', 'Reader']
+__all__ = ['RateLimiter', 'Reader']
 
 RETRY_S = 1.0
 
 
-class Beat:
+class RateLimiter:
     """
     Lets through what is due at a rate.
 
@@ -84,7 +84,7 @@ class Reader:
             notice: told in one line, from the thread, that the source is gone, back or at its end.
         """
         self._open, self._loop, self._notice = open_source, loop, notice
-        self._beat = Beat(rate)
+        self._beat = RateLimiter(rate)
         self._source = source
         self._newest: Picture | None = None
         self._arrived = threading.Condition()

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-__all__ = ['ACTING', 'CALLBACKS', 'INFERENCE', 'PHASES', 'TRAINING', 'Lap', 'Phases']
+__all__ = ['ACTING', 'CALLBACKS', 'INFERENCE', 'PHASES', 'TRAINING', 'TimerWindow', 'ThreadTimer']
 
 PHASES = ('step', 'infer', 'encode', 'publish', 'receive', 'decode', 'learn', 'wait', 'other')
 
@@ -32,7 +32,7 @@ PHASES = ('step', 'infer', 'encode', 'publish', 'receive', 'decode', 'learn', 'w
 ACTING, TRAINING, CALLBACKS, INFERENCE = 'acting', 'training', 'callbacks', 'inference'
 
 
-class Phases:
+class ThreadTimer:
     """The clock of one thread; other threads may read it."""
 
     def __init__(
@@ -93,7 +93,7 @@ class _Section:
 
     __slots__ = ('_name', '_phases')
 
-    def __init__(self, phases: Phases, name: str) -> None:
+    def __init__(self, phases: ThreadTimer, name: str) -> None:
         self._phases, self._name = phases, name
 
     def __enter__(self) -> None:
@@ -123,7 +123,7 @@ class _Listening(_Section):
 
     __slots__ = ('_processor', '_waited')
 
-    def __init__(self, phases: Phases) -> None:
+    def __init__(self, phases: ThreadTimer) -> None:
         super().__init__(phases, 'wait')
         self._processor = self._waited = 0.0
 
@@ -145,10 +145,10 @@ class _Listening(_Section):
         seconds['receive'] += used
 
 
-class Lap:
+class TimerWindow:
     """The time of one clock since a moment."""
 
-    def __init__(self, phases: Phases) -> None:
+    def __init__(self, phases: ThreadTimer) -> None:
         """Begin now."""
         self._phases = phases
         self._before = phases.seconds()

@@ -3,7 +3,7 @@ What every vector environment made here promises, whatever library it comes from
 
 Gymnasium leaves open how sub-environments are seeded, in which dtype rewards come and what happens
 after the last step of an episode. An actor that records unrolls needs one answer, so
-:class:`Contract` wraps the environment and gives it.
+:class:`CheckedVectorEnv` wraps the environment and gives it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
-__all__ = ['Contract', 'EnvError', 'Seeds', 'VectorEnvironment', 'Wrapper', 'seeds_for']
+__all__ = ['CheckedVectorEnv', 'EnvError', 'Seeds', 'VectorEnvironment', 'Wrapper', 'seeds_for']
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
@@ -52,7 +52,7 @@ def seeds_for(seed: int, num_envs: int) -> list[int]:
     return [int(word) for word in words]
 
 
-class Contract(Wrapper):
+class CheckedVectorEnv(Wrapper):
     """
     A vector environment of B copies that an actor can rely on.
 

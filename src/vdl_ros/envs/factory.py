@@ -19,7 +19,7 @@ from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
-from vdl_ros.envs.checked_vector_env import Contract, EnvError, VectorEnvironment
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig
 
 __all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
@@ -31,7 +31,7 @@ counter.register()
 
 def make(
     config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False,
-) -> Contract:
+) -> CheckedVectorEnv:
     """
     Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
 
@@ -45,7 +45,7 @@ def make(
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
     if config.env_id.startswith(ATARI):
-        return Contract(make_atari(config, count, render=render), seed)
+        return CheckedVectorEnv(make_atari(config, count, render=render), seed)
     spec = _spec(config.env_id)
     kwargs: dict[str, Any] = {}
     if config.time_limit:
@@ -60,7 +60,7 @@ def make(
             env: VectorEnvironment = gymnasium.make_vec(
                 spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
             # It draws for all copies from one random stream, which takes one seed.
-            return Contract(env, seed, seeds=lambda seeds: seeds[0])
+            return CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
         # The checker looks at the first step only, and slows all the others.
         env = gymnasium.make_vec(
             spec.id, count, vectorization_mode='sync', disable_env_checker=True, **kwargs)
@@ -69,7 +69,7 @@ def make(
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         reason = ' '.join(str(error).split())
         raise EnvError(f'env_id: {spec.id} cannot be made: {reason}') from error
-    return Contract(env, seed)
+    return CheckedVectorEnv(env, seed)
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:

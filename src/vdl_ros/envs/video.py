@@ -22,12 +22,12 @@ from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-__all__ = ['Film', 'record_episode']
+__all__ = ['VideoWriter', 'record_episode']
 
 SMALLEST_SIDE = 320
 
 
-class Film:
+class VideoWriter:
     """
     An MP4 file that grows by pictures uint8 [H, W, 3]; use it in a ``with`` statement.
 
@@ -84,7 +84,7 @@ class Film:
         self._container.mux(self._stream.encode(frame))
         self.pictures += 1
 
-    def __enter__(self) -> Film:
+    def __enter__(self) -> VideoWriter:
         """Return the film."""
         return self
 
@@ -112,7 +112,7 @@ def record_episode(
     max_steps: int = 27_000,
 ) -> tuple[float, int]:
     """
-    Film one episode of a policy; return its raw return and its length in steps.
+    VideoWriter one episode of a policy; return its raw return and its length in steps.
 
     Args:
         config: the environment; a film of a game goes through all lives.
@@ -136,7 +136,7 @@ def record_episode(
         observations, _ = env.reset()
         rewards: NDArray[Any] = np.zeros(1)
         total, steps, over = 0.0, 0, False
-        with Film(path, fps or float(env.metadata.get('render_fps', 30))) as film:
+        with VideoWriter(path, fps or float(env.metadata.get('render_fps', 30))) as film:
             film.add(_picture(env.render()))
             while not over and steps < max_steps:
                 observations, rewards, terminated, truncated, _ = env.step(

@@ -24,7 +24,7 @@ __all__ = ['FORMATS', 'Report', 'export']
 FORMATS: dict[str, Callable[[Path, Layout], Writer]] = {
     'lerobot': LeRobotWriter, 'hdf5': RobomimicWriter}
 _NEEDS = {'lerobot': 'pyarrow', 'hdf5': 'h5py'}
-#: Told what is done, how much of it, and of how much, 0 if that is not known.
+#: ArmStatus what is done, how much of it, and of how much, 0 if that is not known.
 Progress = Callable[[str, int, int], None]
 
 

@@ -23,12 +23,12 @@ from rclpy.node import Node
 from std_msgs.msg import Header
 
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.common.thread_timer import ACTING, Phases
+from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
@@ -57,8 +57,8 @@ class ActorNode(Node):
         self._settings = select(ActorConfig, given)
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
-        self._incarnation = secrets.randbits(63)
-        self.phases = Phases()
+        self._start_id = secrets.randbits(63)
+        self.phases = ThreadTimer()
         torch.set_num_threads(self._settings.actor_threads)
         self._acting: Acting | None = None
         self._config: dict[str, Any] = {}
@@ -110,17 +110,17 @@ class ActorNode(Node):
         env, train = select(EnvConfig, config), select(TrainConfig, config)
         # Restarted actors must not play their first episodes once more.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
-                + self._incarnation) % 2**31
+                + self._start_id) % 2**31
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
         frames = factory.frames_per_observation(env)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         if train.inference == 'learner':
             return RemoteActing(
-                self, envs, frames, actor_id=self._id, incarnation=self._incarnation, seed=seed,
+                self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
                 finished=self._publish_episodes, phases=self.phases)
         return LocalActing(
-            self, envs, train, select_own(train, config), frames, actor_id=self._id,
-            incarnation=self._incarnation, sequence=self._sequence, seed=seed,
+            self, envs, train, make_algorithm_config(train, config), frames, actor_id=self._id,
+            start_id=self._start_id, sequence=self._sequence, seed=seed,
             credit_timeout=self._settings.credit_timeout,
             finished=self._publish_episodes, phases=self.phases)
 

@@ -4,7 +4,7 @@ Follows joint trajectories with the arm's on/off motors.
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
 (sensor_msgs/JointState, from whoever knows them), ``arm/emergency_stop`` (std_msgs/Bool, latched).
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a trajectory runs, nothing otherwise;
-``arm/trajectory_status`` (vdl_ros/TrajectoryStatus, latched), ``arm/target``
+``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/target``
 (visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
 """
@@ -28,7 +28,7 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
-from vdl_ros.msg import MotorCommand, TrajectoryStatus
+from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
 from vdl_ros.ros.diagnostics import Diagnostics, Health
@@ -66,7 +66,7 @@ class ArmControllerNode(Node):
         self._updates = 0
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._status = self.create_publisher(
-            TrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+            JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
         self._target = self.create_publisher(MarkerArray, 'arm/target', qos.TOPICS['arm/target'])
         self._statistics = TopicStatistics(self, 'arm/joint_states')
         self._diagnostics = Diagnostics(self, self._health)
@@ -181,7 +181,7 @@ class ArmControllerNode(Node):
     def _report(self) -> None:
         target, error = self._controller.target, self._controller.error
         moved = [index for index in range(len(JOINTS)) if not np.isnan(target[index])]
-        self._status.publish(TrajectoryStatus(
+        self._status.publish(JointTrajectoryStatus(
             header=Header(stamp=self.get_clock().now().to_msg()), state=self._controller.state,
             reason=self._controller.reason, progress=self._controller.progress,
             name=[JOINTS[index] for index in moved], target=target[moved].tolist(),

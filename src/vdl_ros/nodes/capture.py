@@ -30,7 +30,7 @@ from vdl_ros.common.settings import SettingError, select
 from vdl_ros.msg import CaptureScene
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.pose.data.domain_randomization import sample
-from vdl_ros.pose.data.pending_frames import FrameBook, LooseFrames
+from vdl_ros.pose.data.pending_frames import FrameTracker, UnsolicitedFrames
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.capture_bag import CaptureBag
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
@@ -81,12 +81,12 @@ class CaptureNode(Node):
             settings | {'urdf': description.urdf, 'xacro_args': description.xacro_args},
             self._config.compression)
         self.first = self.bag.frames
-        self.book: FrameBook | LooseFrames
+        self.book: FrameTracker | UnsolicitedFrames
         if self._labels:
-            self.book = FrameBook(self.first, self._config.frames, tuple(topics), window=WINDOW,
+            self.book = FrameTracker(self.first, self._config.frames, tuple(topics), window=WINDOW,
                                   patience=PATIENCE_S)
         else:
-            self.book = LooseFrames(self.first, self._config.frames, tuple(topics))
+            self.book = UnsolicitedFrames(self.first, self._config.frames, tuple(topics))
             self.get_logger().warning('pictures without labels: nobody knows where this arm is')
         self._scenes = self.create_publisher(
             CaptureScene, 'capture/scene', qos.TOPICS['capture/scene'])
@@ -116,7 +116,7 @@ class CaptureNode(Node):
 
     def ask(self) -> None:
         """Ask for the frames that are due."""
-        for index in self.book.to_ask(time.monotonic()):
+        for index in self.book.due_requests(time.monotonic()):
             frame = sample(self._config.split, self._config.seed, index, self._config.domain,
                            self._geometry, self._fits)
             nanoseconds = FIRST_NS + index * PERIOD_NS
@@ -156,7 +156,7 @@ class CaptureNode(Node):
 
     def _fits(self, positions: Positions) -> bool:
         try:
-            self._arm.check_room(positions)
+            self._arm.check_collision(positions)
         except PoseError:
             return False
         return True

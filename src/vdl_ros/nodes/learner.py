@@ -24,18 +24,18 @@ from rclpy.node import Node
 
 from vdl_ros import presets
 from vdl_ros.common.settings import SettingError, as_dict, select
-from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, Phases
+from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.central_inference import CentralInference
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
-    refuse_foreign,
-    select_own,
+    make_algorithm_config,
+    reject_other_algorithm_settings,
     verify,
 )
 from vdl_ros.rl.device import choose_device, describe
@@ -43,7 +43,7 @@ from vdl_ros.rl.distributed.collectives import Group, GroupError
 from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.train_config import TrainConfig
@@ -94,7 +94,7 @@ class LearnerNode(Node):
 
     def _verify_all(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig]:
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
-        own = select_own(train, self._values)
+        own = make_algorithm_config(train, self._values)
         verify(train, own, self.run.num_learners)
         return env, train, own
 
@@ -114,13 +114,13 @@ class LearnerNode(Node):
         parameters.declare(self, self._values, *SETTINGS)
         env, train, own = self._verify_all()
         self._config = json.dumps(as_dict(env, train, own))
-        self.clocks = {TRAINING: Phases(), CALLBACKS: Phases()}
+        self.clocks = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
         if train.inference == 'learner':
-            self.clocks[INFERENCE] = Phases()
+            self.clocks[INFERENCE] = ThreadTimer()
         self._learner = Learner(
             train, *factory.spaces(env), factory.frames_per_observation(env),
             self.clocks[TRAINING], own=own, group=self.group, device=self.device)
-        self._ledger = Ledger()
+        self._flow_stats = FlowStats()
         first = self.group.rank == 0
         self.folder = RunFolder(
             Path(self._resume or self.run.run_dir or default_run_dir(env.env_id, self.process)),
@@ -132,7 +132,7 @@ class LearnerNode(Node):
             self, 'trajectories', 'observations', 'actions', 'policy').take if first else dict
         self.trainer = Trainer(
             self._learner, self.folder, as_dict(env, train, own, self.run),
-            inbox=self._inbox, ledger=self._ledger, publish=self._publish,
+            inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
             say=self.get_logger().info, topics=topics, clocks=self.clocks,
             num_actors=self.run.own_actors, checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
@@ -153,9 +153,9 @@ class LearnerNode(Node):
         self.group = group
         shared = {} if group.rank else (
             as_dict(*self._verify_all()) | {'num_actors': run.num_actors})
-        told = json.loads(group.from_first(json.dumps([self._id, shared]).encode()))
+        told = json.loads(group.broadcast(json.dumps([self._id, shared]).encode()))
         self._id, shared = told
-        refuse_foreign(self._given, shared['algorithm'])
+        reject_other_algorithm_settings(self._given, shared['algorithm'])
         for name, value in self._given.items():
             if shared.get(name, value) != value:
                 raise SettingError(f'{name}: {value!r} is not allowed: learner 0 has '
@@ -174,19 +174,19 @@ class LearnerNode(Node):
             actions = self.create_publisher(Action, 'actions', qos.TOPICS['actions'])
             steps = StepSchema(schema.observation_space, schema.frames_per_observation)
             central = CentralInference(
-                self._learner.copy_policy(), schema, steps, self._ledger, train.credit,
-                self.clocks[INFERENCE], partial(make_explore, self._learner.own),
+                self._learner.copy_policy(), schema, steps, self._flow_stats, train.credit,
+                self.clocks[INFERENCE], partial(exploration_schedule, self._learner.own),
                 train.synchronous)
             inbox = self.inference = InferenceService(
-                central, steps, self._ledger, self._id, publish=actions.publish, warn=self._warn,
-                serving=self.clocks[INFERENCE], getting=self.clocks[TRAINING])
+                central, steps, self._flow_stats, self._id, publish=actions.publish,
+                warn=self._warn, serving=self.clocks[INFERENCE], getting=self.clocks[TRAINING])
         else:
             topic, kind = 'trajectories', Trajectory
             inbox = TrajectoryInbox(
-                schema, self._ledger, self._id, self._warn, self.clocks[TRAINING])
+                schema, self._flow_stats, self._id, self._warn, self.clocks[TRAINING])
         # An observation that is lost is sent again: nobody counts them.
         statistics = TopicStatistics(
-            self, topic, lost=None if self.inference else lambda: self._ledger.lost)
+            self, topic, lost=None if self.inference else lambda: self._flow_stats.lost)
 
         def receive(message: Trajectory | Observation) -> None:
             inbox.put(message, statistics.received(message.header.stamp))
@@ -209,22 +209,24 @@ class LearnerNode(Node):
             message = to_policy(
                 weights, stamp=self.get_clock().now(), learner_id=self._id,
                 version=self._learner.version, agent_steps=self._learner.agent_steps,
-                config=self._config, ledger=self._ledger)
-        self._ledger.bytes_out += num_bytes(message.tensors)
+                config=self._config, flow_stats=self._flow_stats)
+        self._flow_stats.bytes_out += num_bytes(message.tensors)
         self._policy.publish(message)
 
     def _health(self) -> Health:
-        ledger, waiting = self._ledger, self._inbox.waiting
-        missing = self.run.own_actors - ledger.actors
+        flow_stats, waiting = self._flow_stats, self._inbox.waiting
+        missing = self.run.own_actors - flow_stats.actors
         warning = ''
-        if ledger.lost or ledger.rejected:
-            warning = f'{ledger.lost} trajectories lost, {ledger.rejected} rejected'
+        if flow_stats.lost or flow_stats.rejected:
+            warning = f'{flow_stats.lost} trajectories lost, {flow_stats.rejected} rejected'
         elif missing > 0:
             warning = f'{missing} of {self.run.own_actors} actors not heard yet'
         return warning, {
-            'waiting trajectories': waiting, 'actors': ledger.actors,
-            'received': ledger.received, 'lost': ledger.lost, 'rejected': ledger.rejected,
-            'policy lag, mean': round(ledger.lag_mean, 2), 'policy lag, max': ledger.lag_max,
+            'waiting trajectories': waiting, 'actors': flow_stats.actors,
+            'received': flow_stats.received, 'lost': flow_stats.lost,
+            'rejected': flow_stats.rejected,
+            'policy lag, mean': round(flow_stats.lag_mean, 2),
+            'policy lag, max': flow_stats.lag_max,
             'policy version': self._learner.version, 'agent steps': self._learner.agent_steps}
 
     def _warn(self, text: str) -> None:

@@ -3,8 +3,8 @@ The arm's twin: takes the commands that the real arm takes, and knows its own jo
 
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
 ``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` if asked, ``/diagnostics``,
-``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetPose), ``~/step`` (vdl_ros/Step). With
-``posed:=true`` it listens to ``capture/pose`` instead.
+``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step``
+(vdl_ros/StepSimulation). With ``posed:=true`` it listens to ``capture/pose`` instead.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros sim_arm --help``.
 """
 
@@ -26,7 +26,7 @@ from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.pacer import Pacer
-from vdl_ros.arm.simulation.simulated_link import NoGuard, SimulatedLink
+from vdl_ros.arm.simulation.simulated_link import NullWatchdog, SimulatedLink
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.common.settings import select
@@ -36,7 +36,7 @@ from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.messages.joint_messages import positions_of
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.srv import SetPose, Step
+from vdl_ros.srv import SetJointPositions, StepSimulation
 
 SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig)
 # Simulated at a time, s: commands wait no longer for the motors, and the watchdog sees as often.
@@ -67,7 +67,7 @@ class SimArmNode(Node):
         signs = Signs()
         self._topics = ArmTopics(
             self, select(SafetyConfig, given), signs,
-            lambda: SimulatedLink(self._simulation, signs), NoGuard(),
+            lambda: SimulatedLink(self._simulation, signs), NullWatchdog(),
             clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
         self._topics.driver.open()
         self._topics.driver.activate()
@@ -76,8 +76,8 @@ class SimArmNode(Node):
         self._time = None
         if self._config.publish_clock:
             self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])
-        self.create_service(SetPose, '~/set_pose', self._on_set_pose)
-        self.create_service(Step, '~/step', self._on_step)
+        self.create_service(SetJointPositions, '~/set_pose', self._on_set_pose)
+        self.create_service(StepSimulation, '~/step', self._on_step)
         if self._config.posed:
             self.create_subscription(
                 JointState, 'capture/pose', self._on_capture, qos.TOPICS['capture/pose'])
@@ -129,8 +129,9 @@ class SimArmNode(Node):
         nanoseconds = round(self._simulation.time * 1e9)
         return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
-    def _on_set_pose(self, request: SetPose.Request, response: SetPose.Response,
-                     ) -> SetPose.Response:
+    def _on_set_pose(
+        self, request: SetJointPositions.Request, response: SetJointPositions.Response,
+    ) -> SetJointPositions.Response:
         names = list(request.name)
         driver = self._topics.driver
         try:
@@ -159,7 +160,9 @@ class SimArmNode(Node):
             header=Header(stamp=message.header.stamp, frame_id='base_link'), name=list(JOINTS),
             position=self._simulation.joint_positions.tolist()))
 
-    def _on_step(self, request: Step.Request, response: Step.Response) -> Step.Response:
+    def _on_step(
+        self, request: StepSimulation.Request, response: StepSimulation.Response,
+    ) -> StepSimulation.Response:
         if not self._config.stepped:
             response.message = 'time goes by itself here: start sim_arm with stepped:=true'
         elif not 0.0 <= request.seconds <= LONGEST_STEP_S:

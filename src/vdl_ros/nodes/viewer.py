@@ -30,7 +30,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
-from vdl_ros.msg import ArmPose, MotorCommand, TrajectoryStatus
+from vdl_ros.msg import ArmPose, JointTrajectoryStatus, MotorCommand
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
@@ -52,7 +52,7 @@ from vdl_ros.view.panel import (
     Release,
 )
 from vdl_ros.view.scene import ArmScene
-from vdl_ros.view.state_text import Told, state_text
+from vdl_ros.view.state_text import ArmStatus, state_text
 
 SETTINGS = (ViewConfig, ProcessConfig)
 # What people do is looked at so often, s.
@@ -85,7 +85,7 @@ class ViewerNode(Node):
         self._was_held = False
         self._published_at = -math.inf
         self._geometry: ArmGeometry | None = None
-        self._told = Told()
+        self._told = ArmStatus()
         self._positions = np.full(len(JOINTS), math.nan)
         self._ghost: ArmPose | None = None
         self._ghost_at = -math.inf
@@ -120,7 +120,7 @@ class ViewerNode(Node):
                                  qos.subscription('camera/image_raw'))
         self.create_subscription(
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
-        self.create_subscription(TrajectoryStatus, 'arm/trajectory_status', self._on_status,
+        self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
                                  qos.TOPICS['arm/trajectory_status'])
         self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
                                  qos.subscription('arm/emergency_stop'))
@@ -172,7 +172,7 @@ class ViewerNode(Node):
         self._told.lamp = message.lamp == 1
         self._panel.show_lamp(self._told.lamp)
 
-    def _on_status(self, message: TrajectoryStatus) -> None:
+    def _on_status(self, message: JointTrajectoryStatus) -> None:
         self._told.trajectory = message.state
         self._told.reason, self._told.progress = message.reason, message.progress
 

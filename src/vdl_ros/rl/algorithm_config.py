@@ -10,7 +10,8 @@ from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = [
     'ALGORITHM_SETTINGS', 'A3cConfig', 'AlgorithmConfig', 'DqnConfig', 'ImpalaConfig',
-    'PpoConfig', 'ReinforceConfig', 'refuse_foreign', 'select_own', 'verify',
+    'PpoConfig', 'ReinforceConfig', 'make_algorithm_config', 'reject_other_algorithm_settings',
+    'verify',
 ]
 
 
@@ -118,7 +119,7 @@ ALGORITHM_SETTINGS: Mapping[str, type[AlgorithmConfig]] = {
     'dqn': DqnConfig}
 
 
-def select_own(train: TrainConfig, values: Mapping[str, object]) -> AlgorithmConfig:
+def make_algorithm_config(train: TrainConfig, values: Mapping[str, object]) -> AlgorithmConfig:
     """
     Return the settings of the chosen algorithm from ``values``, which may hold others.
 
@@ -128,7 +129,7 @@ def select_own(train: TrainConfig, values: Mapping[str, object]) -> AlgorithmCon
     return select(ALGORITHM_SETTINGS[train.algorithm], values)
 
 
-def refuse_foreign(given: Mapping[str, object], algorithm: str) -> None:
+def reject_other_algorithm_settings(given: Mapping[str, object], algorithm: str) -> None:
     """
     Refuse a setting of another algorithm than the chosen one.
 

@@ -21,7 +21,7 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT
 
 __all__ = [
     'RECORD', 'SAVING_S', 'declare', 'end_all', 'end_with', 'given', 'node', 'of_learner',
-    'recorder', 'refuse_typing_errors',
+    'recorder', 'reject_unknown_arguments',
 ]
 
 RECORD = DeclareLaunchArgument(
@@ -100,7 +100,7 @@ def of_learner(rank: int) -> list[tuple[str, str]]:
             for topic in ('trajectories', 'observations', 'actions')]
 
 
-def refuse_typing_errors(context: LaunchContext, file: str, known: Sequence[str]) -> None:
+def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[str]) -> None:
     """
     Refuse unknown arguments of the launch file that the user named; launch ignores them.
 

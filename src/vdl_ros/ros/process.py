@@ -173,7 +173,7 @@ def run_node(
         transport.configure()
         memory.keep_large_blocks()
         rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-        with stale_ports.avoided():
+        with stale_ports.reserved():
             node = make()
         return work(node, stop)
     except (ValueError, OSError) as error:

@@ -16,8 +16,8 @@ from rclpy.qos import (
     ReliabilityPolicy,
 )
 
-__all__ = ['COMMAND', 'EVERY_STOP', 'LATCHED', 'NEWEST', 'REPORT', 'SENSOR', 'STOP', 'STREAM',
-           'TOLD', 'TOPICS', 'subscription']
+__all__ = ['COMMAND', 'LATCHED_ALL', 'LATCHED', 'LATEST', 'REPORT', 'SENSOR', 'STOP', 'STREAM',
+           'COMMAND_ECHO', 'TOPICS', 'subscription']
 
 
 def _profile(
@@ -41,13 +41,13 @@ REPORT = _profile(100, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
 # What the motors were told, the lamp among it: who joins late must know the last word at once, and
 # who listens wants each of them.
-TOLD = _profile(20, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+COMMAND_ECHO = _profile(20, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
 # Images and joint states. Offered reliably, since tools that ask for no less would not hear them.
 SENSOR = _profile(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
 # How this package listens to them: the newest counts, a lost one is not sent again.
-NEWEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
+LATEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 
 # What the arm shall do now: none may be lost, an old one is worth nothing.
 COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
@@ -55,7 +55,7 @@ COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 # The emergency stop: each of several publishers keeps its last word. Who listens must hold the
 # words of all of them until it looks, or the last to come would hide the one that says stop.
 STOP = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
-EVERY_STOP = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+LATCHED_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
 TOPICS = {
     'trajectories': STREAM,
@@ -64,7 +64,7 @@ TOPICS = {
     'actions': STREAM,
     'episodes': REPORT,
     'arm/motors': COMMAND,
-    'arm/motors_sent': TOLD,
+    'arm/motors_sent': COMMAND_ECHO,
     'arm/emergency_stop': STOP,
     'arm/joint_trajectory': COMMAND,
     'arm/trajectory_status': LATCHED,
@@ -88,7 +88,7 @@ def subscription(topic: str) -> QoSProfile:
     """Return the profile with which this package listens to ``topic``."""
     profile = TOPICS[topic]
     # By identity: profiles that are equal may mean different things.
-    for offered, listening in ((SENSOR, NEWEST), (STOP, EVERY_STOP)):
+    for offered, listening in ((SENSOR, LATEST), (STOP, LATCHED_ALL)):
         if profile is offered:
             return listening
     return profile

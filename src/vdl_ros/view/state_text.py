@@ -10,7 +10,7 @@ from typing import Protocol
 from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
 
-__all__ = ['Estimate', 'Told', 'state_text']
+__all__ = ['Estimate', 'ArmStatus', 'state_text']
 
 # Positions that are older are not where the arm is now, s.
 STALE_S = 1.0
@@ -19,7 +19,7 @@ _NOTES = 3
 
 
 @dataclasses.dataclass
-class Told:
+class ArmStatus:
     """What the topics have told; ``measured_at`` is when joints were measured, s, monotonic."""
 
     motors: Mapping[str, int] | None = None
@@ -38,7 +38,7 @@ class Estimate(Protocol):
 
 
 def state_text(
-    told: Told, positions: Positions, estimate: Estimate | None, now: float,
+    told: ArmStatus, positions: Positions, estimate: Estimate | None, now: float,
 ) -> str:
     """
     Return the lines.

@@ -5,7 +5,7 @@ import pytest
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.pose.data.domain_randomization import DISTANCE, DOMAINS, ELEVATION, SPLITS, sample
-from vdl_ros.pose.data.randomized_scene import Studio
+from vdl_ros.pose.data.randomized_scene import RandomizedScene
 
 GEOMETRY = load()
 
@@ -16,7 +16,7 @@ def draw(split='train', seed=0, index=0, domain='random'):
 
 @pytest.fixture(scope='module')
 def studio():
-    studio = Studio(GEOMETRY, 64, 64)
+    studio = RandomizedScene(GEOMETRY, 64, 64)
     yield studio
     studio.close()
 

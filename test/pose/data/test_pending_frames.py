@@ -4,28 +4,28 @@ import random
 
 import pytest
 
-from vdl_ros.pose.data.pending_frames import FrameBook, LooseFrames
+from vdl_ros.pose.data.pending_frames import FrameTracker, UnsolicitedFrames
 
 PARTS = ('a', 'b', 'c')
 
 
 def book(first=0, last=100, window=4):
-    return FrameBook(first, last, PARTS, window=window, patience=1.0)
+    return FrameTracker(first, last, PARTS, window=window, patience=1.0)
 
 
 def test_few_frames_are_under_way():
     frames = book()
-    assert frames.to_ask(0.0) == [0, 1, 2, 3]
-    assert frames.to_ask(0.5) == []
+    assert frames.due_requests(0.0) == [0, 1, 2, 3]
+    assert frames.due_requests(0.5) == []
     for part in PARTS:
         frames.put(0, part, part.encode())
     assert list(frames.leave()) == [(0, {'a': b'a', 'b': b'b', 'c': b'c'})]
-    assert frames.to_ask(0.5) == [4]
+    assert frames.due_requests(0.5) == [4]
 
 
 def test_frames_leave_in_order_with_their_parts_in_order():
     frames = book()
-    frames.to_ask(0.0)
+    frames.due_requests(0.0)
     for part in reversed(PARTS):
         frames.put(1, part, b'1' + part.encode())
     assert list(frames.leave()) == []
@@ -38,11 +38,11 @@ def test_frames_leave_in_order_with_their_parts_in_order():
 
 def test_what_does_not_come_is_asked_for_again():
     frames = book()
-    frames.to_ask(0.0)
+    frames.due_requests(0.0)
     for part in PARTS[:2]:
         frames.put(0, part, b'')
-    assert frames.to_ask(1.0) == []
-    assert frames.to_ask(1.1) == [0, 1, 2, 3]
+    assert frames.due_requests(1.0) == []
+    assert frames.due_requests(1.1) == [0, 1, 2, 3]
     assert frames.repeated == 4
     # The parts that were there count still.
     frames.put(0, 'c', b'')
@@ -51,7 +51,7 @@ def test_what_does_not_come_is_asked_for_again():
 
 def test_what_comes_twice_or_unasked_changes_nothing():
     frames = book()
-    frames.to_ask(0.0)
+    frames.due_requests(0.0)
     frames.put(0, 'a', b'first')
     frames.put(0, 'a', b'second')
     frames.put(99, 'a', b'')
@@ -68,7 +68,7 @@ def test_over_a_bad_line_every_frame_leaves_once(seed):
     left, now = [], 0.0
     while not frames.finished:
         now += 0.3
-        asked = [(index, part) for index in frames.to_ask(now) for part in PARTS]
+        asked = [(index, part) for index in frames.due_requests(now) for part in PARTS]
         chance.shuffle(asked)
         for index, part in asked:
             for _ in range(chance.choice((0, 1, 1, 1, 2))):
@@ -79,8 +79,8 @@ def test_over_a_bad_line_every_frame_leaves_once(seed):
 
 
 def test_loose_frames_pair_parts_by_stamp_up_to_the_number_wanted():
-    frames = LooseFrames(2, 4, ('a', 'b'), waiting=3)
-    assert frames.to_ask(0.0) == []
+    frames = UnsolicitedFrames(2, 4, ('a', 'b'), waiting=3)
+    assert frames.due_requests(0.0) == []
     frames.put(50, 'b', b'')
     frames.put(10, 'a', b'')
     assert list(frames.leave()) == []

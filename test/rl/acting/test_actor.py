@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor, load_weights, weights
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -116,7 +116,7 @@ def test_the_same_seed_acts_the_same(same):
 
 def test_where_an_unroll_spends_its_time():
     now = [0.0]
-    phases = Phases(lambda: now[0])
+    phases = ThreadTimer(lambda: now[0])
     actor, _ = make_actor('vdl/Counter-v0', 5, phases=phases)
     step, choose = actor.envs.step, actor.choose
 
@@ -255,10 +255,10 @@ def test_actors_of_other_names_explore_differently():
     found = {}
     for name in ('left', 'right'):
         actor, _ = make_actor('vdl/Counter-v0', 5, own=own,
-                              more={'explore': make_explore(own, name)})
+                              more={'explore': exploration_schedule(own, name)})
         actor.load({name: array.copy() for name, array in weights(actor.policy).items()}, 1, 50)
         found[name] = actor.policy.exploration.tolist()
-        assert found[name] == pytest.approx([make_explore(own, name)(50)])
+        assert found[name] == pytest.approx([exploration_schedule(own, name)(50)])
     assert found['left'] != found['right']
 
 

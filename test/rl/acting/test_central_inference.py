@@ -82,18 +82,18 @@ def test_a_learner_that_restarts_in_the_middle_goes_on_with_whole_stacks(env_id)
 def test_many_actors_are_answered_in_one_batch_and_kept_apart():
     learner = Learner('vdl/Counter-v0')
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
-                     incarnation=number) for number in range(4)]
+                     start_id=number) for number in range(4)]
     sizes = []
     learner.policy.register_forward_pre_hook(
         lambda module, inputs: sizes.append(inputs[0].shape[1]))
     for _ in range(3 * STEPS + 1):
-        answers = {answer.request.incarnation: answer
+        answers = {answer.request.start_id: answer
                    for answer in learner.serve(*[each.request() for each in asking])}
         for each in asking:
-            each.take(answers[each.incarnation])
+            each.take(answers[each.start_id])
     assert set(sizes) == {1 + 2 + 3 + 4}
     for number in range(4):
-        mine = [each for each in learner.unrolls if each.incarnation == number]
+        mine = [each for each in learner.unrolls if each.start_id == number]
         assert_same_stream(
             learner, mine, local_unrolls('vdl/Counter-v0', 3, seed=number, batch=number + 1))
 
@@ -117,7 +117,7 @@ def test_without_credit_the_answer_waits_until_an_unroll_is_used():
 
 def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded():
     learner = Learner('vdl/Counter-v0', max_policy_lag=1, more={'synchronous': True})
-    asking, other = (Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in (1, 2))
+    asking, other = (Asking(learner, 'vdl/Counter-v0', start_id=each) for each in (1, 2))
     learner.central.load(dict(weights(learner.policy)), 1)
     for each in (asking, other):
         go_on(learner, each, STEPS)
@@ -126,7 +126,7 @@ def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded()
     assert learner.serve() == [], 'the weights are still those of before the update'
     learner.central.load(dict(weights(learner.policy)), 2)
     answer, = learner.serve()
-    assert (answer.request.incarnation, answer.policy_version) == (1, 2)
+    assert (answer.request.start_id, answer.policy_version) == (1, 2)
     asking.take(answer)
     go_on(learner, asking, STEPS - 1)
     assert learner.serve(asking.request()) == []
@@ -136,20 +136,20 @@ def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded()
 def test_an_actor_that_restarts_begins_anew():
     learner = Learner('vdl/Counter-v0')
     go_on(learner, Asking(learner, 'vdl/Counter-v0'), STEPS + 3)
-    go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, incarnation=2), 2 * STEPS + 1)
-    mine = [unroll for unroll in learner.unrolls if unroll.incarnation == 2]
+    go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, start_id=2), 2 * STEPS + 1)
+    mine = [unroll for unroll in learner.unrolls if unroll.start_id == 2]
     assert [unroll.sequence for unroll in mine] == [0, 1]
     assert_same_stream(learner, mine, local_unrolls('vdl/Counter-v0', 2, seed=8))
 
 
 def test_another_number_of_environments_is_refused_and_the_others_are_answered():
     learner = Learner('vdl/Counter-v0')
-    asking, other = (Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in (1, 2))
+    asking, other = (Asking(learner, 'vdl/Counter-v0', start_id=each) for each in (1, 2))
     go_on(learner, asking, 2)
     arrays = {name: array[:2] for name, array in asking.actor.observe(whole=False).items()}
     answers = learner.serve(
         dataclasses.replace(asking.request(), arrays=arrays), other.request())
-    assert [answer.request.incarnation for answer in answers] == [2]
+    assert [answer.request.start_id for answer in answers] == [2]
     assert learner.refused == ['rewards: 2 environments are not the 3 of the step before']
     go_on(learner, asking, STEPS)
     assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 1))
@@ -158,7 +158,7 @@ def test_another_number_of_environments_is_refused_and_the_others_are_answered()
 def test_processes_that_are_silent_longest_are_forgotten_first(monkeypatch):
     monkeypatch.setattr(module, '_MOST_ACTORS', 3)
     learner = Learner('vdl/Counter-v0')
-    asking = [Asking(learner, 'vdl/Counter-v0', incarnation=each) for each in range(5)]
+    asking = [Asking(learner, 'vdl/Counter-v0', start_id=each) for each in range(5)]
     for each in asking:
         go_on(learner, each, 1)
     assert set(learner.central._sessions) == {2, 3, 4}

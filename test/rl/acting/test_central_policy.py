@@ -11,7 +11,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 
 Asking, Learner, go_on, local_unrolls = (
@@ -67,7 +67,7 @@ def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, memory):
     """To the bit, as the same numbers are drawn: what is seen, done, and remembered."""
     env_id, settings = WAYS[way]
     learner = Learner(env_id, **memory, **settings, more={
-        'make_explore': lambda actor_id: lambda agent_steps: 0.5})
+        'exploration_schedule': lambda actor_id: lambda agent_steps: 0.5})
     learner.policy.exploration = torch.tensor([0.5])
     expected = local_unrolls(env_id, 12, policy=learner.policy)
     asking = Asking(learner, env_id)
@@ -92,17 +92,17 @@ def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, memory):
 def test_what_is_remembered_of_actors_in_one_batch_is_kept_apart(told):
     learner = Learner('vdl/Counter-v0', lstm_size=4, last_action_reward=told)
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
-                     incarnation=number) for number in range(3)]
+                     start_id=number) for number in range(3)]
     for turn in range(6 * STEPS + 3):
         # Not all of them each time, and not in the same order.
-        chosen = [each for each in asking if (turn + each.incarnation) % 3]
+        chosen = [each for each in asking if (turn + each.start_id) % 3]
         chosen = chosen[::-1] if turn % 2 else chosen
-        answers = {answer.request.incarnation: answer
+        answers = {answer.request.start_id: answer
                    for answer in learner.serve(*[each.request() for each in chosen])}
         for each in chosen:
-            each.take(answers[each.incarnation])
+            each.take(answers[each.start_id])
     for number in range(3):
-        mine = [each for each in learner.unrolls if each.incarnation == number]
+        mine = [each for each in learner.unrolls if each.start_id == number]
         assert len(mine) >= 3
         state = learner.policy.initial_state(number + 1)
         for unroll in mine:
@@ -141,8 +141,8 @@ def test_an_observation_that_comes_again_is_remembered_once():
 def test_an_actor_that_begins_anew_has_nothing_in_memory():
     learner = Learner('vdl/Counter-v0', lstm_size=4)
     go_on(learner, Asking(learner, 'vdl/Counter-v0'), STEPS + 3)
-    go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, incarnation=2), STEPS + 1)
-    first = next(each for each in learner.unrolls if each.incarnation == 2)
+    go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, start_id=2), STEPS + 1)
+    first = next(each for each in learner.unrolls if each.start_id == 2)
     assert not first.arrays['state'].any()
 
 
@@ -150,26 +150,26 @@ def test_each_actor_explores_by_its_name_and_the_steps_of_the_learner():
     own = DqnConfig(exploration_start=1.0, exploration_end=0.1, exploration_steps=100,
                     exploration_spread=2.0)
     learner = Learner('vdl/Counter-v0', own=own, more={
-        'make_explore': lambda actor_id: make_explore(own, actor_id)})
+        'exploration_schedule': lambda actor_id: exploration_schedule(own, actor_id)})
     # Both actions are worth the same: the second is never the best.
     same = {name: np.zeros_like(array) for name, array in weights(learner.policy).items()}
-    asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=50, incarnation=number)
+    asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=50, start_id=number)
               for number in (1, 2)]
     for version, agent_steps in ((1, 0), (2, 60), (3, 10**6)):
         learner.central.load(same, version, agent_steps)
         learner.unrolls.clear()
         # The first unroll may have been begun before.
         for _ in range(2 * STEPS):
-            answers = {answer.request.incarnation: answer
+            answers = {answer.request.start_id: answer
                        for answer in learner.serve(*[each.request() for each in asking])}
             for each in asking:
-                each.take(answers[each.incarnation])
+                each.take(answers[each.start_id])
         learner.serve(*[each.request() for each in asking])
         for number in (1, 2):
-            epsilon = make_explore(own, f'actor{number}')(agent_steps)
-            arrays = [each for each in learner.unrolls if each.incarnation == number][-1].arrays
+            epsilon = exploration_schedule(own, f'actor{number}')(agent_steps)
+            arrays = [each for each in learner.unrolls if each.start_id == number][-1].arrays
             chance = np.where(arrays['actions'] == 0, 1 - epsilon / 2, epsilon / 2)
             np.testing.assert_allclose(
                 np.exp(arrays['behaviour_log_probs']), chance, rtol=1e-5)
             assert (arrays['actions'] == 1).mean() == pytest.approx(epsilon / 2, abs=0.12)
-    assert make_explore(own, 'actor1')(60) != make_explore(own, 'actor2')(60)
+    assert exploration_schedule(own, 'actor1')(60) != exploration_schedule(own, 'actor2')(60)

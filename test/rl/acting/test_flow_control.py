@@ -5,21 +5,21 @@ from collections import deque
 import numpy as np
 import pytest
 
-from vdl_ros.rl.acting.flow_control import Credit, Ledger
+from vdl_ros.rl.acting.flow_control import Credit, FlowStats
 
 
 class Process:
     """An actor's process: a credit, and messages that leave it in order."""
 
-    def __init__(self, name, incarnation, lag):
-        self.name, self.incarnation = name, incarnation
+    def __init__(self, name, start_id, lag):
+        self.name, self.start_id = name, start_id
         self.credit = Credit(lag)
         self.learner, self.version = '', -1
 
     def hear(self, policy):
         learner, version, credits = policy
         self.learner, self.version = learner, version
-        _, used = credits.get(self.incarnation, (None, None))
+        _, used = credits.get(self.start_id, (None, None))
         self.credit.hear(learner, used)
 
 
@@ -28,8 +28,8 @@ class Graph:
 
     def __init__(self, rng, actors, lag, batch, publish_every):
         self.rng, self.lag, self.batch, self.publish_every = rng, lag, batch, publish_every
-        self.incarnation = 0
-        self.processes = [Process(f'actor{i}', self._incarnation(), lag) for i in range(actors)]
+        self.start_id = 0
+        self.processes = [Process(f'actor{i}', self._start_id(), lag) for i in range(actors)]
         self.channels = [deque() for _ in range(actors)]
         self.learners = 0
         self.updates = 0
@@ -37,22 +37,22 @@ class Graph:
         self.waits, self.lags = [], []
         self.start_learner()
 
-    def _incarnation(self):
-        self.incarnation += 1
-        return self.incarnation
+    def _start_id(self):
+        self.start_id += 1
+        return self.start_id
 
     def start_learner(self):
         self.learners += 1
-        self.learner, self.ledger = f'learner{self.learners}', Ledger()
+        self.learner, self.flow_stats = f'learner{self.learners}', FlowStats()
         self.version, self.inbox = 0, deque()
         self.publish()
 
     def restart_actor(self, i):
         name = self.processes[i].name
-        self.processes[i] = Process(name, self._incarnation(), self.lag)
+        self.processes[i] = Process(name, self._start_id(), self.lag)
 
     def publish(self):
-        self.policy = (self.learner, self.version, dict(self.ledger.credits()))
+        self.policy = (self.learner, self.version, dict(self.flow_stats.credits()))
 
     def hear(self, i):
         self.processes[i].hear(self.policy)
@@ -60,20 +60,20 @@ class Graph:
     def act(self, i):
         process = self.processes[i]
         if process.credit.available:
-            self.channels[i].append((process.learner, process.name, process.incarnation,
+            self.channels[i].append((process.learner, process.name, process.start_id,
                                      process.credit.spend(), process.version))
 
     def deliver(self, i, repeat=False):
         if not self.channels[i]:
             return
         message = self.channels[i][0] if repeat else self.channels[i].popleft()
-        learner, name, incarnation, sequence, version = message
+        learner, name, start_id, sequence, version = message
         if learner != self.learner:
             return
         self.delivered.append((name, sequence))
-        new, _ = self.ledger.arrive(name, incarnation, sequence)
+        new, _ = self.flow_stats.arrive(name, start_id, sequence)
         if new:
-            self.inbox.append((name, incarnation, sequence, version, self.version))
+            self.inbox.append((name, start_id, sequence, version, self.version))
 
     def drop(self, i):
         if self.channels[i]:
@@ -83,10 +83,10 @@ class Graph:
         if len(self.inbox) < self.batch:
             return
         for _ in range(self.batch):
-            _, incarnation, sequence, version, arrived = self.inbox.popleft()
+            _, start_id, sequence, version, arrived = self.inbox.popleft()
             self.waits.append(self.version - arrived)
             self.lags.append(max(self.version - version, 0))
-            self.ledger.use(incarnation, sequence, self.version - version)
+            self.flow_stats.use(start_id, sequence, self.version - version)
         self.version += 1
         self.updates += 1
         if self.version % self.publish_every == 0:
@@ -95,11 +95,11 @@ class Graph:
     def under_way(self, i):
         """Return how many of an actor's trajectories are sent to this learner and not used."""
         process = self.processes[i]
-        peer = self.ledger.peers.get(process.incarnation)
+        peer = self.flow_stats.peers.get(process.start_id)
         arrived = peer.expected if peer else 0
         sent = [m for m in self.channels[i]
-                if (m[0], m[2]) == (self.learner, process.incarnation) and m[3] >= arrived]
-        waiting = [m for m in self.inbox if m[:2] == (process.name, process.incarnation)]
+                if (m[0], m[2]) == (self.learner, process.start_id) and m[3] >= arrived]
+        waiting = [m for m in self.inbox if m[:2] == (process.name, process.start_id)]
         return len({m[3] for m in sent} | {m[2] for m in waiting})
 
     def random_event(self, kinds):
@@ -184,9 +184,9 @@ def test_waiting_and_lag_have_the_bound_that_is_claimed(seed):
     assert max(each.waits) <= len(each.processes) * each.lag / each.batch
     if len(each.processes) == 1:
         assert max(each.lags) <= each.lag / each.batch
-    assert each.ledger.lag_max == max(each.lags)
-    assert each.ledger.lag_mean == pytest.approx(np.mean(each.lags))
-    assert each.ledger.lag_count == len(each.lags)
+    assert each.flow_stats.lag_max == max(each.lags)
+    assert each.flow_stats.lag_mean == pytest.approx(np.mean(each.lags))
+    assert each.flow_stats.lag_count == len(each.lags)
 
 
 @pytest.mark.parametrize('seed', range(10))
@@ -196,14 +196,14 @@ def test_losses_and_repetitions_are_counted_exactly(seed):
     for _ in range(800):
         each.random_event(NORMAL * 2 + ['drop', 'drop', 'repeat'])
     each.go_on(5 * each.lag, write_off=True)
-    seen = {peer.actor_id: set() for peer in each.ledger.peers.values()}
+    seen = {peer.actor_id: set() for peer in each.flow_stats.peers.values()}
     for name, sequence in each.delivered:
         seen[name].add(sequence)
     missing = sum(max(numbers) + 1 - len(numbers) for numbers in seen.values())
     assert missing > 0
-    assert each.ledger.lost == missing
-    assert each.ledger.received == sum(map(len, seen.values()))
-    assert each.ledger.duplicates == len(each.delivered) - each.ledger.received
+    assert each.flow_stats.lost == missing
+    assert each.flow_stats.received == sum(map(len, seen.values()))
+    assert each.flow_stats.duplicates == len(each.delivered) - each.flow_stats.received
 
 
 def test_before_a_policy_there_is_no_credit():
@@ -253,77 +253,78 @@ def test_write_off_gives_one_back_and_no_more_than_there_are():
 
 
 def test_a_new_learner_does_not_miss_what_an_earlier_one_got():
-    ledger = Ledger()
-    assert ledger.arrive('a', 1, 41) == (True, 0)
-    assert ledger.arrive('a', 1, 44) == (True, 2)
-    assert (ledger.received, ledger.lost, ledger.duplicates) == (2, 2, 0)
-    assert ledger.credits() == {1: ('a', 41)}
-    ledger.use(1, 41, 3)
-    assert ledger.credits() == {1: ('a', 42)}
+    flow_stats = FlowStats()
+    assert flow_stats.arrive('a', 1, 41) == (True, 0)
+    assert flow_stats.arrive('a', 1, 44) == (True, 2)
+    assert (flow_stats.received, flow_stats.lost, flow_stats.duplicates) == (2, 2, 0)
+    assert flow_stats.credits() == {1: ('a', 41)}
+    flow_stats.use(1, 41, 3)
+    assert flow_stats.credits() == {1: ('a', 42)}
 
 
 def test_late_and_doubled_trajectories_are_not_new():
-    ledger = Ledger()
+    flow_stats = FlowStats()
     for sequence, expected in ((0, (True, 0)), (2, (True, 1)), (1, (False, 0)), (2, (False, 0)),
                                (3, (True, 0))):
-        assert ledger.arrive('a', 1, sequence) == expected
-    assert (ledger.received, ledger.lost, ledger.duplicates) == (3, 1, 2)
+        assert flow_stats.arrive('a', 1, sequence) == expected
+    assert (flow_stats.received, flow_stats.lost, flow_stats.duplicates) == (3, 1, 2)
 
 
 def test_a_restarted_actor_starts_anew():
-    ledger = Ledger()
-    ledger.arrive('a', 1, 7)
-    assert ledger.arrive('a', 2, 0) == (True, 0)
-    ledger.use(1, 7, 0)  # of the dead process: no credit for the new one
-    assert ledger.credits() == {1: ('a', 8), 2: ('a', 0)}
-    assert ledger.arrive('a', 1, 8) == (True, 0), 'what the dead one sent may come late'
-    assert (ledger.lost, ledger.actor_restarts) == (0, 1)
+    flow_stats = FlowStats()
+    flow_stats.arrive('a', 1, 7)
+    assert flow_stats.arrive('a', 2, 0) == (True, 0)
+    flow_stats.use(1, 7, 0)  # of the dead process: no credit for the new one
+    assert flow_stats.credits() == {1: ('a', 8), 2: ('a', 0)}
+    assert flow_stats.arrive('a', 1, 8) == (True, 0), 'what the dead one sent may come late'
+    assert (flow_stats.lost, flow_stats.actor_restarts) == (0, 1)
 
 
 def test_used_never_goes_back():
-    ledger = Ledger()
+    flow_stats = FlowStats()
     for sequence in range(3):
-        ledger.arrive('a', 1, sequence)
-    ledger.use(1, 2, 0)
-    ledger.use(1, 1, 0)
-    assert ledger.credits() == {1: ('a', 3)}
+        flow_stats.arrive('a', 1, sequence)
+    flow_stats.use(1, 2, 0)
+    flow_stats.use(1, 1, 0)
+    assert flow_stats.credits() == {1: ('a', 3)}
 
 
 def test_the_largest_sequence_number_still_fits_a_message():
-    ledger = Ledger()
-    ledger.arrive('stranger', 1, 2**64 - 1)
-    ledger.use(1, 2**64 - 1, -(2**63))
-    assert ledger.credits()[1] == ('stranger', 2**64 - 1)
-    assert ledger.lag_max == 0
+    flow_stats = FlowStats()
+    flow_stats.arrive('stranger', 1, 2**64 - 1)
+    flow_stats.use(1, 2**64 - 1, -(2**63))
+    assert flow_stats.credits()[1] == ('stranger', 2**64 - 1)
+    assert flow_stats.lag_max == 0
 
 
 def test_two_living_actors_with_one_name_each_have_their_own_credit():
-    ledger = Ledger()
+    flow_stats = FlowStats()
     for sequence in range(5):
-        for incarnation in (1, 2):
-            assert ledger.arrive('a', incarnation, sequence) == (True, 0)
-            ledger.use(incarnation, sequence, 0)
-    assert ledger.credits() == {1: ('a', 5), 2: ('a', 5)}
-    assert (ledger.lost, ledger.duplicates, ledger.actor_restarts, ledger.actors) == (0, 0, 1, 1)
+        for start_id in (1, 2):
+            assert flow_stats.arrive('a', start_id, sequence) == (True, 0)
+            flow_stats.use(start_id, sequence, 0)
+    assert flow_stats.credits() == {1: ('a', 5), 2: ('a', 5)}
+    assert (flow_stats.lost, flow_stats.duplicates) == (0, 0)
+    assert (flow_stats.actor_restarts, flow_stats.actors) == (1, 1)
 
 
 def test_dead_processes_are_forgotten_and_still_counted():
-    ledger = Ledger()
-    ledger.arrive('b', 1000, 0)
-    for incarnation in range(100):
-        ledger.arrive('a', incarnation, 0)
-    assert len(ledger.peers) < 10
-    assert ledger.actor_restarts == 99
-    assert ledger.actors == 2
+    flow_stats = FlowStats()
+    flow_stats.arrive('b', 1000, 0)
+    for start_id in range(100):
+        flow_stats.arrive('a', start_id, 0)
+    assert len(flow_stats.peers) < 10
+    assert flow_stats.actor_restarts == 99
+    assert flow_stats.actors == 2
 
 
 def test_a_jump_that_no_credit_allows_is_refused_and_changes_nothing():
-    ledger = Ledger()
-    ledger.arrive('a', 1, 0)
-    assert ledger.arrive('a', 1, 2**40) == (False, 0)
-    assert (ledger.lost, ledger.rejected) == (0, 1)
-    assert ledger.arrive('a', 1, 1) == (True, 0)
+    flow_stats = FlowStats()
+    flow_stats.arrive('a', 1, 0)
+    assert flow_stats.arrive('a', 1, 2**40) == (False, 0)
+    assert (flow_stats.lost, flow_stats.rejected) == (0, 1)
+    assert flow_stats.arrive('a', 1, 1) == (True, 0)
 
 
 def test_an_empty_ledger_has_no_lag():
-    assert Ledger().lag_mean == 0.0
+    assert FlowStats().lag_mean == 0.0

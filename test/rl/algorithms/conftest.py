@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
@@ -71,7 +71,7 @@ def batch(random_unroll, schema):
 def algorithm(schema):
     """Return a function that makes the algorithm of a config, with settings of its own."""
     def make(policy, config, group=None, schema=schema, **own):
-        return make_algorithm(policy, config, select_own(config, own), schema, group)
+        return make_algorithm(policy, config, make_algorithm_config(config, own), schema, group)
     return make
 
 
@@ -80,7 +80,7 @@ def real(spaces, algorithm):
     """Return a function that makes an algorithm with the policy that its settings ask for."""
     def make(config, group=None, **own):
         torch.manual_seed(config.seed)
-        policy = make_policy(config, *spaces, select_own(config, own))
+        policy = make_policy(config, *spaces, make_algorithm_config(config, own))
         schema = UnrollSchema(*spaces, config.unroll_length, 1, policy.state_size)
         return algorithm(policy, config, group, schema, **own)
     return make
@@ -166,15 +166,15 @@ def together(pair, real, alike, random_unroll, schema):
     """
     Return a function: assert that two learners of a group do what one does with both batches.
 
-    Steps are nearly those of plain descent, as Adam makes much of the smallest difference.
+    Steps are nearly those of plain optimizer, as Adam makes much of the smallest difference.
     """
     def check(config, updates=2, **own):
         config = dataclasses.replace(
             config, optimizer='rmsprop', rmsprop_epsilon=1.0, learning_rate=0.3)
-        parts = [[make_batch([random_unroll(10 * n + rank, batch=3 - rank, incarnation=rank,
+        parts = [[make_batch([random_unroll(10 * n + rank, batch=3 - rank, start_id=rank,
                                             sequence=n)], schema)
                   for n in range(updates)] for rank in range(2)]
-        whole = [make_batch([random_unroll(10 * n + rank, batch=3 - rank, incarnation=rank,
+        whole = [make_batch([random_unroll(10 * n + rank, batch=3 - rank, start_id=rank,
                                            sequence=n) for rank in range(2)], schema)
                  for n in range(updates)]
         assert parts[0][0].valid.sum() != parts[1][0].valid.sum()
@@ -185,7 +185,7 @@ def together(pair, real, alike, random_unroll, schema):
         def learn(rank):
             def run(group):
                 member = members[rank]
-                member.group = member.descent.group = group
+                member.group = member.optimizer.group = group
                 return [member.update(batch) for batch in parts[rank]]
             return run
 

@@ -194,7 +194,7 @@ def test_ignored_steps_contribute_nothing(
 def test_the_target_network_is_copied_at_each_period(batch, real, config, same, monkeypatch):
     learner = real(config('dqn'), replay_size=72, replay_start=1, replay_batch=16,
                    replay_ratio=1.0, target_period=3)
-    step, seen = learner.descent.step, []
+    step, seen = learner.optimizer.step, []
 
     def state(network):
         return {name: each.clone() for name, each in network.state_dict().items()}
@@ -203,7 +203,7 @@ def test_the_target_network_is_copied_at_each_period(batch, real, config, same, 
         seen.append((state(learner.target), state(learner.policy)))
         return step(*args)
 
-    monkeypatch.setattr(learner.descent, 'step', spy)
+    monkeypatch.setattr(learner.optimizer, 'step', spy)
     for _ in range(4):
         learner.update(batch)
     assert len(seen) > 9

@@ -21,16 +21,16 @@ def test_steps_are_made_as_often_as_the_ratio_says(random_unroll, schema, real, 
         batch = make_batch([random_unroll(seed)], schema)
         new = int(batch.valid.sum())
         stored += new
-        before = learner.descent.steps
+        before = learner.optimizer.steps
         told = learner.update(batch)
         if stored < 40:
             assert told == {'losses/replayed_steps': stored}
         else:
             worth += new
             assert told['losses/replayed_steps'] == float(learner._replay.steps)
-            assert ('losses/total' in told) == (learner.descent.steps > before)
-        assert learner.descent.steps == int(worth * ratio / 16 + 1e-9)
-    assert learner.descent.steps >= 3
+            assert ('losses/total' in told) == (learner.optimizer.steps > before)
+        assert learner.optimizer.steps == int(worth * ratio / 16 + 1e-9)
+    assert learner.optimizer.steps >= 3
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_with_a_memory_the_ratio_is_that_of_what_is_learned_from(
         assert 0 <= ratio * new - sum(learned) < 7 * max(size // 8, 1)
     assert new == 10 * 3 * 7
     assert set(learned) == {7 * max(size // 8, 1)}
-    assert learner.descent.steps == len(learned) >= 2
+    assert learner.optimizer.steps == len(learned) >= 2
 
 
 @pytest.mark.parametrize('memory', [{}, {'lstm_size': 3}], ids=str)
@@ -88,7 +88,7 @@ def test_nothing_is_learned_from_a_full_replay_of_resets_alone(batch, unlike, re
     learner = real(config('dqn'), replay_size=8, replay_start=8, replay_batch=8)
     batch.is_reset[:] = True
     assert learner.update(batch) == {'losses/replayed_steps': 0}
-    assert learner.descent.steps == 0
+    assert learner.optimizer.steps == 0
     told = learner.update(unlike(0, columns=1))
     assert told['losses/replayed_steps'] == 7
     assert 'losses/total' in told
@@ -118,11 +118,11 @@ def test_all_of_a_group_make_the_same_number_of_steps(random_unroll, schema, pai
     def learn(rank):
         def run(group):
             member = members[rank]
-            member.group = member.descent.group = group
+            member.group = member.optimizer.group = group
             steps = []
             for seed in range(6):
                 member.update(make_batch([random_unroll(seed, batch=sizes[rank])], schema))
-                steps.append(member.descent.steps)
+                steps.append(member.optimizer.steps)
             return steps
         return run
 
@@ -140,11 +140,11 @@ def test_of_a_group_none_begins_before_all_are_full(unlike, pair, real, config, 
     def learn(rank):
         def run(group):
             member = members[rank]
-            member.group = member.descent.group = group
+            member.group = member.optimizer.group = group
             found = []
             for seed in range(8):
                 told = member.update(unlike(seed, columns=3 - 2 * rank))
-                found.append((member.descent.steps, told['losses/replayed_steps']))
+                found.append((member.optimizer.steps, told['losses/replayed_steps']))
             return found
         return run
 

@@ -190,7 +190,7 @@ def test_an_update_is_one_step_down_the_loss(batch, linear):
     norm = torch.cat([each.flatten() for each in expected]).norm()
     before = copy.deepcopy(policy.state_dict())
     told = learning.update(batch)
-    assert learning.descent.steps == 1
+    assert learning.optimizer.steps == 1
     assert told['losses/total'] == pytest.approx(float(loss))
     assert norm > 1e-2
     assert told['losses/grad_norm'] == pytest.approx(float(norm))

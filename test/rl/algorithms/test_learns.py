@@ -7,10 +7,10 @@ import torch
 
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.evaluation import Act
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.train_config import TrainConfig
 
 
@@ -60,9 +60,10 @@ def train(name, envs, updates, **changes):
     config = TrainConfig(**{
         'algorithm': name, 'unroll_length': 8, 'hidden_size': 16, 'learning_rate': 0.01,
         'discount': 0.9, 'seed': 3, **changes})
-    own = select_own(config, OWN[name])
+    own = make_algorithm_config(config, OWN[name])
     learner = Learner(config, envs.single_observation_space, envs.single_action_space, own=own)
-    actor = Actor(envs, learner.copy_policy(), learner.schema, 3, explore=make_explore(own, 'a'))
+    actor = Actor(envs, learner.copy_policy(), learner.schema, 3,
+                  explore=exploration_schedule(own, 'a'))
     for number in range(updates):
         actor.load(learner.weights(), learner.version, learner.agent_steps)
         learner.update([Unroll(actor.unroll()[0], 'a', 1, number, learner.version)])
@@ -103,7 +104,7 @@ def test_without_a_memory_it_is_a_guess(name):
     assert abs(play(policy, 4) - 0.5) < 0.045
 
 
-class Told(Recall):
+class ArmStatus(Recall):
     """
     Episodes of two steps in which nothing is shown; the last action is worth 1 if it is right.
 
@@ -132,8 +133,8 @@ class Told(Recall):
 @pytest.mark.parametrize('lstm_size', [0, 8])
 @pytest.mark.parametrize('name', list(OWN))
 def test_the_last_action_and_reward_are_acted_upon(name, lstm_size, by_reward):
-    policy = train(name, Told(by_reward), 60, lstm_size=lstm_size, last_action_reward=True)
-    envs, is_reset, rewards = Told(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
+    policy = train(name, ArmStatus(by_reward), 60, lstm_size=lstm_size, last_action_reward=True)
+    envs, is_reset, rewards = ArmStatus(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
     act = Act(policy, envs.single_action_space, deterministic=True)
     observations, _ = envs.reset(seed=9)
     paid = []

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vdl_ros.rl.acting.actor import Actor
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 
@@ -48,7 +48,8 @@ def test_ratios_are_1_before_the_first_step(
     """Though observations are normalised: their statistics change after the update, not within."""
     settings = config(name, synchronous=True, batch_size=1, normalize_observations=normalize,
                       learning_rate=0.01, **changes)
-    own = select_own(settings, {'ppo_epochs': 2, 'ppo_minibatches': 2, 'ppo_kl_target': 10.0})
+    own = make_algorithm_config(
+        settings, {'ppo_epochs': 2, 'ppo_minibatches': 2, 'ppo_kl_target': 10.0})
     envs = Walk(SPACES[actions])
     learner = Learner(settings, envs.single_observation_space, envs.single_action_space, own=own)
     policy, log_ratios, seen = learner.policy, [], []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.rl.algorithms.optimizer import Descent
+from vdl_ros.rl.algorithms.optimizer import PolicyOptimizer
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -29,22 +29,22 @@ class Two(nn.Module):
 
 def make(**changed):
     network = Two()
-    return network, Descent(network, dataclasses.replace(CONFIG, **changed), Group())
+    return network, PolicyOptimizer(network, dataclasses.replace(CONFIG, **changed), Group())
 
 
-def all_of(network, descent):
-    return copy.deepcopy((network.state_dict(), descent.state(), descent.steps))
+def all_of(network, optimizer):
+    return copy.deepcopy((network.state_dict(), optimizer.state(), optimizer.steps))
 
 
 @pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
 def test_steps_go_down_and_are_counted(optimizer):
-    network, descent = make(optimizer=optimizer)
+    network, optimizer = make(optimizer=optimizer)
     losses = []
     for _ in range(20):
         losses.append(network.loss())
-        descent.step(losses[-1], {})
+        optimizer.step(losses[-1], {})
     assert losses == sorted(losses, reverse=True)
-    assert descent.steps == 20
+    assert optimizer.steps == 20
     assert float(network.fixed.detach()) == 7.0
 
 
@@ -55,11 +55,11 @@ def test_steps_go_down_and_are_counted(optimizer):
     ({'optimizer': 'rmsprop', 'rmsprop_epsilon': 0.5},
      lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.5))])
 def test_steps_are_those_of_the_optimiser_that_is_named(settings, reference):
-    network, descent = make(**settings, max_grad_norm=1e6)
+    network, optimizer = make(**settings, max_grad_norm=1e6)
     other = Two()
     optimizer = reference([other.first, other.second])
     for _ in range(3):
-        descent.step(network.loss(), {})
+        optimizer.step(network.loss(), {})
         optimizer.zero_grad()
         other.loss().backward()
         optimizer.step()
@@ -69,64 +69,64 @@ def test_steps_are_those_of_the_optimiser_that_is_named(settings, reference):
 
 def test_a_long_gradient_is_scaled_down_and_a_short_one_is_not():
     length = 2 * (1 + 4 + 9) ** 0.5
-    network, descent = make(max_grad_norm=0.5)
-    assert descent.step(network.loss(), {}) == {'losses/grad_norm': pytest.approx(length)}
+    network, optimizer = make(max_grad_norm=0.5)
+    assert optimizer.step(network.loss(), {}) == {'losses/grad_norm': pytest.approx(length)}
     gradient = torch.cat([network.first.grad, network.second.grad])
     torch.testing.assert_close(gradient, torch.tensor([2.0, 4.0, 6.0]) * 0.5 / length)
-    network, descent = make(max_grad_norm=8.0)
-    assert descent.step(network.loss(), {}) == {'losses/grad_norm': pytest.approx(length)}
+    network, optimizer = make(max_grad_norm=8.0)
+    assert optimizer.step(network.loss(), {}) == {'losses/grad_norm': pytest.approx(length)}
     assert network.first.grad.tolist() == [2.0, 4.0]
 
 
 def test_a_linear_schedule_falls_to_nothing_and_no_further():
-    network, descent = make(learning_rate_schedule='linear')
-    assert descent.learning_rate == 0.01
+    network, optimizer = make(learning_rate_schedule='linear')
+    assert optimizer.learning_rate == 0.01
     for steps, left in ((0, 1.0), (250, 0.75), (999, 0.001), (1000, 0.0), (1001, 0.0)):
-        descent.schedule(steps)
-        assert descent.learning_rate == pytest.approx(0.01 * left)
-        descent.step(network.loss(), {})
-        assert descent.state()['param_groups'][0]['lr'] == descent.learning_rate
+        optimizer.schedule(steps)
+        assert optimizer.learning_rate == pytest.approx(0.01 * left)
+        optimizer.step(network.loss(), {})
+        assert optimizer.state()['param_groups'][0]['lr'] == optimizer.learning_rate
 
 
 def test_a_constant_schedule_stays():
-    _, descent = make()
-    descent.schedule(999)
-    assert descent.learning_rate == 0.01
+    _, optimizer = make()
+    optimizer.schedule(999)
+    assert optimizer.learning_rate == 0.01
 
 
 def test_a_loss_that_is_not_finite_is_named_by_its_parts_and_changes_nothing(same):
-    network, descent = make()
-    descent.step(network.loss(), {})
-    before = all_of(network, descent)
+    network, optimizer = make()
+    optimizer.step(network.loss(), {})
+    before = all_of(network, optimizer)
     nan = torch.tensor(float('nan'))
     parts = {'losses/policy': torch.tensor(1.0), 'losses/value': nan, 'losses/total': nan}
     with pytest.raises(FloatingPointError, match='^losses/value, losses/total not finite$'):
-        descent.step(network.loss() * nan, parts)
-    assert same(all_of(network, descent), before)
+        optimizer.step(network.loss() * nan, parts)
+    assert same(all_of(network, optimizer), before)
 
 
 @pytest.mark.parametrize('poison', [float('nan'), float('inf'), -float('inf')])
 def test_a_gradient_that_is_not_finite_is_named_alone_and_changes_nothing(same, poison):
-    network, descent = make()
-    descent.step(network.loss(), {})
-    before = all_of(network, descent)
+    network, optimizer = make()
+    optimizer.step(network.loss(), {})
+    before = all_of(network, optimizer)
     hook = network.second.register_hook(lambda gradient: gradient * poison)
     with pytest.raises(FloatingPointError, match='^the gradient of second is not finite$'):
-        descent.step(network.loss(), {})
-    assert same(all_of(network, descent), before)
+        optimizer.step(network.loss(), {})
+    assert same(all_of(network, optimizer), before)
     hook.remove()
-    descent.step(network.loss(), {})
+    optimizer.step(network.loss(), {})
     assert torch.isfinite(network.second).all()
 
 
 def test_a_gradient_too_long_for_its_numbers_changes_nothing(same):
-    network, descent = make()
-    before = all_of(network, descent)
+    network, optimizer = make()
+    before = all_of(network, optimizer)
     for parameter in (network.first, network.second):
         parameter.register_hook(lambda gradient: gradient * 5e37)
     with pytest.raises(FloatingPointError, match='^the gradient of all parameters is not finite'):
-        descent.step(network.loss(), {})
-    assert same(all_of(network, descent), before)
+        optimizer.step(network.loss(), {})
+    assert same(all_of(network, optimizer), before)
 
 
 def test_no_learner_makes_a_step_if_the_loss_of_one_is_not_finite(pair, same):
@@ -135,10 +135,10 @@ def test_no_learner_makes_a_step_if_the_loss_of_one_is_not_finite(pair, same):
 
     def learn(which, factor):
         def step(group):
-            descent = Descent(members[which], CONFIG, group)
+            optimizer = PolicyOptimizer(members[which], CONFIG, group)
             loss = members[which].loss() * factor
             with pytest.raises(FloatingPointError) as error:
-                descent.step(loss, {'losses/total': loss})
+                optimizer.step(loss, {'losses/total': loss})
             return str(error.value)
         return step
 
@@ -152,18 +152,18 @@ def test_two_learners_step_along_the_sum_of_their_gradients(pair):
 
     def learn(which):
         def step(group):
-            descent = Descent(members[which], CONFIG, group)
+            optimizer = PolicyOptimizer(members[which], CONFIG, group)
             parameter = (members[which].first, members[which].second)[which]
             others = 0.0 * members[which].loss()
             loss = parameter.square().sum()
-            return descent.step(loss + others, {'part': loss, 'one': torch.tensor(1.0)})
+            return optimizer.step(loss + others, {'part': loss, 'one': torch.tensor(1.0)})
         return step
 
     found = pair(learn(0), learn(1))
-    network, descent = make()
+    network, optimizer = make()
     loss = network.loss() - network.fixed.sum()
     # What each has is a part of a mean over both.
-    expected = descent.step(loss, {'part': loss, 'one': torch.tensor(2.0)})
+    expected = optimizer.step(loss, {'part': loss, 'one': torch.tensor(2.0)})
     assert expected == {'part': 14.0, 'one': 2.0, 'losses/grad_norm': pytest.approx(2 * 14**0.5)}
     assert found == [expected] * 2
     for member in members:
@@ -173,12 +173,12 @@ def test_two_learners_step_along_the_sum_of_their_gradients(pair):
 
 @pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
 def test_a_state_is_gone_on_with(optimizer):
-    network, descent = make(optimizer=optimizer)
-    descent.step(network.loss(), {})
+    network, optimizer = make(optimizer=optimizer)
+    optimizer.step(network.loss(), {})
     other, again = make(optimizer=optimizer)
     other.load_state_dict(network.state_dict())
-    again.load_state(copy.deepcopy(descent.state()))
-    descent.step(network.loss(), {})
+    again.load_state(copy.deepcopy(optimizer.state()))
+    optimizer.step(network.loss(), {})
     again.step(other.loss(), {})
     assert torch.equal(network.first, other.first)
     assert not torch.equal(network.first, Two().first)
@@ -192,6 +192,6 @@ def test_the_state_of_another_optimiser_is_refused():
 
 def test_epsilon_is_that_of_the_settings_when_a_state_is_gone_on_with():
     state = make(optimizer='rmsprop', rmsprop_epsilon=0.5)[1].state()
-    _, descent = make(optimizer='rmsprop', rmsprop_epsilon=0.1)
-    descent.load_state(state)
-    assert descent.state()['param_groups'][0]['eps'] == 0.1
+    _, optimizer = make(optimizer='rmsprop', rmsprop_epsilon=0.1)
+    optimizer.load_state(state)
+    assert optimizer.state()['param_groups'][0]['eps'] == 0.1

@@ -242,14 +242,14 @@ def test_the_divergence_told_is_from_the_policy_at_the_start(
     learner = algorithm(linear(), config('ppo', learning_rate=0.05), ppo_epochs=3,
                         ppo_minibatches=1, ppo_kl_target=10.0)
     old = log_probs(learner.policy, batch.observations)[0]
-    steps, kls = learner.descent.step, []
+    steps, kls = learner.optimizer.step, []
 
     def spy(loss, parts):
         new = log_probs(learner.policy, batch.observations)[0]
         kls.append((np.exp(old) * (old - new)).sum(-1)[:-1][batch.valid.numpy()].mean())
         return steps(loss, parts)
 
-    monkeypatch.setattr(learner.descent, 'step', spy)
+    monkeypatch.setattr(learner.optimizer, 'step', spy)
     told = learner.update(batch)
     assert kls[0] == pytest.approx(0.0, abs=1e-9)
     assert kls[2] > 1e-3
@@ -279,7 +279,7 @@ def test_all_of_a_group_make_the_same_number_of_steps(
     def learn(rank):
         def run(group):
             member = members[rank]
-            member.group = member.descent.group = group
+            member.group = member.optimizer.group = group
             batch = make_batch([random_unroll(rank, batch=2 + 6 * rank,
                                               state_size=schema.state_size)], schema)
             return member.update(batch)['losses/minibatches']

@@ -62,7 +62,7 @@ def test_one_step_does_not_change_beta(random_unroll, spaces, pair, real, config
 
     def learn(rank):
         def run(group):
-            members[rank].group = members[rank].descent.group = group
+            members[rank].group = members[rank].optimizer.group = group
             return [update(members[rank], columns) for columns in (1 + 2 * rank, 2 + rank)]
         return run
 

@@ -112,7 +112,7 @@ def test_a_step_is_made_once_enough_episodes_have_ended(
             assert told['losses/episodes'] == waiting
             assert not same(dict(learner.policy.state_dict()), before)
             waiting, steps = 0, steps + 1
-        assert learner.descent.steps == steps
+        assert learner.optimizer.steps == steps
     assert steps > 1
     assert steps < 12 or needed == 1
 
@@ -137,7 +137,7 @@ def test_all_of_a_group_wait_for_the_last(random_unroll, schema, pair, real, con
 
     def learn(member, batches):
         def run(group):
-            member.group = member.descent.group = group
+            member.group = member.optimizer.group = group
             return [bool(member.update(each)) for each in batches]
         return run
 
@@ -156,14 +156,14 @@ def test_two_learners_are_one_with_the_episodes_of_both(
 
     def learn(member, part):
         def run(group):
-            member.group = member.descent.group = group
+            member.group = member.optimizer.group = group
             loss, parts = member.loss(part)
-            return member.descent.step(loss, parts)
+            return member.optimizer.step(loss, parts)
         return run
 
     found = pair(learn(members[0], episodes[:2]), learn(members[1], episodes[2:]))
     loss, parts = alone.loss(episodes)
-    expected = alone.descent.step(loss, parts)
+    expected = alone.optimizer.step(loss, parts)
     for member, told in zip(members, found, strict=True):
         alike(told, expected)
         alike(member.policy, alone.policy)

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
@@ -25,7 +25,7 @@ def learner(spaces, config):
     def make(name, changes, own, seed=1):
         settings = config(name, normalize_observations=True, seed=seed, total_steps=500,
                           learning_rate_schedule='linear', **changes)
-        return Learner(settings, *spaces, own=select_own(settings, {**OWN, **own}))
+        return Learner(settings, *spaces, own=make_algorithm_config(settings, {**OWN, **own}))
     return make
 
 
@@ -41,8 +41,8 @@ def saved(tmp_path):
 @pytest.fixture
 def update(random_unroll):
     """Return a function: a learner's update number ``number`` with an actor's next unroll."""
-    def go(learner, number, incarnation=1):
-        unroll = random_unroll(number, sequence=number, incarnation=incarnation,
+    def go(learner, number, start_id=1):
+        unroll = random_unroll(number, sequence=number, start_id=start_id,
                                state_size=learner.policy.state_size)
         return learner.update([unroll])
     return go
@@ -55,11 +55,11 @@ def test_it_goes_on_to_the_bit(learner, saved, update, same, name, changes, own)
         update(one, number)
     state = saved(one)
     # Actors begin anew with a learner that is resumed.
-    expected = [update(one, number, incarnation=2) for number in range(3, 6)]
+    expected = [update(one, number, start_id=2) for number in range(3, 6)]
     torch.manual_seed(99)
     other = learner(name, changes, own, seed=5)
     other.load_state(state)
-    assert [update(other, number, incarnation=2) for number in range(3, 6)] == expected
+    assert [update(other, number, start_id=2) for number in range(3, 6)] == expected
     assert same(one.state(), other.state())
     assert (other.version, other.agent_steps) == (6, one.agent_steps)
 
@@ -80,7 +80,7 @@ def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
     one = learner('dqn', changes, {})
     for number in range(3):
         update(one, number)
-    assert one.algorithm.descent.steps % 5 != 0
+    assert one.algorithm.optimizer.steps % 5 != 0
     target = copy.deepcopy(dict(one.algorithm.target.state_dict()))
     assert not same(target, dict(one.policy.state_dict()))
     state = saved(one)
@@ -89,7 +89,7 @@ def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
     assert same(dict(other.algorithm.target.state_dict()), target)
     assert other.algorithm._replay.steps == 0
     assert update(other, 3) == {
-        'charts/learning_rate': other.algorithm.descent.learning_rate,
+        'charts/learning_rate': other.algorithm.optimizer.learning_rate,
         'losses/replayed_steps': other.algorithm._replay.steps}
     assert same(dict(other.policy.policy_head.state_dict()), state_of_head(state))
 
@@ -120,7 +120,7 @@ def test_the_state_of_another_learner_is_refused(
     state = saved(learner('a3c', {}, {}))
     settings = dataclasses.replace(
         config('a3c', normalize_observations=True), **changes)
-    other = Learner(settings, *spaces, own=select_own(settings, own))
+    other = Learner(settings, *spaces, own=make_algorithm_config(settings, own))
     with pytest.raises(ValueError, match=rf'^checkpoint: not of this network: [^\n]*{missing}'):
         other.load_state(state)
 

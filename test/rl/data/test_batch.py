@@ -37,8 +37,8 @@ def test_states_lie_one_below_the_other(spaces, random_unroll):
 
 
 def test_columns_know_where_they_come_from(spaces, random_unroll):
-    unrolls = [random_unroll(0, batch=2, incarnation=2**63, sequence=5),
-               random_unroll(1, batch=1, incarnation=9, sequence=0)]
+    unrolls = [random_unroll(0, batch=2, start_id=2**63, sequence=5),
+               random_unroll(1, batch=1, start_id=9, sequence=0)]
     assert batch_of(unrolls, spaces).sources == (Source(2**63, 5, 2), Source(9, 0, 1))
 
 

@@ -14,7 +14,7 @@ FOREVER = 10_000
 
 
 @dataclass
-class Told:
+class ArmStatus:
     """An episode as it was played; ``start`` is the number of its first step in the stream."""
 
     observations: np.ndarray
@@ -49,7 +49,7 @@ class Stream:
                 self.rows.append((observations[i], actions[i], rewards[i], last and terminated,
                                   last and not terminated, i == 0))
             self.begun.append(
-                Told(observations, actions[:-1], rewards[:-1], terminated, start))
+                ArmStatus(observations, actions[:-1], rewards[:-1], terminated, start))
         # The last one may go on beyond the end.
         self.rows = self.rows[:steps + 1]
         self.episodes = [each for each in self.begun if each.steps.stop <= steps]
@@ -65,14 +65,14 @@ def make(streams, start, steps):
                  is_reset, torch.zeros_like(rewards[:-1]), torch.zeros(len(streams), 0))
 
 
-def sent(streams, steps, lost=(), first=0, incarnation=7):
+def sent(streams, steps, lost=(), first=0, start_id=7):
     """Return an actor's batches, one for each unroll of ``steps``, without the lost ones."""
     count = (len(streams[0].rows) - 1) // steps
     for number in range(count):
         if number not in lost:
             batch = make(streams, number * steps, steps)
             yield Batch(**{**vars(batch), 'sources': (
-                Source(incarnation, first + number, len(streams)),)})
+                Source(start_id, first + number, len(streams)),)})
 
 
 def streams_of(seed, envs, steps):
@@ -149,7 +149,7 @@ def test_an_episode_that_is_too_long_is_cut_and_counted(steps, longest):
     expected, cut = [], 0
     for each in [each for stream in streams for each in stream.begun]:
         if len(each.rewards) > longest:
-            each = Told(each.observations[:longest + 1], each.actions[:longest],
+            each = ArmStatus(each.observations[:longest + 1], each.actions[:longest],
                         each.rewards[:longest], False, each.start)
             cut += each.steps.stop <= 120
         if each.steps.stop <= 120:
@@ -165,7 +165,7 @@ def test_actors_do_not_mix_and_may_come_in_one_batch():
             for row in stream.rows:
                 row[0][0] += 10 * group
     assembly, found = EpisodeAssembly(FOREVER), []
-    by_actor = [list(sent(streams, 4, incarnation=group, first=100 * group))
+    by_actor = [list(sent(streams, 4, start_id=group, first=100 * group))
                 for group, streams in enumerate(groups)]
     # Of each actor two unrolls in a batch, those of the others in between.
     for number in range(0, 30, 2):
@@ -181,10 +181,10 @@ def test_actors_do_not_mix_and_may_come_in_one_batch():
 def test_another_incarnation_of_an_actor_begins_anew():
     before, after = streams_of(0, 2, 21), streams_of(1, 2, 21)
     assembly = EpisodeAssembly(FOREVER)
-    found = [each for batch in sent(before, 7, incarnation=1) for each in assembly.add(batch)]
+    found = [each for batch in sent(before, 7, start_id=1) for each in assembly.add(batch)]
     check(found, told(before))
     # It numbers its unrolls as the first one would have gone on.
-    found = [each for batch in sent(after, 7, incarnation=2, first=3)
+    found = [each for batch in sent(after, 7, start_id=2, first=3)
              for each in assembly.add(batch)]
     check(found, told(after))
 

@@ -30,7 +30,7 @@ def test_sums_least_texts_and_bytes_reach_everybody(learners):
             parameter.grad = torch.full_like(parameter, number + 10.0 ** group.rank)
         group.add_gradients(parameters)
         mine = torch.tensor([1, 10 ** group.rank])
-        told = group.gather('ä' * group.rank), group.from_first(bytes([group.rank, 7]))
+        told = group.gather('ä' * group.rank), group.broadcast(bytes([group.rank, 7]))
         return (group.rank, group.size, group.sum(mine).tolist(), mine.tolist(),
                 group.least(5 - group.rank), *told, [
                     None if each.grad is None else each.grad.unique().tolist()
@@ -70,7 +70,7 @@ def share(random_unroll):
     """Return a function: a learner's unrolls of an update; the second one has more of them."""
     def draw(rank, update, state_size=0):
         return [random_unroll(100 * update + 10 * rank + number, batch=6 + number,
-                              incarnation=10 * rank + number, sequence=update,
+                              start_id=10 * rank + number, sequence=update,
                               state_size=state_size) for number in range(1 + rank)]
     return draw
 
@@ -127,7 +127,7 @@ def test_all_go_on_from_the_state_of_the_first(learners, spaces, share):
             alone.update(share(group.rank, update))
         learner = make(spaces, CASES['impala'], group)
         learner.load_state(alone.state())
-        learner.follow_first()
+        learner.broadcast_state()
         counts = learner.version, learner.agent_steps
         for update in range(3):
             learner.update(share(group.rank, update))
@@ -142,9 +142,9 @@ def test_a_learner_of_another_network_is_refused(learners, spaces):
     def work(group):
         learner = make(spaces, CASES['impala'], group, hidden_size=8 + group.rank)
         if group.rank == 0:
-            return learner.follow_first()
+            return learner.broadcast_state()
         with pytest.raises(ValueError, match='^checkpoint: not of this network: '):
-            learner.follow_first()
+            learner.broadcast_state()
         return None
 
     assert learners(work, work) == [None, None]

@@ -11,7 +11,12 @@ import torch
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor, load_weights
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, ImpalaConfig, PpoConfig, select_own
+from vdl_ros.rl.algorithm_config import (
+    ALGORITHM_SETTINGS,
+    ImpalaConfig,
+    PpoConfig,
+    make_algorithm_config,
+)
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.learning.learner import Learner
@@ -29,7 +34,7 @@ ALGORITHMS = list(ALGORITHM_SETTINGS)
 def make(spaces, algorithm='impala', **changed):
     """Return a learner of that algorithm."""
     config = dataclasses.replace(CONFIG, algorithm=algorithm, **changed)
-    return Learner(config, *spaces, own=select_own(config, SMALL))
+    return Learner(config, *spaces, own=make_algorithm_config(config, SMALL))
 
 
 def replaced(unroll, **arrays):
@@ -116,7 +121,7 @@ def test_steps_of_all_learners_are_counted(spaces, random_unroll):
     for learner in (alone, together):
         learner.update([random_unroll(0)])
     assert together.agent_steps == 10 * alone.agent_steps > 0
-    assert together.algorithm.group is together.algorithm.descent.group is together.group
+    assert together.algorithm.group is together.algorithm.optimizer.group is together.group
 
 
 # What dqn has in its replay is not kept: it goes on, but not to the bit.

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from vdl_ros.rl.algorithm_config import select_own
+from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.distributed import process_group as module
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.distributed.process_group import LearnerGroup, agree_on_nccl
@@ -100,8 +100,8 @@ def test_two_learners_on_devices_are_two_on_the_cpu(
         own = {'replay_start': 1, 'replay_batch': 16, 'replay_ratio': 0.5, 'replay_size': 400,
                'ppo_epochs': 1}
         learner = Learner(
-            config, *spaces, own=select_own(config, own), group=group, device=device)
-        learner.follow_first()
+            config, *spaces, own=make_algorithm_config(config, own), group=group, device=device)
+        learner.broadcast_state()
         for update in range(2):
             learner.update([random_unroll(10 * update + group.rank, batch=3 - group.rank)])
         return learner.agent_steps, learner.weights()

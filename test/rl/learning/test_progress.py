@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.progress import Progress
 
 
-def unroll(sequence, incarnation=2**62 + 1, reward=1.0, batch=2):
+def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2):
     """Return six steps, the first of which resets, and the last of which ends."""
     ended = np.zeros((6, batch), np.bool_)
     ended[5] = True
@@ -19,26 +19,26 @@ def unroll(sequence, incarnation=2**62 + 1, reward=1.0, batch=2):
     rewards = np.full((6, batch), reward, np.float32)
     rewards[0] = 0
     return Unroll({'rewards': rewards, 'terminated': ended, 'truncated': ended & False,
-                   'is_reset': is_reset}, 'b', incarnation, sequence, 0, 0.25, 100)
+                   'is_reset': is_reset}, 'b', start_id, sequence, 0, 0.25, 100)
 
 
-def told(count, reward, ledger=None):
-    progress = Progress(ledger or Ledger(), tells=True)
+def told(count, reward, flow_stats=None):
+    progress = Progress(flow_stats or FlowStats(), tells=True)
     for sequence in range(count):
-        progress.ledger.arrive('b', 2**62 + 1, sequence)
+        progress.flow_stats.arrive('b', 2**62 + 1, sequence)
         progress.account(unroll(sequence, reward=reward))
-        progress.ledger.use(2**62 + 1, sequence, sequence)
+        progress.flow_stats.use(2**62 + 1, sequence, sequence)
     return progress
 
 
 def test_the_first_learner_counts_what_the_others_tell():
-    first = Progress(Ledger())
-    first.ledger.arrive('a', 1, 0)
+    first = Progress(FlowStats())
+    first.flow_stats.arrive('a', 1, 0)
     first.account(unroll(0, 1))
-    first.ledger.use(1, 0, 1)
+    first.flow_stats.use(1, 0, 1)
     second = told(3, 2.0)
     first.hear({1: second.tell()})
-    assert first.ledger.credits() == {1: ('a', 1), 2**62 + 1: ('b', 3)}
+    assert first.flow_stats.credits() == {1: ('a', 1), 2**62 + 1: ('b', 3)}
     assert first.episodes == 2 + 6
     assert first.mean_return == pytest.approx((2 * 5 + 6 * 10) / 8)
     assert first.mean_length == 5.0
@@ -49,7 +49,7 @@ def test_the_first_learner_counts_what_the_others_tell():
 
 
 def test_episodes_are_told_once_and_counts_again():
-    first, second = Progress(Ledger()), told(3, 2.0)
+    first, second = Progress(FlowStats()), told(3, 2.0)
     first.hear({1: second.tell()})
     again = second.tell()
     assert json.loads(again)['returns'] == []
@@ -61,9 +61,9 @@ def test_episodes_are_told_once_and_counts_again():
 
 
 def test_what_all_came_to_goes_on_after_a_restart():
-    first = Progress(Ledger())
+    first = Progress(FlowStats())
     first.hear({1: told(3, 2.0).tell()})
-    again = Progress(Ledger())
+    again = Progress(FlowStats())
     again.load_state(json.loads(json.dumps(first.state())))
     assert again.state() == first.state()
     again.hear({1: told(2, 2.0).tell()})
@@ -72,7 +72,7 @@ def test_what_all_came_to_goes_on_after_a_restart():
 
 
 def test_who_tells_nobody_keeps_nothing_to_tell():
-    alone = Progress(Ledger())
+    alone = Progress(FlowStats())
     alone.account(unroll(0))
     assert json.loads(alone.tell())['returns'] == []
     assert alone.episodes == 2

@@ -12,8 +12,8 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, Phases
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, ThreadTimer
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import status_line
 from vdl_ros.rl.learning.trainer import Trainer
@@ -33,12 +33,12 @@ class Run:
                  **config):
         self.published, self.said = [], []
         self.config = dataclasses.replace(CONFIG, **config)
-        self.learner, ledger = Learner(
-            self.config, *spaces, phases=clocks and clocks['training']), Ledger()
-        self.inbox = scripted(ledger, **(inbox or {}))
+        self.learner, flow_stats = Learner(
+            self.config, *spaces, phases=clocks and clocks['training']), FlowStats()
+        self.inbox = scripted(flow_stats, **(inbox or {}))
         self.folder = RunFolder(path, resume=resume, launch_id=launch_id)
         self.trainer = Trainer(
-            self.learner, self.folder, settings, inbox=self.inbox, ledger=ledger,
+            self.learner, self.folder, settings, inbox=self.inbox, flow_stats=flow_stats,
             publish=lambda: self.published.append(self.learner.version),
             say=self.said.append, topics=topics, clocks=clocks, num_actors=num_actors,
             checkpoint_period=periods[0], status_period=periods[1])
@@ -132,7 +132,7 @@ def test_an_interrupted_run_is_saved(start):
 def test_where_the_time_went_is_in_the_summary_and_the_events(start):
     # Whatever is done takes a tick for each look at the clock, however fast the machine is.
     ticks = itertools.count()
-    clocks = {TRAINING: Phases(lambda: next(ticks)), CALLBACKS: Phases()}
+    clocks = {TRAINING: ThreadTimer(lambda: next(ticks)), CALLBACKS: ThreadTimer()}
     run = start(clocks=clocks)
     run()
     shares = run.summary['time_shares']
@@ -333,7 +333,7 @@ def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
     assert run.summary['trajectories_rejected'] == 2
     assert any('reset_index: bad' in line for line in run.said)
     # The actor's credit comes back all the same.
-    assert run.trainer.ledger.credits() == {1: ('a', run.inbox.sequence)}
+    assert run.trainer.flow_stats.credits() == {1: ('a', run.inbox.sequence)}
 
 
 def test_a_status_line_is_for_people():

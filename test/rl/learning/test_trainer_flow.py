@@ -11,7 +11,7 @@ from central_sides import Asking
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.central_inference import CentralInference
-from vdl_ros.rl.acting.flow_control import Credit, Ledger
+from vdl_ros.rl.acting.flow_control import Credit, FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
@@ -27,7 +27,7 @@ class Graph:
 
     def __init__(self, random_unroll, spaces, path, actors=1, num_actors=1, **config):
         self.config = dataclasses.replace(CONFIG, **config)
-        self.learner, self.ledger = Learner(self.config, *spaces), Ledger()
+        self.learner, self.flow_stats = Learner(self.config, *spaces), FlowStats()
         self._draw, self._stop = random_unroll, threading.Event()
         self.credits = {number: Credit(self.config.credit) for number in range(actors)}
         # By actor: the version of the policy that it acts with.
@@ -37,19 +37,19 @@ class Graph:
         self._channel = []
         self.folder = RunFolder(path)
         self.trainer = Trainer(
-            self.learner, self.folder, SETTINGS, inbox=self, ledger=self.ledger,
+            self.learner, self.folder, SETTINGS, inbox=self, flow_stats=self.flow_stats,
             publish=self._publish, say=lambda line: None, num_actors=num_actors,
             checkpoint_period=1e6, status_period=1e6)
         learn = self.learner.algorithm.update
 
         def update(batch):
-            self.batches.append([(each.incarnation, each.sequence) for each in batch.sources])
+            self.batches.append([(each.start_id, each.sequence) for each in batch.sources])
             return learn(batch)
 
         self.learner.algorithm.update = update
 
     def _publish(self):
-        credits = dict(self.ledger.credits())
+        credits = dict(self.flow_stats.credits())
         self.published.append((self.learner.version, credits))
         for number, credit in self.credits.items():
             credit.hear('learner', credits.get(number, ('', None))[1])
@@ -66,8 +66,8 @@ class Graph:
             self._stop.set()  # all wait: so does the trainer, for ever
             raise queue.Empty
         number, sequence, version = self._channel.pop(0)
-        self.ledger.arrive(f'actor{number}', number, sequence)
-        return self._draw(sequence, batch=1, sequence=sequence, incarnation=number,
+        self.flow_stats.arrive(f'actor{number}', number, sequence)
+        return self._draw(sequence, batch=1, sequence=sequence, start_id=number,
                           actor_id=f'actor{number}', version=version)
 
     def run(self):
@@ -105,8 +105,8 @@ def test_synchronous_actors_are_all_in_every_update_with_a_batch_each(graph, bat
                     for number in range(3) for i in range(batch_size)]
         assert sorted(batch) == expected
     # So everything was acted with the very policy that learned from it.
-    assert each.ledger.lag_max == 0
-    assert each.ledger.lag_count == 3 * batch_size * len(each.batches)
+    assert each.flow_stats.lag_max == 0
+    assert each.flow_stats.lag_count == 3 * batch_size * len(each.batches)
 
 
 def test_synchronous_actors_are_waited_for(graph):
@@ -123,13 +123,13 @@ def test_what_is_too_old_is_not_learned_from_but_counted_and_its_credit_goes_out
     # Acted with version 0: versions 0, 1 and 2 learn from it, 3 does not, for ever.
     assert [sequence for batch in each.batches for _, sequence in batch] == [0, 1, 2]
     assert each.learner.version == 3
-    assert each.ledger.stale == 5
-    assert each.ledger.rejected == each.ledger.lost == 0
+    assert each.flow_stats.stale == 5
+    assert each.flow_stats.rejected == each.flow_stats.lost == 0
     # The actor has one trajectory under way at most: without its credit it would have waited.
     assert [used for _, credits in each.published[1:] for _, used in credits.values()] == list(
         range(1, 3 + 5 + 1))
     assert [version for version, _ in each.published] == [0, 1, 2, 3, 3, 3, 3, 3, 3]
-    assert each.ledger.lag_max == 3
+    assert each.flow_stats.lag_max == 3
     summary = each.trainer.summary('')
     assert (summary['trajectories_stale'], summary['trajectories_received']) == (5, 8)
 
@@ -139,7 +139,7 @@ def run_until_stale(each, count):
     get = each.get
 
     def stop_then(timeout):
-        if each.ledger.stale == count:
+        if each.flow_stats.stale == count:
             each._stop.set()
             raise queue.Empty
         return get(timeout)
@@ -156,7 +156,7 @@ def test_the_newest_and_the_oldest_that_counts_are_learned_from_together(graph):
              for number, _ in batch]
     assert {version for number, version in acted if number == 1} <= set(range(5))
     assert max(version for number, version in acted if number == 0) > 10
-    assert each.ledger.stale > 3
+    assert each.flow_stats.stale > 3
 
 
 def test_half_a_batch_outlives_one_that_is_too_old(graph):
@@ -166,8 +166,8 @@ def test_half_a_batch_outlives_one_that_is_too_old(graph):
     assert run_until_stale(each, 3) == 'interrupted'
     # The first update has both; then actor 0 is kept, while actor 1 is told to act again.
     assert each.batches == [[(0, 0), (1, 0)]]
-    assert each.ledger.stale == 3
-    assert dict(each.ledger.credits()) == {0: ('actor0', 1), 1: ('actor1', 4)}
+    assert each.flow_stats.stale == 3
+    assert dict(each.flow_stats.credits()) == {0: ('actor0', 1), 1: ('actor1', 4)}
 
 
 def test_an_actor_that_is_told_of_its_stale_trajectory_catches_up(graph):
@@ -177,13 +177,13 @@ def test_an_actor_that_is_told_of_its_stale_trajectory_catches_up(graph):
     publish = each._publish
 
     def publish_and_wake():
-        if each.ledger.stale:
+        if each.flow_stats.stale:
             each.slow.clear()
         publish()
 
     each.trainer._publish = publish_and_wake
     assert each.run() == 'total_steps'
-    assert each.ledger.stale == 1
+    assert each.flow_stats.stale == 1
     # What actor 1 sent second was too old, and is in no batch.
     assert each.batches[:3] == [
         [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
@@ -196,23 +196,23 @@ class CentralGraph:
     def __init__(self, path, **config):
         self.config = dataclasses.replace(CONFIG, inference='learner', **config)
         spaces = factory.spaces(EnvConfig(env_id='vdl/Counter-v0'))
-        self.learner, self.ledger = Learner(self.config, *spaces), Ledger()
+        self.learner, self.flow_stats = Learner(self.config, *spaces), FlowStats()
         steps = StepSchema(spaces[0], 1)
         self.central = CentralInference(
-            self.learner.copy_policy(), self.learner.schema, steps, self.ledger,
+            self.learner.copy_policy(), self.learner.schema, steps, self.flow_stats,
             self.config.credit, synchronous=self.config.synchronous)
         self.actors = {number: Asking(SimpleNamespace(steps=steps), 'vdl/Counter-v0',
-                                      incarnation=number) for number in range(2)}
+                                      start_id=number) for number in range(2)}
         # How many actors were answered before each publication.
         self.early, self._unrolls = [], []
         self.trainer = Trainer(
-            self.learner, RunFolder(path), SETTINGS, inbox=self, ledger=self.ledger,
+            self.learner, RunFolder(path), SETTINGS, inbox=self, flow_stats=self.flow_stats,
             publish=self._publish, say=lambda line: None, num_actors=2)
 
     def _serve(self, *requests):
         answers, unrolls = self.central.serve(requests, None)
         for answer in answers:
-            self.actors[answer.request.incarnation].take(answer)
+            self.actors[answer.request.start_id].take(answer)
         self._unrolls += unrolls
         return len(answers)
 
@@ -225,7 +225,7 @@ class CentralGraph:
             asked = [each.request() for each in self.actors.values()]
             assert self._serve(*asked) or self._unrolls, 'all wait for ever'
         unroll = self._unrolls.pop(0)
-        self.ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+        self.flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
 
 
@@ -239,4 +239,4 @@ def test_whom_the_learner_answers_is_never_behind_if_synchronous(
     assert len(each.early) > 4
     # If not, credit counts at once: nobody waits for the weights.
     assert (sum(each.early) == 0) == nobody_behind
-    assert (each.ledger.lag_max == 0) == nobody_behind
+    assert (each.flow_stats.lag_max == 0) == nobody_behind

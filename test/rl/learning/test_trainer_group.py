@@ -9,7 +9,7 @@ import threading
 import pytest
 import torch
 
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.learning.learner import Learner
@@ -40,14 +40,14 @@ def runs(learners, scripted, spaces, tmp_path):
     """
     def run(inboxes=({}, {}), prepare=lambda rank, trainer, stop: None, **config):
         def work(group):
-            ledger, rank = Ledger(), group.rank
+            flow_stats, rank = FlowStats(), group.rank
             learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
             folder = RunFolder(tmp_path / 'run') if rank == 0 else None
-            inbox = scripted(ledger, incarnation=10 + rank, **inboxes[rank])
+            inbox = scripted(flow_stats, start_id=10 + rank, **inboxes[rank])
             said, published = [], []
             trainer = Trainer(
-                learner, folder, SETTINGS, inbox=inbox, ledger=ledger, say=said.append,
-                publish=lambda: published.append((learner.version, dict(ledger.credits()))))
+                learner, folder, SETTINGS, inbox=inbox, flow_stats=flow_stats, say=said.append,
+                publish=lambda: published.append((learner.version, dict(flow_stats.credits()))))
             stop = threading.Event()
             prepare(rank, trainer, stop)
             try:

@@ -6,7 +6,11 @@ from builtin_interfaces.msg import Time
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors
 from vdl_ros.msg import MotorCommand
-from vdl_ros.ros.arm.arm_topics import Senders, message_from_motors, motors_from_message
+from vdl_ros.ros.arm.arm_topics import (
+    CommandConflictDetector,
+    message_from_motors,
+    motors_from_message,
+)
 
 
 @pytest.mark.parametrize('lamp', [False, True])
@@ -31,7 +35,7 @@ def test_other_values_are_refused_by_name(name, value):
 
 
 def senders(*publishers):
-    return Senders(0.5, lambda: list(publishers))
+    return CommandConflictDetector(0.5, lambda: list(publishers))
 
 
 def test_one_sender_is_no_news():

@@ -16,7 +16,7 @@ def bag(tmp_path, request):
     """Return the folder of a bag with 200 messages on each of three topics."""
     with BagWriter(tmp_path / 'bag', compression=request.param) as writer:
         handles = [writer.add_topic(f'/{name}', 'std_msgs/msg/String', [profile])
-                   for name, profile in (('latched', qos.LATCHED), ('newest', qos.NEWEST),
+                   for name, profile in (('latched', qos.LATCHED), ('newest', qos.LATEST),
                                          ('report', qos.REPORT))]
         for number in range(200):
             for handle in handles:

@@ -11,7 +11,7 @@ import pytest
 from vdl_ros.msg import Policy
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds import shm_files
-from vdl_ros.ros.dds.stale_ports import avoided, dead_ports, first_port
+from vdl_ros.ros.dds.stale_ports import first_port, reserved, stale_ports
 
 
 @pytest.mark.parametrize(('environ', 'port'), [
@@ -44,17 +44,17 @@ def root(tmp_path):
 
 
 def test_a_dead_port_is_mapped_and_nobody_has_its_lock(root):
-    assert dead_ports(7410, root) == [7415, 7413, 7411]
-    assert dead_ports(7660, root) == [7661]
+    assert stale_ports(7410, root) == [7415, 7413, 7411]
+    assert stale_ports(7660, root) == [7661]
     handle = os.open(root / 'dev/shm/fastrtps_port7415_el', os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    assert dead_ports(7410, root) == [7413, 7411]
+    assert stale_ports(7410, root) == [7413, 7411]
     os.close(handle)
     # It may have been created only now, by a process that has yet to take it.
     (root / 'dev/shm/fastrtps_port7415_el').touch()
-    assert dead_ports(7410, root) == [7413, 7411]
-    assert dead_ports(7910, root) == []
-    assert dead_ports(7410, root / 'nothing') == []
+    assert stale_ports(7410, root) == [7413, 7411]
+    assert stale_ports(7910, root) == []
+    assert stale_ports(7410, root / 'nothing') == []
 
 
 def test_two_that_look_at_once_do_not_take_each_other_for_readers(root, monkeypatch):
@@ -63,10 +63,10 @@ def test_two_that_look_at_once_do_not_take_each_other_for_readers(root, monkeypa
     def look_meanwhile(handle, how):
         flock(handle, how)
         monkeypatch.setattr(fcntl, 'flock', flock)
-        found.append(dead_ports(7410, root))
+        found.append(stale_ports(7410, root))
 
     monkeypatch.setattr(fcntl, 'flock', look_meanwhile)
-    assert dead_ports(7410, root) == [7415, 7413, 7411]
+    assert stale_ports(7410, root) == [7415, 7413, 7411]
     assert found == [[7415, 7413, 7411]]
 
 
@@ -78,7 +78,7 @@ def test_of_many_dead_ports_the_newest_are_named(root):
         os.utime(path, (2e9 + number, 2e9 + number))
         maps += f'7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/{path.name}\n'
     (root / 'proc/7/maps').write_text(maps)
-    assert dead_ports(7410, root) == [7440 + 2 * number for number in range(39, 23, -1)]
+    assert stale_ports(7410, root) == [7440 + 2 * number for number in range(39, 23, -1)]
 
 
 def free(port):
@@ -94,10 +94,10 @@ def test_dead_ports_are_taken_by_all_who_start_and_free_again(root):
     environ = {'ROS_DOMAIN_ID': '0'}
     ports = (7410, 7411, 7412, 7413, 7414, 7415)
     was = [free(port) for port in ports]
-    with avoided(environ, root), avoided(environ, root):
+    with reserved(environ, root), reserved(environ, root):
         assert not any(map(free, ports))
     assert [free(port) for port in ports] == was
-    with avoided({'ROS_DOMAIN_ID': 'lab'}, root):
+    with reserved({'ROS_DOMAIN_ID': 'lab'}, root):
         assert [free(port) for port in ports] == was
 
 
@@ -124,6 +124,6 @@ def test_a_node_in_the_place_of_a_killed_one_has_other_ports_and_hears(launch, p
         os.killpg(actor.process.pid, signal.SIGKILL)
         actor.wait()
         actor.wait_for(lambda: ports() == here, 'its end')
-        actor.wait_for(lambda: set(dead_ports(first)) == set().union(*taken), 'its dead port')
+        actor.wait_for(lambda: set(stale_ports(first)) == set().union(*taken), 'its dead port')
     assert len(taken[0]) == len(taken[1]) == 1
     assert taken[0] != taken[1]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 BIG = Host(rmem_max=16 << 20, wmem_max=16 << 20, shm_free=8 << 30)
 HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
-TEMPLATE = Path(__file__).parents[3] / 'config/dds/fastdds.xml'
+TEMPLATE = Path(__file__).parents[3] / 'config/dds/fastdds.xml.in'
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from builtin_interfaces.msg import Time
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
-from vdl_ros.common.thread_timer import ACTING, TRAINING, Phases
+from vdl_ros.common.thread_timer import ACTING, TRAINING, ThreadTimer
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics.thread_time_statistics import (
     Share,
@@ -61,7 +61,7 @@ def test_means_are_over_time():
 def test_a_node_reports_and_a_run_hears_the_actors_of_its_namespace(peer):
     heard = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
     scalars = TopicScalars(peer.node, 'policy')
-    phases = Phases()
+    phases = ThreadTimer()
     with phases('step'):
         peer.until(lambda: peer.node.count_subscribers('/statistics') == 2, 'subscriptions')
         TimeStatistics(peer.node, {ACTING: phases})

@@ -11,7 +11,7 @@ from rclpy.serialization import deserialize_message, serialize_message
 from rclpy.time import Time
 
 from vdl_ros.msg import Policy, Trajectory
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.ros.training.trajectories import (
     TrajectoryInbox,
@@ -43,20 +43,20 @@ def arrays(seed=0, batch=2):
     }
 
 
-def trajectory(sequence=0, *, actor_id='a', incarnation=1, learner_id='me', version=5, **changed):
+def trajectory(sequence=0, *, actor_id='a', start_id=1, learner_id='me', version=5, **changed):
     """Return a message after a way over the wire."""
     sent = to_trajectory(
-        {**arrays(sequence), **changed}, stamp=STAMP, actor_id=actor_id, incarnation=incarnation,
+        {**arrays(sequence), **changed}, stamp=STAMP, actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=version)
     return deserialize_message(serialize_message(sent), Trajectory)
 
 
 class Box:
-    """An inbox with its ledger and what it warned of."""
+    """An inbox with its flow_stats and what it warned of."""
 
     def __init__(self, schema=SCHEMA):
-        self.ledger, self.warnings = Ledger(), []
-        self.inbox = TrajectoryInbox(schema, self.ledger, 'me', self.warnings.append)
+        self.flow_stats, self.warnings = FlowStats(), []
+        self.inbox = TrajectoryInbox(schema, self.flow_stats, 'me', self.warnings.append)
 
     def put(self, *messages):
         for message in messages:
@@ -77,7 +77,7 @@ def box():
 
 
 def test_a_trajectory_comes_back_whole(box):
-    message = trajectory(0, incarnation=2**63 + 1, version=2**40)
+    message = trajectory(0, start_id=2**63 + 1, version=2**40)
     box.put(message)
     unroll = box.inbox.get(0.0)
     expected = arrays(0)
@@ -85,7 +85,7 @@ def test_a_trajectory_comes_back_whole(box):
     for name, value in expected.items():
         assert unroll.arrays[name].dtype == value.dtype
         assert np.array_equal(unroll.arrays[name], value)
-    assert (unroll.actor_id, unroll.incarnation, unroll.sequence, unroll.policy_version) == (
+    assert (unroll.actor_id, unroll.start_id, unroll.sequence, unroll.policy_version) == (
         'a', 2**63 + 1, 0, 2**40)
     assert unroll.age_s == 0.25
     assert unroll.num_bytes == sum(value.nbytes for value in expected.values())
@@ -99,7 +99,7 @@ def test_what_a_policy_remembered_travels_with_a_trajectory():
     unroll, = box.all()
     assert np.array_equal(unroll.arrays['state'], state)
     assert unroll.num_bytes == sum(value.nbytes for value in arrays(0).values()) + state.nbytes
-    assert box.ledger.rejected == 2
+    assert box.flow_stats.rejected == 2
     missing, short = box.warnings[:2]
     assert "arrays missing: ['state'], unknown: []" in missing
     assert 'state: shape (2, 4) is not (2, 6)' in short
@@ -107,17 +107,17 @@ def test_what_a_policy_remembered_travels_with_a_trajectory():
 
 def test_a_policy_comes_back_whole():
     weights = {'a.weight': np.ones((2, 3), np.float32), 'a.bias': np.zeros(2, np.float32)}
-    ledger = Ledger()
-    ledger.arrive('x', 9, 3)
-    ledger.use(9, 3, 0)
-    ledger.arrive('y', 2**63, 0)
+    flow_stats = FlowStats()
+    flow_stats.arrive('x', 9, 3)
+    flow_stats.use(9, 3, 0)
+    flow_stats.arrive('y', 2**63, 0)
     sent = to_policy(
         weights, stamp=STAMP, learner_id='me', version=7, agent_steps=99,
-        config=json.dumps({'env_id': 'E'}), ledger=ledger)
+        config=json.dumps({'env_id': 'E'}), flow_stats=flow_stats)
     found = deserialize_message(serialize_message(sent), Policy)
     assert (found.learner_id, found.version, found.agent_steps) == ('me', 7, 99)
     assert policy_config(found) == {'env_id': 'E'}
-    assert [(each.actor_id, each.incarnation, each.used) for each in found.credits] == [
+    assert [(each.actor_id, each.start_id, each.used) for each in found.credits] == [
         ('x', 9, 4), ('y', 2**63, 0)]
     assert [(each.name, list(each.shape)) for each in found.tensors] == [
         ('a.weight', [2, 3]), ('a.bias', [2])]
@@ -133,9 +133,9 @@ def test_the_number_of_the_largest_sequence_does_not_stop_a_policy(box):
     message = trajectory(2**64 - 1)
     box.put(message)
     unroll = box.inbox.get(0.0)
-    box.ledger.use(1, unroll.sequence, 0)
+    box.flow_stats.use(1, unroll.sequence, 0)
     sent = to_policy({}, stamp=STAMP, learner_id='me', version=1, agent_steps=1, config='{}',
-                     ledger=box.ledger)
+                     flow_stats=box.flow_stats)
     assert deserialize_message(serialize_message(sent), Policy).credits[0].used == 2**64 - 1
 
 
@@ -143,7 +143,7 @@ def test_what_went_to_another_learner_is_left_out_silently(box):
     box.put(trajectory(0, learner_id='other'), trajectory(1), trajectory(2, learner_id=''))
     assert [unroll.sequence for unroll in box.all()] == [1]
     assert box.warnings == []
-    assert (box.ledger.received, box.ledger.lost, box.ledger.rejected) == (1, 0, 0)
+    assert (box.flow_stats.received, box.flow_stats.lost, box.flow_stats.rejected) == (1, 0, 0)
 
 
 def broken_bytes():
@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_counted_and_the_next_is_given_out(box, make, reaso
     bad.learner_id, bad.actor_id = 'me', 'a'
     box.put(trajectory(0), bad, trajectory(2))
     assert [unroll.sequence for unroll in box.all()] == [0, 2]
-    assert box.ledger.rejected == 1
+    assert box.flow_stats.rejected == 1
     assert box.warnings[0].startswith("trajectory of 'a' refused: ")
     assert reason in box.warnings[0]
 
@@ -181,22 +181,22 @@ def test_what_does_not_fit_is_counted_and_the_next_is_given_out(box, make, reaso
 def test_gaps_are_counted_and_said(box):
     box.put(trajectory(3), trajectory(4), trajectory(7))
     assert [unroll.sequence for unroll in box.all()] == [3, 4, 7]
-    assert box.ledger.lost == 2
+    assert box.flow_stats.lost == 2
     assert box.warnings == ["2 trajectories of 'a' lost before number 7"]
 
 
 def test_the_same_trajectory_is_given_out_once(box):
     box.put(trajectory(0), trajectory(0), trajectory(1))
     assert [unroll.sequence for unroll in box.all()] == [0, 1]
-    assert box.ledger.duplicates == 1
+    assert box.flow_stats.duplicates == 1
 
 
 def test_actors_are_told_apart(box):
-    box.put(trajectory(5, actor_id='a'), trajectory(0, actor_id='b', incarnation=2),
+    box.put(trajectory(5, actor_id='a'), trajectory(0, actor_id='b', start_id=2),
             trajectory(6, actor_id='a'))
     assert [(unroll.actor_id, unroll.sequence) for unroll in box.all()] == [
         ('a', 5), ('b', 0), ('a', 6)]
-    assert box.ledger.lost == 0
+    assert box.flow_stats.lost == 0
 
 
 def test_a_full_queue_drops_and_says_so_and_the_gap_is_counted(box):
@@ -209,7 +209,7 @@ def test_a_full_queue_drops_and_says_so_and_the_gap_is_counted(box):
     assert len(box.all()) == 256
     box.put(trajectory(300))
     assert box.inbox.get(0.0).sequence == 300
-    assert box.ledger.lost == 300 - 256
+    assert box.flow_stats.lost == 300 - 256
 
 
 def test_an_empty_inbox_does_not_wait_for_ever(box):

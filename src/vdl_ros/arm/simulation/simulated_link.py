@@ -5,7 +5,7 @@ from __future__ import annotations
 from vdl_ros.arm.driver.protocol import Signs, decode
 from vdl_ros.arm.simulation.simulation import ArmSimulation
 
-__all__ = ['NoGuard', 'SimulatedLink']
+__all__ = ['NullWatchdog', 'SimulatedLink']
 
 
 class SimulatedLink:
@@ -28,7 +28,7 @@ class SimulatedLink:
         """Leave the arm as it is, as the device does."""
 
 
-class NoGuard:
+class NullWatchdog:
     """The driver's ``Guard`` for an arm that dies with its driver."""
 
     alive = True

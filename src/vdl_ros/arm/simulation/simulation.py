@@ -188,10 +188,10 @@ class ArmSimulation:
             if not joint.lower - 1e-6 <= value <= joint.upper + 1e-6:
                 raise PoseError(
                     f'{name}: {value:g} is not allowed: from {joint.lower:g} to {joint.upper:g}')
-        self.check_room(positions)
+        self.check_collision(positions)
         return positions
 
-    def check_room(self, positions: Positions) -> None:
+    def check_collision(self, positions: Positions) -> None:
         """
         Look whether the arm could be at ``positions``, float64 [5], rad.
 

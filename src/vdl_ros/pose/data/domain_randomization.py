@@ -39,7 +39,7 @@ class Frame:
     One frame before it is drawn.
 
     ``positions`` is float64 [5], rad; distance in m, elevation and azimuth in rad; ``look`` is
-    what ``studio.Studio`` is told.
+    what ``studio.RandomizedScene`` is told.
     """
 
     index: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-__all__ = ['FrameBook', 'LooseFrames']
+__all__ = ['FrameTracker', 'UnsolicitedFrames']
 
 
 @dataclass
@@ -20,7 +20,7 @@ class _Open:
     parts: dict[str, bytes] = field(default_factory=dict)
 
 
-class FrameBook:
+class FrameTracker:
     """Frames ``first`` to ``last - 1``; times are seconds of one clock."""
 
     def __init__(
@@ -49,7 +49,7 @@ class FrameBook:
         """Return whether every frame has left."""
         return self.done >= self._last
 
-    def to_ask(self, now: float) -> list[int]:
+    def due_requests(self, now: float) -> list[int]:
         """Return the frames to ask for now: new ones, and those that took too long."""
         found = []
         for index, frame in self._open.items():
@@ -81,7 +81,7 @@ class FrameBook:
             yield index, {part: frame.parts[part] for part in self._parts}
 
 
-class LooseFrames:
+class UnsolicitedFrames:
     """Frames nobody asked for, as a real camera gives them: one stamp, one frame."""
 
     def __init__(
@@ -106,7 +106,7 @@ class LooseFrames:
         """Return whether there are enough."""
         return self.done >= self._last
 
-    def to_ask(self, now: float) -> list[int]:
+    def due_requests(self, now: float) -> list[int]:
         """Return nothing: frames come by themselves."""
         return []
 

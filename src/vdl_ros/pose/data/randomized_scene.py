@@ -19,7 +19,7 @@ from vdl_ros.arm.simulation import appearance
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
 
-__all__ = ['MATERIALS', 'PROPS', 'TEXTURES', 'Studio']
+__all__ = ['MATERIALS', 'PROPS', 'TEXTURES', 'RandomizedScene']
 
 #: Materials whose colour is drawn.
 MATERIALS = ('arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'table', 'floor')
@@ -34,7 +34,7 @@ _WALL_M, _WALL_HEIGHT_M = 2.2, 1.6
 _FIELD_OF_VIEW = 0.75
 
 
-class Studio:
+class RandomizedScene:
     """
     Draws frames of the arm.
 

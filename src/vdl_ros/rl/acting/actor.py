@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.environment_stepper import Stepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, UnrollSchema
@@ -59,7 +59,7 @@ class Actor:
         policy: Policy,
         schema: UnrollSchema,
         seed: int,
-        phases: Phases | None = None,
+        phases: ThreadTimer | None = None,
         explore: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         """
@@ -77,7 +77,7 @@ class Actor:
         self.policy = policy.eval()
         self.policy_version = -1
         self._schema = schema
-        self._phases = phases or Phases()
+        self._phases = phases or ThreadTimer()
         self._explore = explore
         self._state = policy.initial_state(envs.num_envs)
         torch.manual_seed(seed)

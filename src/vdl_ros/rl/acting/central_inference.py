@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.actor import load_weights
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError, UnrollSchema
 from vdl_ros.rl.policy.policy import Policy
@@ -39,7 +39,7 @@ class Request:
 
     Attributes:
         actor_id: who asks.
-        incarnation: drawn anew at each start of the actor.
+        start_id: drawn anew at each start of the actor.
         step: 0, 1, 2, ...; the same again if the answer got lost.
         arrays: as :meth:`StepSchema.check` accepted them.
         age_s: seconds from the step to its arrival.
@@ -47,7 +47,7 @@ class Request:
     """
 
     actor_id: str
-    incarnation: int
+    start_id: int
     step: int
     arrays: Mapping[str, NDArray[Any]]
     age_s: float = 0.0
@@ -107,8 +107,9 @@ class CentralInference:
 
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
-        ledger: Ledger, max_policy_lag: int, phases: Phases | None = None,
-        make_explore: Callable[[str], Callable[[int], float]] = lambda actor_id: lambda steps: 0.0,
+        flow_stats: FlowStats, max_policy_lag: int, phases: ThreadTimer | None = None,
+        exploration_schedule: Callable[[str], Callable[[int], float]] = (
+            lambda actor_id: lambda steps: 0.0),
         synchronous: bool = False,
     ) -> None:
         """
@@ -118,20 +119,20 @@ class CentralInference:
             policy: acts; its weights come by :meth:`load`.
             unroll_schema: what the unrolls must look like.
             step_schema: what the steps look like that they are made of.
-            ledger: where the learner counts what it has used.
+            flow_stats: where the learner counts what it has used.
             max_policy_lag: unrolls of one actor that may wait to be learned from.
             phases: the clock of the thread that serves.
-            make_explore: returns how an actor explores, see ``exploration.py``.
+            exploration_schedule: returns how an actor explores, see ``exploration.py``.
             synchronous: whether nobody may act with other weights than the newest: credit then
                 counts from the next :meth:`load`.
         """
-        self._phases = phases or Phases()
+        self._phases = phases or ThreadTimer()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
-        self._ledger, self._max_policy_lag = ledger, max_policy_lag
-        self._make_explore, self._synchronous = make_explore, synchronous
+        self._flow_stats, self._max_policy_lag = flow_stats, max_policy_lag
+        self._exploration_schedule, self._synchronous = exploration_schedule, synchronous
         self._version = self._agent_steps = 0
-        # By incarnation, if synchronous: unrolls that the weights are learned from.
+        # By start_id, if synchronous: unrolls that the weights are learned from.
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
         self._sessions: dict[int, _Session] = {}
@@ -140,12 +141,12 @@ class CentralInference:
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
-        """Answer with these weights from now on; for the thread that writes the ledger."""
+        """Answer with these weights from now on; for the thread that writes the flow_stats."""
         with self._lock:
             load_weights(self._policy, arrays)
             self._version, self._agent_steps = version, agent_steps
             if self._synchronous:
-                self._used = {key: peer.used for key, peer in self._ledger.peers.items()}
+                self._used = {key: peer.used for key, peer in self._flow_stats.peers.items()}
 
     def serve(
         self, requests: Sequence[Request], refuse: Callable[[Request, UnrollError], None],
@@ -179,20 +180,20 @@ class CentralInference:
     def _take_in(
         self, request: Request, answers: list[Answer], unrolls: list[Unroll],
     ) -> None:
-        session = self._sessions.get(request.incarnation)
+        session = self._sessions.get(request.start_id)
         if session is None or request.step > session.step:
             self._begin(request)
         elif request.step == session.step - 1 and session.answer is not None:
             answers.append(session.answer)  # it got lost on its way
-        elif request.step == session.step and request.incarnation not in self._waiting:
+        elif request.step == session.step and request.start_id not in self._waiting:
             self._go_on(session, request, unrolls)
 
     def _may_act(self, session: _Session) -> bool:
-        incarnation = session.request.incarnation
+        start_id = session.request.start_id
         if self._synchronous:
-            used = self._used.get(incarnation, 0)
+            used = self._used.get(start_id, 0)
         else:
-            peer = self._ledger.peers.get(incarnation)
+            peer = self._flow_stats.peers.get(start_id)
             used = peer.used if peer is not None else 0
         return session.sequence - used < self._max_policy_lag
 
@@ -201,11 +202,11 @@ class CentralInference:
         self._step_schema.decode(request.arrays, None, arrays['observations'][0])
         session = _Session(
             request, arrays, self._policy.initial_state(len(request.arrays['rewards'])),
-            self._make_explore(request.actor_id))
+            self._exploration_schedule(request.actor_id))
         arrays['is_reset'][0] = request.arrays['is_reset']
-        before = self._sessions.pop(request.incarnation, None)
+        before = self._sessions.pop(request.start_id, None)
         session.sequence = before.sequence if before is not None else 0
-        self._sessions[request.incarnation] = self._waiting[request.incarnation] = session
+        self._sessions[request.start_id] = self._waiting[request.start_id] = session
         if len(self._sessions) > _MOST_ACTORS:
             oldest = next(iter(self._sessions))
             del self._sessions[oldest]
@@ -227,14 +228,14 @@ class CentralInference:
         session.num_bytes += request.num_bytes
         if t == self._unroll_schema.unroll_length:
             unrolls.append(Unroll(
-                arrays, request.actor_id, request.incarnation, session.sequence, session.version,
+                arrays, request.actor_id, request.start_id, session.sequence, session.version,
                 request.age_s, session.num_bytes))
             session.arrays = self._unroll_schema.empty(session.num_envs)
             session.arrays['observations'][0] = observations[t]
             session.arrays['is_reset'][0] = arrays['is_reset'][t]
             session.t, session.num_bytes = 0, 0
             session.sequence += 1
-        self._waiting[request.incarnation] = session
+        self._waiting[request.start_id] = session
 
     @torch.inference_mode()
     def _act(self, sessions: Sequence[_Session]) -> list[Answer]:
@@ -269,6 +270,6 @@ class CentralInference:
             answers.append(session.answer)
             session.t += 1
             session.step += 1
-            del self._waiting[session.request.incarnation]
+            del self._waiting[session.request.start_id]
             start = stop
         return answers

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ['Credit', 'Ledger', 'Peer']
+__all__ = ['Credit', 'FlowStats', 'ActorRecord']
 
 # What the message's uint64 holds: one sequence number at its end must not stop the learner.
 _LARGEST = 2**64 - 1
@@ -73,7 +73,7 @@ class Credit:
 
 
 @dataclass
-class Peer:
+class ActorRecord:
     """
     What a learner knows of one actor's process.
 
@@ -89,7 +89,7 @@ class Peer:
 
 
 @dataclass
-class Ledger:
+class FlowStats:
     """
     A learner's side: what came, what is missing, how old it was.
 
@@ -105,7 +105,7 @@ class Ledger:
         lag_count: trajectories learned from.
         bytes_in: size of the unrolls that arrived, on the wire.
         bytes_out: size of the policies or actions that were published, each counted once.
-        peers: by incarnation.
+        peers: by start_id.
         others: credits of the actors of other learners.
     """
 
@@ -120,20 +120,20 @@ class Ledger:
     lag_count: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    peers: dict[int, Peer] = field(default_factory=dict)
+    peers: dict[int, ActorRecord] = field(default_factory=dict)
     others: dict[int, tuple[str, int]] = field(default_factory=dict)
 
-    def arrive(self, actor_id: str, incarnation: int, sequence: int) -> tuple[bool, int]:
+    def arrive(self, actor_id: str, start_id: int, sequence: int) -> tuple[bool, int]:
         """
         Note an arrival.
 
         Returns:
             Whether it is new and to be learned from, and how many before it are missing.
         """
-        peer = self.peers.get(incarnation)
+        peer = self.peers.get(start_id)
         if peer is None:
             # Earlier ones went to an earlier learner, or to none: they are not ours to miss.
-            peer = self._meet(actor_id, incarnation, sequence)
+            peer = self._meet(actor_id, start_id, sequence)
         missing = sequence - peer.expected
         if missing < 0:
             self.duplicates += 1
@@ -146,18 +146,18 @@ class Ledger:
         peer.expected = sequence + 1
         return True, missing
 
-    def _meet(self, actor_id: str, incarnation: int, sequence: int) -> Peer:
+    def _meet(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
         namesakes = [key for key, peer in self.peers.items() if peer.actor_id == actor_id]
         if namesakes:
             self.actor_restarts += 1
         for key in namesakes[:-_NAMESAKES]:
             del self.peers[key]
-        peer = self.peers[incarnation] = Peer(actor_id, sequence, sequence)
+        peer = self.peers[start_id] = ActorRecord(actor_id, sequence, sequence)
         return peer
 
-    def use(self, incarnation: int, sequence: int, lag: int) -> None:
+    def use(self, start_id: int, sequence: int, lag: int) -> None:
         """Note that a trajectory was learned from ``lag`` versions after it was acted."""
-        peer = self.peers.get(incarnation)
+        peer = self.peers.get(start_id)
         if peer is not None:
             peer.used = max(peer.used, sequence + 1)
         lag = max(lag, 0)
@@ -176,6 +176,6 @@ class Ledger:
         return len({peer.actor_id for peer in self.peers.values()})
 
     def credits(self) -> Mapping[int, tuple[str, int]]:
-        """Return (actor_id, used) by incarnation: what a policy message tells the actors."""
-        return self.others | {incarnation: (peer.actor_id, min(peer.used, _LARGEST))
-                              for incarnation, peer in self.peers.items()}
+        """Return (actor_id, used) by start_id: what a policy message tells the actors."""
+        return self.others | {start_id: (peer.actor_id, min(peer.used, _LARGEST))
+                              for start_id, peer in self.peers.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
-from vdl_ros.rl.algorithms.optimizer import Descent
+from vdl_ros.rl.algorithms.optimizer import PolicyOptimizer
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
@@ -35,7 +35,7 @@ class Algorithm:
         policy: the network.
         config: settings of every algorithm.
         own: settings of this one.
-        descent: the optimiser's steps.
+        optimizer: the optimiser's steps.
         group: of the learners that share the work.
     """
 
@@ -54,7 +54,7 @@ class Algorithm:
         """
         self.policy, self.config, self.own, self.group = policy, config, own, group
         self.device = next(policy.parameters()).device
-        self.descent = Descent(policy, config, group)
+        self.optimizer = PolicyOptimizer(policy, config, group)
 
     def update(self, batch: Batch) -> dict[str, float]:
         """
@@ -70,7 +70,7 @@ class Algorithm:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold beside the policy: tensors and plain values."""
-        return {'optimizer': self.descent.state()}
+        return {'optimizer': self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """
@@ -79,7 +79,7 @@ class Algorithm:
         Raises:
             KeyError, TypeError, RuntimeError, ValueError: of another algorithm or optimiser.
         """
-        self.descent.load_state(state['optimizer'])
+        self.optimizer.load_state(state['optimizer'])
 
     def rewards(self, batch: Batch) -> Tensor:
         """Return what losses see of rewards, float [T, B]."""

@@ -91,9 +91,9 @@ class Algorithm(algorithm.Algorithm):
         for _ in range(count):
             sample = replay.draw(self._draws)
             loss, parts = self.loss(replay, sample)
-            for name, value in self.descent.step(loss, parts).items():
+            for name, value in self.optimizer.step(loss, parts).items():
                 sums[name] = sums.get(name, 0.0) + value / count
-            if self.descent.steps % own.target_period == 0:
+            if self.optimizer.steps % own.target_period == 0:
                 self.target.load_state_dict(self.policy.state_dict())
         return {**sums, **told}
 
@@ -167,13 +167,13 @@ class Algorithm(algorithm.Algorithm):
     def state(self) -> dict[str, Any]:
         """See :meth:`algorithm.Algorithm.state`; the replay is not kept, but filled anew."""
         return {**super().state(), 'target': self.target.state_dict(),
-                'steps': self.descent.steps}
+                'steps': self.optimizer.steps}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """See :meth:`algorithm.Algorithm.load_state`."""
         super().load_state(state)
         self.target.load_state_dict(state['target'])
-        self.descent.steps = int(state['steps'])
+        self.optimizer.steps = int(state['steps'])
 
 
 def _q(output: Any) -> Tensor:

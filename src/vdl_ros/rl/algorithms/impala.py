@@ -26,7 +26,7 @@ class Algorithm(algorithm.Algorithm):
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
         loss, parts = self.loss(batch)
-        told = self.descent.step(loss, parts)
+        told = self.optimizer.step(loss, parts)
         self.see(batch)
         return told
 

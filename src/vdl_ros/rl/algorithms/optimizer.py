@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['Descent']
+__all__ = ['PolicyOptimizer']
 
 
-class Descent:
+class PolicyOptimizer:
     """
     An optimiser over the parameters of a network.
 

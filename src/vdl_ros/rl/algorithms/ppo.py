@@ -69,7 +69,7 @@ class Algorithm(algorithm.Algorithm):
             for part, index in self._minibatches(batch):
                 loss, parts = self.loss(part, _Targets(
                     *(index(each) for each in vars(targets).values())))
-                told = self.descent.step(loss, parts)
+                told = self.optimizer.step(loss, parts)
                 for name, value in told.items():
                     sums[name] = sums.get(name, 0.0) + value
                 count += 1

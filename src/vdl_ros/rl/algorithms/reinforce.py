@@ -56,7 +56,7 @@ class Algorithm(algorithm.Algorithm):
             return {}
         episodes, self._ended = self._ended, []
         loss, parts = self.loss(episodes)
-        told = self.descent.step(loss, parts)
+        told = self.optimizer.step(loss, parts)
         ended, cut = self.group.sum(torch.tensor(
             [len(episodes), self._assembly.cut], dtype=torch.float64)).tolist()
         return told | {'losses/episodes': ended, 'losses/cut_episodes': cut}

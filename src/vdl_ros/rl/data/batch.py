@@ -21,12 +21,12 @@ class Source:
     Where columns of a batch come from.
 
     Attributes:
-        incarnation: of the actor.
+        start_id: of the actor.
         sequence: number of its unroll; the next one goes on where this one ends.
         num_envs: how many columns, one after the other, the actor's first environment first.
     """
 
-    incarnation: int
+    start_id: int
     sequence: int
     num_envs: int
 
@@ -113,7 +113,7 @@ def make_batch(
         joined('truncated'), joined('is_reset'), joined('behaviour_log_probs'),
         joined('state', 0) if schema.state_size else memory.take(
             np.zeros((total, 0), np.float32)),
-        tuple(Source(unroll.incarnation, unroll.sequence, unroll.num_envs)
+        tuple(Source(unroll.start_id, unroll.sequence, unroll.num_envs)
               for unroll in unrolls))
 
 

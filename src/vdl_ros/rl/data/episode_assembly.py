@@ -69,7 +69,7 @@ class EpisodeAssembly:
         column = 0
         for source in batch.sources:
             for number in range(source.num_envs):
-                key = source.incarnation, number
+                key = source.start_id, number
                 pending = self._pending.pop(key, None)
                 if pending is not None and pending.next != source.sequence:
                     pending = None

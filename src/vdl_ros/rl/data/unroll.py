@@ -49,8 +49,8 @@ class Unroll:
     Attributes:
         arrays: as in this module's table.
         actor_id: who acted.
-        incarnation: drawn anew at each start of the actor.
-        sequence: 0, 1, 2, ... in one incarnation.
+        start_id: drawn anew at each start of the actor.
+        sequence: 0, 1, 2, ... in one start_id.
         policy_version: the version it was acted with.
         age_s: seconds from its last step to its arrival.
         num_bytes: its size on the wire.
@@ -58,7 +58,7 @@ class Unroll:
 
     arrays: Mapping[str, NDArray[Any]]
     actor_id: str
-    incarnation: int
+    start_id: int
     sequence: int
     policy_version: int
     age_s: float = 0.0

@@ -42,7 +42,7 @@ class Group:
     def add_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Add up the gradients of all learners, in place."""
 
-    def from_first(self, data: bytes) -> bytes:
+    def broadcast(self, data: bytes) -> bytes:
         """Return the ``data`` of the first learner; what the others give is ignored."""
         return data
 

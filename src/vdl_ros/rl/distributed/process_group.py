@@ -109,8 +109,8 @@ class LearnerGroup(Group):
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def from_first(self, data: bytes) -> bytes:
-        """See :meth:`Group.from_first`."""
+    def broadcast(self, data: bytes) -> bytes:
+        """See :meth:`Group.broadcast`."""
         length = torch.tensor(len(data))
         self._together('the first learner', lambda: dist.broadcast(length, 0))
         found = _to_tensor(data, int(length)) if self.rank == 0 else _to_tensor(b'', int(length))

@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium
 import torch
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.actor import weights
-from vdl_ros.rl.algorithm_config import AlgorithmConfig, select_own
+from vdl_ros.rl.algorithm_config import AlgorithmConfig, make_algorithm_config
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollSchema
@@ -46,7 +46,7 @@ class Learner:
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         frames_per_observation: int = 1,
-        phases: Phases | None = None,
+        phases: ThreadTimer | None = None,
         *,
         own: AlgorithmConfig | None = None,
         group: Group | None = None,
@@ -69,7 +69,7 @@ class Learner:
             ValueError: spaces the network or the algorithm cannot serve.
         """
         torch.manual_seed(config.seed)
-        self.config, self.own = config, own or select_own(config, {})
+        self.config, self.own = config, own or make_algorithm_config(config, {})
         self.group = group or Group()
         self.device = device
         self.policy = make_policy(config, observation_space, action_space, self.own, device)
@@ -81,7 +81,7 @@ class Learner:
         self._memory = memory_of(CPU if self.algorithm.learns_from_host else device)
         self.version = 0
         self.agent_steps = 0
-        self._phases = phases or Phases()
+        self._phases = phases or ThreadTimer()
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
         """
@@ -112,18 +112,18 @@ class Learner:
         """
         with self._phases('learn'):
             self._memory.settle(batch.tensors)
-            descent = self.algorithm.descent
-            descent.schedule(self.agent_steps)
+            optimizer = self.algorithm.optimizer
+            optimizer.schedule(self.agent_steps)
             try:
                 metrics = self.algorithm.update(batch)
             except FloatingPointError as error:
                 raise FloatingPointError(f'update {self.version}: {error}') from None
             self.version += 1
             self.agent_steps += int(self.group.sum(batch.valid.sum()))
-            metrics['charts/learning_rate'] = descent.learning_rate
+            metrics['charts/learning_rate'] = optimizer.learning_rate
             return metrics
 
-    def follow_first(self) -> None:
+    def broadcast_state(self) -> None:
         """
         Go on from the state of the first learner: all call this at the same time.
 
@@ -133,7 +133,7 @@ class Learner:
         """
         if self.group.size == 1:
             return
-        state = self.group.from_first(b'' if self.group.rank else pack(self.state()))
+        state = self.group.broadcast(b'' if self.group.rank else pack(self.state()))
         if self.group.rank:
             self.load_state(unpack(state))
 

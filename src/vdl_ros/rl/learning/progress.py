@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import EpisodeCounter
 from vdl_ros.rl.data.unroll import Unroll
 
@@ -19,7 +19,7 @@ __all__ = ['Progress', 'status_line']
 
 # Processes whose episodes are followed at a time.
 _MOST_ACTORS = 1024
-# Counts of the ledger that go on over all starts of a run.
+# Counts of the flow_stats that go on over all starts of a run.
 _TOTALS = ('received', 'lost', 'rejected', 'stale', 'actor_restarts', 'bytes_in', 'bytes_out')
 
 
@@ -30,14 +30,14 @@ class Progress:
     The others tell what is new (:meth:`tell`), and the first hears it (:meth:`hear`).
 
     Attributes:
-        ledger: of the trajectories of this learner's actors.
+        flow_stats: of the trajectories of this learner's actors.
         episodes: that have ended.
         restarts: of the learner.
     """
 
-    def __init__(self, ledger: Ledger, *, tells: bool = False) -> None:
+    def __init__(self, flow_stats: FlowStats, *, tells: bool = False) -> None:
         """Begin with nothing; one that ``tells`` keeps what is new until it has told it."""
-        self.ledger, self._tells = ledger, tells
+        self.flow_stats, self._tells = flow_stats, tells
         self.episodes = self.restarts = 0
         self._returns: deque[float] = deque(maxlen=100)
         self._lengths: deque[int] = deque(maxlen=100)
@@ -60,9 +60,9 @@ class Progress:
     def account(self, unroll: Unroll) -> None:
         """Count age, bytes and episodes of an unroll that arrived."""
         self._see('ages_ms', [unroll.age_s * 1e3])
-        self.ledger.bytes_in += unroll.num_bytes
+        self.flow_stats.bytes_in += unroll.num_bytes
         # Taken out and put back: the newest is last, and the dead ones are the first to go.
-        counter, expected = self._counters.pop(unroll.incarnation, (None, 0))
+        counter, expected = self._counters.pop(unroll.start_id, (None, 0))
         if counter is None or counter.num_envs != unroll.num_envs:
             counter = EpisodeCounter(unroll.num_envs)
         elif unroll.sequence != expected:
@@ -71,7 +71,7 @@ class Progress:
         finished = counter.add(
             arrays['rewards'], arrays['terminated'],
             arrays['truncated'], arrays['is_reset'])
-        self._counters[unroll.incarnation] = (counter, unroll.sequence + 1)
+        self._counters[unroll.start_id] = (counter, unroll.sequence + 1)
         if len(self._counters) > _MOST_ACTORS:
             del self._counters[next(iter(self._counters))]
         self._see('returns', [episode.episode_return for episode in finished])
@@ -87,19 +87,19 @@ class Progress:
     def tell(self) -> str:
         """Return what another learner must know: JSON, of what is new since the last call."""
         untold, self._untold = self._untold, {name: [] for name in self._untold}
-        ledger = self.ledger
+        flow_stats = self.flow_stats
         return json.dumps({
-            **untold, 'totals': {name: getattr(ledger, name) for name in _TOTALS},
-            'lag': [ledger.lag_sum, ledger.lag_max, ledger.lag_count],
-            'credits': [[key, *credit] for key, credit in ledger.credits().items()]})
+            **untold, 'totals': {name: getattr(flow_stats, name) for name in _TOTALS},
+            'lag': [flow_stats.lag_sum, flow_stats.lag_max, flow_stats.lag_count],
+            'credits': [[key, *credit] for key, credit in flow_stats.credits().items()]})
 
     def hear(self, told: Mapping[int, str]) -> None:
-        """Take over what other learners told, by rank; the actors' credits into the ledger."""
+        """Take over what other learners told, by rank; the actors' credits into the flow_stats."""
         for rank, text in told.items():
             found = self._heard[rank] = json.loads(text)
             for name in self._untold:
                 self._see(name, found[name])
-            self.ledger.others.update(
+            self.flow_stats.others.update(
                 {key: (name, used) for key, name, used in found['credits']})
 
     @property
@@ -125,14 +125,14 @@ class Progress:
     @property
     def totals(self) -> dict[str, int]:
         """The ledgers' counts over all starts."""
-        return {name: self._totals_before[name] + getattr(self.ledger, name)
+        return {name: self._totals_before[name] + getattr(self.flow_stats, name)
                 + sum(each['totals'][name] for each in self._heard.values()) for name in _TOTALS}
 
     @property
     def lag(self) -> tuple[int, int, int]:
         """Sum, maximum and count of the trajectories' lag, policy versions."""
-        ledger = self.ledger
-        lags = [(ledger.lag_sum, ledger.lag_max, ledger.lag_count),
+        flow_stats = self.flow_stats
+        lags = [(flow_stats.lag_sum, flow_stats.lag_max, flow_stats.lag_count),
                 *(each['lag'] for each in self._heard.values())]
         sums, largest, counts = zip(*lags, strict=True)
         return sum(sums), max(largest), sum(counts)
@@ -186,7 +186,7 @@ class Progress:
         self._wall_before = state['wall_s']
         self.restarts += state['learner_restarts']
         self._totals_before |= state['received']
-        self.ledger.lag_sum, self.ledger.lag_max, self.ledger.lag_count = state['lag']
+        self.flow_stats.lag_sum, self.flow_stats.lag_max, self.flow_stats.lag_count = state['lag']
         self._ages_ms.extend(state['ages_ms'])
 
 

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import torch
 
-from vdl_ros.common.thread_timer import TRAINING, Lap, Phases
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.common.thread_timer import TRAINING, ThreadTimer, TimerWindow
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.device import describe
@@ -55,7 +55,7 @@ class Trainer:
     One run from its first update to its summary.
 
     Attributes:
-        ledger: the accounts of what came and what is missing; the inbox writes them too.
+        flow_stats: the accounts of what came and what is missing; the inbox writes them too.
         progress: what the run has come to.
     """
 
@@ -66,11 +66,11 @@ class Trainer:
         settings: dict[str, Any],
         *,
         inbox: Inbox,
-        ledger: Ledger,
+        flow_stats: FlowStats,
         publish: Callable[[], None],
         say: Callable[[str], None],
         topics: Callable[[], Mapping[str, float]] = dict,
-        clocks: Mapping[str, Phases] | None = None,
+        clocks: Mapping[str, ThreadTimer] | None = None,
         num_actors: int = 1,
         checkpoint_period: float = 60.0,
         status_period: float = 2.0,
@@ -83,7 +83,7 @@ class Trainer:
             folder: where the run is written; None for all learners but the first.
             settings: every setting as resolved, with ``env_id`` among them.
             inbox: where unrolls come from.
-            ledger: accounts.
+            flow_stats: accounts.
             publish: called after every ``publish_every`` updates, to send the weights out.
             say: called with each status line.
             topics: returns more scalars for the events, by tag: of how messages travel, since
@@ -98,18 +98,18 @@ class Trainer:
             ValueError: it is of another environment, algorithm or network.
         """
         self.learner, self.folder, self.settings = learner, folder, settings
-        self.group, self.inbox, self.ledger = learner.group, inbox, ledger
-        self.progress = Progress(ledger, tells=folder is None)
+        self.group, self.inbox, self.flow_stats = learner.group, inbox, flow_stats
+        self.progress = Progress(flow_stats, tells=folder is None)
         self._publish, self._say, self._topics = publish, say, topics
         self._checkpoint_period, self._status_period = checkpoint_period, status_period
         config = learner.config
         self._needed = config.batch_size * (num_actors if config.synchronous else 1)
         self._unrolls: list[Unroll] = []
         self._batch: Batch | None = None
-        self._clocks = clocks or {TRAINING: Phases()}
+        self._clocks = clocks or {TRAINING: ThreadTimer()}
         self._phases = self._clocks[TRAINING]
         self._run_laps, self._row_laps = (
-            {name: Lap(clock) for name, clock in self._clocks.items()} for _ in range(2))
+            {name: TimerWindow(clock) for name, clock in self._clocks.items()} for _ in range(2))
         self._metrics: dict[str, float] = {}
         self._owed = False
         self._last_status = self._last_row = self._last_checkpoint = time.monotonic()
@@ -143,7 +143,7 @@ class Trainer:
             GroupError: another learner is gone; what was learned is saved.
             OSError: the folder cannot be written.
         """
-        self.learner.follow_first()
+        self.learner.broadcast_state()
         # At once, so that a full disk is known before the work, and a restart can be counted.
         self.save()
         self._share()
@@ -165,7 +165,7 @@ class Trainer:
             self.save()
         if self.folder is not None:
             if reason != 'not finite':
-                self._look_after(over=True)
+                self._report_and_checkpoint(over=True)
             self.folder.close(self.summary(reason))
         # Who ends first ends the launch: not before the folder is whole.
         with contextlib.suppress(*(() if self.folder is None else (GroupError,))):
@@ -194,9 +194,9 @@ class Trainer:
                     self._publish()
                 self._owed = False
             if self.folder is not None:
-                self._look_after()
+                self._report_and_checkpoint()
 
-    def _look_after(self, *, over: bool = False) -> None:
+    def _report_and_checkpoint(self, *, over: bool = False) -> None:
         """Report and save if it is time; report what is left if it is over."""
         now, steps = time.monotonic(), self.learner.agent_steps
         # A row for each hundredth of the run so far: a long one has no more than a thousand, a
@@ -252,8 +252,8 @@ class Trainer:
             lag = self.learner.version - unroll.policy_version
             if lag > self.learner.config.max_version_lag:
                 # Nothing is learned from it, and its actor may wait for just this credit.
-                self.ledger.stale += 1
-                self.ledger.use(unroll.incarnation, unroll.sequence, lag)
+                self.flow_stats.stale += 1
+                self.flow_stats.use(unroll.start_id, unroll.sequence, lag)
                 self._owed = True
                 continue
             self._unrolls.append(unroll)
@@ -264,7 +264,7 @@ class Trainer:
         try:
             self._batch = self.learner.decode(self._unrolls)
         except UnrollError as error:
-            self.ledger.rejected += len(self._unrolls)
+            self.flow_stats.rejected += len(self._unrolls)
             self._say(f'a batch was left out: {error}')
             # The actors wait for their credit, whatever became of the batch.
             self._owed = True
@@ -278,8 +278,8 @@ class Trainer:
     def _use(self, version: int) -> None:
         """Note that the unrolls of the batch are done with, at this version of the policy."""
         for unroll in self._unrolls:
-            self.ledger.use(
-                unroll.incarnation, unroll.sequence, version - unroll.policy_version)
+            self.flow_stats.use(
+                unroll.start_id, unroll.sequence, version - unroll.policy_version)
         self._unrolls, self._batch = [], None
 
     def _share(self) -> None:

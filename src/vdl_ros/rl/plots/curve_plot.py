@@ -24,7 +24,7 @@ matplotlib.use('Agg')
 # Names are the user's: a dollar in one begins no formula.
 _as_written = matplotlib.rc_context({'text.parse_math': False})
 
-# Told apart in any colour vision, and by lightness in grey; after the last one, dashed lines.
+# ArmStatus apart in any colour vision, and by lightness in grey; after the last one, dashed lines.
 _COLORS = ('#1f6feb', '#e8750a', '#12806a', '#b83280', '#8a6d1d', '#57606a')
 _DASHES = ('-', '--', ':')
 _GREY = '#57606a'

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
 
-__all__ = ['make_explore']
+__all__ = ['exploration_schedule']
 
 
-def make_explore(own: AlgorithmConfig, actor_id: str) -> Callable[[int], float]:
+def exploration_schedule(own: AlgorithmConfig, actor_id: str) -> Callable[[int], float]:
     """
     Return a function from the learner's agent steps to an actor's epsilon or temperature.
 

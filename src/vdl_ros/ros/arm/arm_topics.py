@@ -27,7 +27,10 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
-__all__ = ['ArmTopics', 'Senders', 'deliver', 'message_from_motors', 'motors_from_message']
+__all__ = [
+    'ArmTopics', 'CommandConflictDetector', 'deliver', 'message_from_motors',
+    'motors_from_message',
+]
 
 # Nodes of this package that may publish on arm/motors and mostly do not.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
@@ -82,7 +85,7 @@ def message_from_motors(
     return MotorCommand(header=Header(stamp=stamp), sender=sender, lamp=lamp, **named)
 
 
-class Senders:
+class CommandConflictDetector:
     """
     Notices that two publishers command the motors at the same time.
 
@@ -158,7 +161,7 @@ class ArmTopics:
             MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._notice, clock=clock)
-        self._senders = Senders(config.command_timeout, self._publishers)
+        self._senders = CommandConflictDetector(config.command_timeout, self._publishers)
         self._statistics = TopicStatistics(node, 'arm/motors')
         self._diagnostics = Diagnostics(node, self._health)
         node.create_subscription(

@@ -21,7 +21,7 @@ from sensor_msgs.msg import CameraInfo, JointState
 from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.camera.camera_config import CameraConfig
-from vdl_ros.camera.image_reader import Beat, Reader
+from vdl_ros.camera.image_reader import RateLimiter, Reader
 from vdl_ros.camera.image_sources import ImageSource, is_device, open_source
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
@@ -81,7 +81,7 @@ class SimulatedFeed:
         self._renderer, matrix = _renderer(geometry, config.field_of_view, width, height)
         self._info = pinhole(matrix, width, height)
         self._pixels = np.empty((height, width, 3), np.uint8)
-        self._beat = Beat(config.rate)
+        self._beat = RateLimiter(config.rate)
         self._lamp = False
         self._next: JointState | None = None
         self._shown: JointState | None = None

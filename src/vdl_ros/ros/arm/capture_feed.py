@@ -12,7 +12,7 @@ from sensor_msgs.msg import JointState
 from vdl_ros.arm.model.geometry import ArmGeometry, Positions
 from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.msg import CaptureScene
-from vdl_ros.pose.data.randomized_scene import Studio
+from vdl_ros.pose.data.randomized_scene import RandomizedScene
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.camera_feeds import Show
 from vdl_ros.ros.diagnostics import Health
@@ -47,7 +47,7 @@ class CaptureFeed:
         width, height = config.size
         self._node, self._show = node, show
         try:
-            self._studio = Studio(geometry, width, height)
+            self._studio = RandomizedScene(geometry, width, height)
         except RuntimeError as error:
             raise ValueError(str(error)) from error
         self._pixels = np.empty((height, width, 3), np.uint8)

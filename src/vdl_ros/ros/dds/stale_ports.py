@@ -20,7 +20,7 @@ from pathlib import Path
 
 from vdl_ros.ros.dds import shm_files
 
-__all__ = ['avoided', 'dead_ports', 'first_port']
+__all__ = ['reserved', 'stale_ports', 'first_port']
 
 # Fast DDS 2 says fastrtps where Fast DDS 3 says fastdds.
 _NAME = re.compile(r'(?:fastrtps|fastdds)_port(\d+)')
@@ -38,7 +38,7 @@ def first_port(environ: Mapping[str, str] = os.environ) -> int | None:
     return _PORTS + _PER_DOMAIN * int(domain) + _FIRST if domain.isdecimal() else None
 
 
-def dead_ports(first: int, root: Path = Path('/')) -> list[int]:
+def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
     """
     Return ports that a process has mapped and no process reads, at most 16, the newest first.
 
@@ -70,11 +70,11 @@ def _is_read(port: Path) -> bool:
 
 
 @contextlib.contextmanager
-def avoided(environ: Mapping[str, str] = os.environ, root: Path = Path('/')) -> Iterator[None]:
+def reserved(environ: Mapping[str, str] = os.environ, root: Path = Path('/')) -> Iterator[None]:
     """Keep participants that are made in the block from the ports of killed ones."""
     first = first_port(environ)
     with contextlib.ExitStack() as sockets:
-        for port in dead_ports(first, root) if first is not None else ():
+        for port in stale_ports(first, root) if first is not None else ():
             # Both of its participant: one that is taken keeps others from the number.
             for each in (port, port ^ 1):
                 taken = sockets.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))

@@ -3,8 +3,8 @@ How large messages travel: the Fast DDS transport of every vdl_ros process.
 
 ``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile that fits this machine,
 names it in the environment, and says what it did and why. The profile is
-``config/dds/fastdds.xml``; the measurements behind it are in ``docs/transport.md``. Launch files
-give ``TransportChoice.environment`` to nodes of other packages.
+``config/dds/fastdds.xml.in``; the measurements behind it are in ``docs/transport.md``. Launch
+files give ``TransportChoice.environment`` to nodes of other packages.
 
 Fast DDS cuts a message into fragments of one size, whoever receives it. Large fragments are cheap
 through shared memory; between hosts they become IP fragments, and a few lost ones fill the
@@ -195,7 +195,7 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
     """
-    Return the Fast DDS profile for ``choice`` from the text of ``config/dds/fastdds.xml``.
+    Return the Fast DDS profile for ``choice`` from the text of ``config/dds/fastdds.xml.in``.
 
     ``fastdds_major`` is 2 (Humble to Jazzy) or 3 (Kilted and later).
     """
@@ -266,11 +266,11 @@ def _is_ours(value: str) -> bool:
 
 def _template() -> Path:
     # The source tree first: a checkout beside an older installation must not read the older file.
-    path = Path(__file__).resolve().parents[4] / 'config/dds/fastdds.xml'
+    path = Path(__file__).resolve().parents[4] / 'config/dds/fastdds.xml.in'
     if path.is_file():
         return path
     from ament_index_python.packages import get_package_share_directory
-    return Path(get_package_share_directory('vdl_ros')) / 'config/dds/fastdds.xml'
+    return Path(get_package_share_directory('vdl_ros')) / 'config/dds/fastdds.xml.in'
 
 
 def _store(text: str, environ: Mapping[str, str]) -> Path:

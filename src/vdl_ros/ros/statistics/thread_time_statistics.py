@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
-from vdl_ros.common.thread_timer import ACTING, CALLBACKS, INFERENCE, PHASES, TRAINING, Lap, Phases
+from vdl_ros.common.thread_timer import (
+    ACTING,
+    CALLBACKS,
+    INFERENCE,
+    PHASES,
+    TRAINING,
+    ThreadTimer,
+    TimerWindow,
+)
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics.statistics_reader import MOST_POINTS, printable, seconds_between
 
@@ -34,10 +42,10 @@ _METRICS = {f'{_PREFIX}{thread}_{phase}': (thread, phase)
 class TimeStatistics:
     """Publishes each second where the time of a node's threads went."""
 
-    def __init__(self, node: Node, clocks: Mapping[str, Phases]) -> None:
+    def __init__(self, node: Node, clocks: Mapping[str, ThreadTimer]) -> None:
         """Report on behalf of ``node``; ``clocks`` are by thread."""
         self._node = node
-        self._laps = {thread: Lap(phases) for thread, phases in clocks.items()}
+        self._laps = {thread: TimerWindow(phases) for thread, phases in clocks.items()}
         self._start = node.get_clock().now()
         self._publisher = node.create_publisher(
             MetricsMessage, '/statistics', qos.TOPICS['/statistics'])

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from gymnasium.vector import VectorEnv
 from rclpy.node import Node
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import Credit
@@ -21,7 +21,7 @@ from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.policy.exploration import make_explore
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
@@ -60,11 +60,11 @@ class LocalActing:
     def __init__(
         self, node: Node, envs: VectorEnv, train: TrainConfig, own: AlgorithmConfig,
         frames_per_observation: int, *,
-        actor_id: str, incarnation: int, sequence: int, seed: int, credit_timeout: float,
-        finished: Finished, phases: Phases,
+        actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
+        finished: Finished, phases: ThreadTimer,
     ) -> None:
         """Begin with trajectory number ``sequence`` when a policy is heard."""
-        self._node, self._actor_id, self._incarnation = node, actor_id, incarnation
+        self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._credit_timeout, self._finished = credit_timeout, finished
         self._phases = phases
         spaces = envs.single_observation_space, envs.single_action_space
@@ -72,7 +72,7 @@ class LocalActing:
         self._actor = Actor(
             envs, policy, UnrollSchema(
                 *spaces, train.unroll_length, frames_per_observation, policy.state_size),
-            seed, phases, make_explore(own, actor_id))
+            seed, phases, exploration_schedule(own, actor_id))
         self._credit = Credit(train.credit)
         self._credit.sequence = sequence
         self._learner_id = ''
@@ -97,7 +97,7 @@ class LocalActing:
         self._heard = time.monotonic()
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
-                     if credit.incarnation == self._incarnation), None)
+                     if credit.start_id == self._start_id), None)
         self._credit.hear(message.learner_id, used)
 
     def act(self) -> bool:
@@ -113,7 +113,7 @@ class LocalActing:
         with self._phases('encode'):
             message = to_trajectory(
                 arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
-                incarnation=self._incarnation, sequence=self._credit.spend(),
+                start_id=self._start_id, sequence=self._credit.spend(),
                 learner_id=self._learner_id, policy_version=version)
         with self._phases('publish'):
             self._publisher.publish(message)
@@ -146,10 +146,10 @@ class RemoteActing:
 
     def __init__(
         self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
-        actor_id: str, incarnation: int, seed: int, finished: Finished, phases: Phases,
+        actor_id: str, start_id: int, seed: int, finished: Finished, phases: ThreadTimer,
     ) -> None:
         """Begin to ask when a learner is heard."""
-        self._node, self._actor_id, self._incarnation = node, actor_id, incarnation
+        self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._phases = finished, phases
         space: Any = envs.single_observation_space
         self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
@@ -166,7 +166,7 @@ class RemoteActing:
             Action, 'actions', self._on_action, qos.TOPICS['actions'])
 
     def _on_action(self, message: Action) -> None:
-        if message.incarnation != self._incarnation:
+        if message.start_id != self._start_id:
             return
         self._statistics.received(message.header.stamp)
         if message.learner_id == self._learner_id and message.step == self._actor.step:
@@ -202,7 +202,7 @@ class RemoteActing:
             with self._phases('encode'):
                 observation = to_observation(
                     self._actor.observe(whole=self._whole), stamp=self._stamp,
-                    actor_id=self._actor_id, incarnation=self._incarnation,
+                    actor_id=self._actor_id, start_id=self._start_id,
                     step=self._actor.step, learner_id=self._learner_id)
             with self._phases('publish'):
                 self._publisher.publish(observation)

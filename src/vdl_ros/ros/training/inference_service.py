@@ -11,10 +11,10 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation
 from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
@@ -28,11 +28,11 @@ _LOOK_S = 0.005
 
 
 def to_observation(
-    arrays: Arrays, *, stamp: Time, actor_id: str, incarnation: int, step: int, learner_id: str,
+    arrays: Arrays, *, stamp: Time, actor_id: str, start_id: int, step: int, learner_id: str,
 ) -> Observation:
     """Return the message that carries one step; ``stamp`` is its moment."""
     return Observation(
-        header=Header(stamp=stamp), actor_id=actor_id, incarnation=incarnation, step=step,
+        header=Header(stamp=stamp), actor_id=actor_id, start_id=start_id, step=step,
         learner_id=learner_id, tensors=to_tensors(arrays))
 
 
@@ -44,9 +44,10 @@ class InferenceService:
     """
 
     def __init__(
-        self, central: CentralInference, schema: StepSchema, ledger: Ledger, learner_id: str, *,
+        self, central: CentralInference, schema: StepSchema, flow_stats: FlowStats,
+        learner_id: str, *,
         publish: Callable[[Action], None], warn: Callable[[str], None],
-        serving: Phases | None = None, getting: Phases | None = None,
+        serving: ThreadTimer | None = None, getting: ThreadTimer | None = None,
     ) -> None:
         """
         Serve with ``central`` from :meth:`start` to :meth:`stop`.
@@ -54,15 +55,15 @@ class InferenceService:
         Args:
             central: answers.
             schema: what a valid step looks like.
-            ledger: where arrivals and rejections are counted.
+            flow_stats: where arrivals and rejections are counted.
             learner_id: only observations for this learner are taken.
             publish: called with each answer.
             warn: called with one line for each message that is refused.
             serving: the clock of its own thread, which ``central`` has as well.
             getting: that of the thread that gets.
         """
-        self._serving, self._getting = serving or Phases(), getting or Phases()
-        self._central, self._schema, self._ledger = central, schema, ledger
+        self._serving, self._getting = serving or ThreadTimer(), getting or ThreadTimer()
+        self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
         self._messages: queue.Queue[tuple[Observation, float]] = queue.Queue(_QUEUE)
         self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
@@ -107,7 +108,7 @@ class InferenceService:
         """
         with self._getting('wait'):
             unroll = self._unrolls.get(timeout=timeout)
-        self._ledger.arrive(unroll.actor_id, unroll.incarnation, unroll.sequence)
+        self._flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
 
     def _serve(self) -> None:
@@ -134,7 +135,7 @@ class InferenceService:
             with self._serving('encode'):
                 action = self._to_action(answer)
             with self._serving('publish'):
-                self._ledger.bytes_out += num_bytes(action.tensors)
+                self._flow_stats.bytes_out += num_bytes(action.tensors)
                 self._publish(action)
         for unroll in unrolls:
             self._unrolls.put(unroll)
@@ -148,18 +149,18 @@ class InferenceService:
         except (TensorError, UnrollError) as error:
             self._refuse(message.actor_id, error)
             return None
-        self._stamps[message.incarnation] = message.header.stamp
-        return Request(message.actor_id, message.incarnation, message.step, arrays, age_s,
+        self._stamps[message.start_id] = message.header.stamp
+        return Request(message.actor_id, message.start_id, message.step, arrays, age_s,
                        num_bytes(message.tensors))
 
     def _refuse(self, actor_id: str, error: ValueError) -> None:
-        self._ledger.rejected += 1
+        self._flow_stats.rejected += 1
         self._warn(f'observation of {actor_id!r} refused: {error}')
 
     def _to_action(self, answer: Answer) -> Action:
         request = answer.request
         return Action(
-            header=Header(stamp=self._stamps.pop(request.incarnation, Time())),
-            actor_id=request.actor_id, incarnation=request.incarnation, step=request.step,
+            header=Header(stamp=self._stamps.pop(request.start_id, Time())),
+            actor_id=request.actor_id, start_id=request.start_id, step=request.step,
             learner_id=self._learner_id, policy_version=answer.policy_version,
             tensors=to_tensors({'actions': answer.actions}))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from rclpy.time import Time
 from std_msgs.msg import Header
 
-from vdl_ros.common.thread_timer import Phases
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Credit, Policy, Trajectory
-from vdl_ros.rl.acting.flow_control import Ledger
+from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
 
@@ -25,26 +25,26 @@ _QUEUE = 256
 
 
 def to_trajectory(
-    arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, incarnation: int,
+    arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, start_id: int,
     sequence: int, learner_id: str, policy_version: int,
 ) -> Trajectory:
     """Return the message that carries an unroll; ``stamp`` is the moment of its last step."""
     return Trajectory(
-        header=Header(stamp=stamp.to_msg()), actor_id=actor_id, incarnation=incarnation,
+        header=Header(stamp=stamp.to_msg()), actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=policy_version,
         tensors=to_tensors(arrays))
 
 
 def to_policy(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, learner_id: str, version: int,
-    agent_steps: int, config: str, ledger: Ledger,
+    agent_steps: int, config: str, flow_stats: FlowStats,
 ) -> Policy:
     """Return the message that carries weights, and the actors' credits with them."""
     return Policy(
         header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
         agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
-        credits=[Credit(actor_id=name, incarnation=incarnation, used=used)
-                 for incarnation, (name, used) in ledger.credits().items()])
+        credits=[Credit(actor_id=name, start_id=start_id, used=used)
+                 for start_id, (name, used) in flow_stats.credits().items()])
 
 
 def policy_config(message: Policy) -> dict[str, Any]:
@@ -72,21 +72,21 @@ class TrajectoryInbox:
     """
 
     def __init__(
-        self, schema: UnrollSchema, ledger: Ledger, learner_id: str,
-        warn: Callable[[str], None], phases: Phases | None = None,
+        self, schema: UnrollSchema, flow_stats: FlowStats, learner_id: str,
+        warn: Callable[[str], None], phases: ThreadTimer | None = None,
     ) -> None:
         """
         Give out unrolls that fit ``schema``.
 
         Args:
             schema: what a valid unroll looks like.
-            ledger: where arrivals, losses and rejections are counted.
+            flow_stats: where arrivals, losses and rejections are counted.
             learner_id: only trajectories acted for this learner are taken.
             warn: called with one line for each message that is refused.
             phases: the clock of the thread that gets.
         """
-        self._phases = phases or Phases()
-        self._schema, self._ledger, self._learner_id = schema, ledger, learner_id
+        self._phases = phases or ThreadTimer()
+        self._schema, self._flow_stats, self._learner_id = schema, flow_stats, learner_id
         self._warn = warn
         self._messages: queue.Queue[tuple[Trajectory, float]] = queue.Queue(_QUEUE)
 
@@ -125,15 +125,15 @@ class TrajectoryInbox:
             arrays = from_tensors(message.tensors)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
-            self._ledger.rejected += 1
+            self._flow_stats.rejected += 1
             self._warn(f'trajectory of {message.actor_id!r} refused: {error}')
             return None
-        new, missing = self._ledger.arrive(
-            message.actor_id, message.incarnation, message.sequence)
+        new, missing = self._flow_stats.arrive(
+            message.actor_id, message.start_id, message.sequence)
         if missing:
             self._warn(f'{missing} trajectories of {message.actor_id!r} lost '
                        f'before number {message.sequence}')
         if not new:
             return None
-        return Unroll(arrays, message.actor_id, message.incarnation, message.sequence,
+        return Unroll(arrays, message.actor_id, message.start_id, message.sequence,
                       message.policy_version, age_s, num_bytes(message.tensors))
