@@ -18,7 +18,8 @@ CHECKS = {
 def main() -> int:
     """Run every check; return how many failed."""
     # The sources, not what is installed: an installed package holds generated messages too.
-    env = dict(os.environ, PYTHONPATH=f'{ROOT / "src"}:{os.environ.get("PYTHONPATH", "")}')
+    paths = [ROOT / 'src', ROOT / 'bootstrap' / 'ros2_standin', os.environ.get('PYTHONPATH', '')]
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)))
     failed = 0
     for name, command in CHECKS.items():
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True,

@@ -1,64 +1,25 @@
 """
-A small stand-in for the ROS 2 package `launch`: Python launch files, run as they are.
+A small stand-in for the ROS 2 package `launch`, for machines without a ROS 2 distribution.
 
-It has the names, module paths and behaviour that launch files use, not the extension points
-(XML and YAML files, actions added by other packages).  What it lacks it names in an error.
+It has what this project's launch files use, under the same names and with the same behaviour.
+A name that it lacks is named in an ImportError.
 """
 
-from . import (
-    actions,
-    conditions,
-    descriptions,
-    event_handlers,
-    events,
-    launch_description_sources,
-    logging,
-    substitutions,
-    utilities,
-)
-from ._unknown import unknown_attributes
-from .action import Action
-from .condition import Condition
+from . import actions, event_handlers, events, launch_description_sources, logging, substitutions
+from ._entity import Action, LaunchDescriptionEntity
+from ._missing import missing_names
+from ._substitution import SomeSubstitutionsType, Substitution
 from .event import Event
-from .event_handler import BaseEventHandler, EventHandler
-from .invalid_launch_file_error import InvalidLaunchFileError
 from .launch_context import LaunchContext
 from .launch_description import LaunchDescription
-from .launch_description_entity import LaunchDescriptionEntity
-from .launch_description_source import LaunchDescriptionSource
-from .launch_introspector import LaunchIntrospector
+from .launch_description_sources import InvalidLaunchFileError
 from .launch_service import LaunchService
-from .some_entities_type import SomeEntitiesType, SomeEntitiesType_types_tuple
-from .some_substitutions_type import SomeSubstitutionsType, SomeSubstitutionsType_types_tuple
-from .substitution import Substitution
 
 __all__ = [
-    'Action',
-    'BaseEventHandler',
-    'Condition',
-    'Event',
-    'EventHandler',
-    'InvalidLaunchFileError',
-    'LaunchContext',
-    'LaunchDescription',
-    'LaunchDescriptionEntity',
-    'LaunchDescriptionSource',
-    'LaunchIntrospector',
-    'LaunchService',
-    'SomeEntitiesType',
-    'SomeEntitiesType_types_tuple',
-    'SomeSubstitutionsType',
-    'SomeSubstitutionsType_types_tuple',
-    'Substitution',
-    'actions',
-    'conditions',
-    'descriptions',
-    'event_handlers',
-    'events',
-    'launch_description_sources',
-    'logging',
+    'Action', 'Event', 'InvalidLaunchFileError', 'LaunchContext', 'LaunchDescription',
+    'LaunchDescriptionEntity', 'LaunchService', 'SomeSubstitutionsType', 'Substitution',
+    'actions', 'event_handlers', 'events', 'launch_description_sources', 'logging',
     'substitutions',
-    'utilities',
 ]
 
-__getattr__ = unknown_attributes(__name__)
+__getattr__ = missing_names(__name__)

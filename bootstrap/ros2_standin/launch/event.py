@@ -1,7 +1,7 @@
-"""Event: something that happened while launching, for event handlers to act on."""
+"""Base class of events."""
 
 
 class Event:
-    """Base class of events."""
+    """Something that happened in a launch and that event handlers react to."""
 
     name = 'launch.Event'

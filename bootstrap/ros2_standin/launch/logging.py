@@ -1,252 +1,134 @@
 """
-Where the launch system and the processes it starts write: the screen and log files.
+Log lines of the launch, and output of its processes: on the screen and in `launch.log`.
 
-The log files of a launch are in a directory of its own below `ROS_LOG_DIR`, or else `log` in
-`ROS_HOME`, which is `~/.ros` by default.  It is made when the first line is written to it.
+The log file is in a folder for each launch below `ROS_LOG_DIR`, else below `log` in `ROS_HOME`,
+which is `~/.ros` by default. It is made when the first line is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-from ._unknown import unknown_attributes
+from ._missing import ADVICE, missing_names
 
-__all__ = ['get_logger', 'launch_config', 'log_launch_config', 'output_writers', 'reset']
-
-_FORMATS = {
-    'default': '[{levelname}] [{name}]: {msg}',
-    'default_with_timestamp': '{created:.7f} [{levelname}] [{name}]: {msg}',
-}
-_PLAIN = logging.Formatter('{message}', style='{')
-_PLAIN_WITH_TIME = logging.Formatter('{created:.7f} {message}', style='{')
-# A record of a process's output says so in this attribute, and is written without a prefix.
-_IS_OUTPUT = 'is_process_output'
-
-
-def logging_directory() -> str:
-    """Give the directory that the log directories of launches are made in."""
-    directory = os.environ.get('ROS_LOG_DIR')
-    if not directory:
-        home = os.environ.get('ROS_HOME') or os.path.join('~', '.ros')
-        directory = os.path.join(home, 'log')
-    return os.path.normpath(os.path.expanduser(directory))
-
-
-def _formatter(variable: str, default: str) -> logging.Formatter:
-    """Make the formatter that an environment variable asks for."""
-    text = os.environ.get(variable) or default
-    text = _FORMATS.get(text, text.encode('latin1').decode('unicode_escape'))
-    return logging.Formatter(text.replace('{msg}', '{message}'), style='{')
-
-
-class _ScreenHandler(logging.Handler):
-    """Writes to whatever is the standard output at that moment."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = _PLAIN.format(record) if hasattr(record, _IS_OUTPUT) else self.format(record)
-        encoding = getattr(sys.stdout, 'encoding', None) or 'utf-8'
-        try:
-            sys.stdout.write(text.encode(encoding, 'replace').decode(encoding) + '\n')
-            sys.stdout.flush()
-        except (OSError, ValueError):
-            # A reader that went away (`ros2 launch ... | head`) must not keep the processes from
-            # being brought down in order.
-            pass
-
-
-class _FileHandler(logging.Handler):
-    """Writes to a file of the log directory, which is opened for the first record."""
-
-    def __init__(self, config: LaunchConfig, file_name: str, plain: Any | None = None) -> None:
-        super().__init__()
-        self._config = config
-        self._file_name = file_name
-        self._plain = plain
-        self._file: Any = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._file is None:
-            path = self._config.get_log_file_path(self._file_name)
-            self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115 (kept while launching)
-        if self._plain is not None:
-            text = self._plain.format(record)
-        elif hasattr(record, _IS_OUTPUT):
-            text = _PLAIN_WITH_TIME.format(record)
-        else:
-            text = self.format(record)
-        self._file.write(text + '\n')
-        self._file.flush()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        super().close()
+__all__ = ['get_logger', 'launch_config']
 
 
 class LaunchConfig:
-    """The level, the log directory and the handlers; there is one, `launch_config`."""
+    """Settings of the log; the only instance is `launch_config`."""
 
     def __init__(self) -> None:
-        """Begin without a log directory."""
-        self._log_dir: str | None = None
-        self.file_handlers: dict[str, logging.Handler] = {}
-        self._screen_handler = _ScreenHandler()
-        self._screen_handler.setFormatter(_formatter('OVERRIDE_LAUNCH_SCREEN_FORMAT', 'default'))
-        logging.root.setLevel(logging.INFO)
+        """Create no folder yet."""
+        self._log_dir = ''
 
     @property
     def level(self) -> int:
-        """The level that loggers have by default."""
-        return logging.root.getEffectiveLevel()
+        """The level of all loggers."""
+        return logging.root.level
 
     @level.setter
-    def level(self, new_level: int) -> None:
-        logging.root.setLevel(new_level)
+    def level(self, level: int) -> None:
+        logging.root.setLevel(level)
 
     @property
     def log_dir(self) -> str:
-        """The log directory of this launch."""
-        if self._log_dir is None:
-            base = logging_directory()
+        """The folder of this launch; `latest` beside it is a link to the newest one."""
+        if not self._log_dir:
+            base = os.environ.get('ROS_LOG_DIR') or os.path.join(
+                os.environ.get('ROS_HOME') or os.path.join('~', '.ros'), 'log')
+            base = os.path.normpath(os.path.expanduser(base))
             now = datetime.datetime.now().strftime('%Y-%m-%d-%H-%M-%S-%f')
-            directory = os.path.join(base, f'{now}-{socket.gethostname()}-{os.getpid()}')
-            os.makedirs(directory, exist_ok=True)
-            _point_latest_at(directory, os.path.join(base, 'latest'))
-            self._log_dir = directory
+            self._log_dir = os.path.join(base, f'{now}-{socket.gethostname()}-{os.getpid()}')
+            os.makedirs(self._log_dir, exist_ok=True)
+            link = os.path.join(base, 'latest')
+            # Launches that start at the same time compete for the link.
+            with contextlib.suppress(OSError):
+                if os.path.islink(link):
+                    os.unlink(link)
+                os.symlink(self._log_dir, link, target_is_directory=True)
         return self._log_dir
-
-    @log_dir.setter
-    def log_dir(self, new_log_dir: str | None) -> None:
-        if new_log_dir is not None and not os.path.isdir(new_log_dir):
-            raise ValueError(f'{new_log_dir} is not a directory')
-        self._log_dir = new_log_dir
-
-    def get_log_file_path(self, file_name: str = 'launch.log') -> str:
-        """Give the path of a log file."""
-        return os.path.join(self.log_dir, file_name)
-
-    def get_screen_handler(self) -> logging.Handler:
-        """Give the handler that writes to the screen."""
-        return self._screen_handler
-
-    def get_log_file_handler(
-        self, file_name: str = 'launch.log', *, plain: logging.Formatter | None = None
-    ) -> logging.Handler:
-        """Give the handler that writes to a log file."""
-        if file_name not in self.file_handlers:
-            handler = _FileHandler(self, file_name, plain)
-            handler.setFormatter(
-                _formatter('OVERRIDE_LAUNCH_LOG_FORMAT', 'default_with_timestamp')
-            )
-            self.file_handlers[file_name] = handler
-        return self.file_handlers[file_name]
-
-
-def _point_latest_at(directory: str, link: str) -> None:
-    """Make the link `latest`, which launches that start at the same time may fight over."""
-    try:
-        if os.path.islink(link):
-            os.unlink(link)
-        os.symlink(directory, link, target_is_directory=True)
-    except OSError:
-        pass
 
 
 launch_config = LaunchConfig()
 
 
-def reset() -> None:
-    """Forget the log directory and the open log files."""
-    for handler in launch_config.file_handlers.values():
-        handler.close()
-    launch_config.__init__()  # type: ignore[misc]
+class _Screen(logging.Handler):
+    """Writes to the present standard output."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.write(self.format(record))
+
+    def write(self, text: str) -> None:
+        encoding = getattr(sys.stdout, 'encoding', None) or 'utf-8'
+        # A reader that has gone (`ros2 launch ... | head`) must not keep the launch from stopping
+        # its processes.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.write(text.encode(encoding, 'replace').decode(encoding) + '\n')
+            sys.stdout.flush()
 
 
-def _add_handlers(logger: logging.Logger, *handlers: logging.Handler) -> None:
-    if logger is not logging.root:
-        logger.propagate = False
-    for handler in handlers:
-        if handler not in logger.handlers:
-            logger.addHandler(handler)
+class _LogFile(logging.Handler):
+    """Writes to `launch.log`, which is opened for the first line."""
+
+    _file: Any = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.write(self.format(record), record.created)
+
+    def write(self, text: str, created: float | None = None) -> None:
+        if self._file is None:
+            path = os.path.join(launch_config.log_dir, 'launch.log')
+            self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115 (open to the end)
+        self._file.write(f'{time.time() if created is None else created:.7f} {text}\n')
+        self._file.flush()
+
+
+_screen, _log_file = _Screen(), _LogFile()
+for _handler in (_screen, _log_file):
+    _handler.setFormatter(logging.Formatter('[{levelname}] [{name}]: {message}', style='{'))
+# Where the lines of stdout and of stderr go, by the `output` of a process.
+_OUTPUTS: dict[str, tuple[list[Any], list[Any]]] = {
+    'screen': ([_screen], [_screen]),
+    'log': ([_log_file], [_log_file, _screen]),
+    'both': ([_log_file, _screen], [_log_file, _screen]),
+}
 
 
 def get_logger(name: str | None = None) -> logging.Logger:
-    """Give a logger that writes to the screen and to `launch.log`."""
+    """Return a logger that writes to the screen and to `launch.log`."""
     logger = logging.getLogger(name)
-    _add_handlers(
-        logger, launch_config.get_screen_handler(), launch_config.get_log_file_handler()
-    )
+    logger.propagate = False
+    for handler in (_screen, _log_file):
+        if handler not in logger.handlers:
+            logger.addHandler(handler)
     return logger
 
 
-def _destinations(output: Any) -> dict[str, set[str]]:
-    """Tell where the streams of a process go: screen, log (launch.log) or own_log."""
-    if isinstance(output, dict):
-        result: dict[str, set[str]] = {'stdout': set(), 'stderr': set(), 'both': set()}
-        for source, places in output.items():
-            if source not in result:
-                raise ValueError(
-                    f'{source} is not a valid output source i.e. "stdout", "stderr" or "both"'
-                )
-            result[source] = {places} if isinstance(places, str) else set(places)
-            for place in result[source]:
-                if place not in ('screen', 'log', 'own_log'):
-                    raise ValueError(
-                        f'{place} is not a valid output destination i.e. "screen", "log" or '
-                        '"own_log"'
-                    )
-        return result
-    own = {'stdout': {'own_log'}, 'stderr': {'own_log'}}
-    known: dict[str, dict[str, set[str]]] = {
-        'screen': {'both': {'screen'}},
-        'log': {'both': {'log'}, 'stderr': {'screen'}},
-        'both': {'both': {'log', 'screen'}},
-        'own_log': {'both': {'own_log'}, **own},
-        'full': {'both': {'screen', 'log', 'own_log'}, **own},
-    }
-    if output not in known:
-        raise ValueError(
-            f'{output} is not a valid standard output config i.e. "screen", "log" or "both"'
-        )
-    return {'stdout': set(), 'stderr': set(), 'both': set(), **known[output]}
+def output_writers(process: str, output: str) -> dict[int, Callable[[str], None]]:
+    """
+    Return the functions that write a line of a process, by file descriptor (1 and 2).
+
+    Raises:
+        ValueError: unknown output.
+    """
+    if output not in _OUTPUTS:
+        raise ValueError(f"output '{output}' {ADVICE} (here: {', '.join(_OUTPUTS)})")
+
+    def writer(places: list[Any]) -> Callable[[str], None]:
+        def write(line: str) -> None:
+            for place in places:
+                place.write(f'[{process}] {line}')
+        return write
+
+    return {fd: writer(places) for fd, places in enumerate(_OUTPUTS[output], 1)}
 
 
-def output_writers(
-    process_name: str, output_config: Any
-) -> tuple[Callable[[str], None], Callable[[str], None]]:
-    """Give the functions that a process's lines on stdout and on stderr are written with."""
-    places = _destinations(output_config)
-
-    def writer(source: str) -> Callable[[str], None]:
-        logger = logging.getLogger(f'{process_name}-{source}')
-        logger.propagate = False
-        wanted = places[source] | places['both']
-        if 'screen' in wanted:
-            _add_handlers(logger, launch_config.get_screen_handler())
-        if 'log' in wanted:
-            _add_handlers(logger, launch_config.get_log_file_handler())
-        for name, sources in (
-            (f'{process_name}-{source}.log', places[source]),
-            (f'{process_name}.log', places['both']),
-        ):
-            if 'own_log' in sources:
-                _add_handlers(logger, launch_config.get_log_file_handler(name, plain=_PLAIN))
-        return lambda line: logger.info('%s', line, extra={_IS_OUTPUT: True})
-
-    return writer('stdout'), writer('stderr')
-
-
-def log_launch_config(*, logger: logging.Logger) -> None:
-    """Log where the log files are, and the level."""
-    logger.info(f'All log files can be found below {launch_config.log_dir}')
-    logger.info(f'Default logging verbosity is set to {logging.getLevelName(launch_config.level)}')
-
-
-__getattr__ = unknown_attributes(__name__)
+__getattr__ = missing_names(__name__)

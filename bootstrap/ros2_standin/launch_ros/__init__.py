@@ -1,30 +1,9 @@
-"""
-A small stand-in for the ROS 2 package `launch_ros`: nodes, parameters and namespaces in a launch.
+"""A small stand-in for the ROS 2 package `launch_ros`; see the stand-in for `launch`."""
 
-Like the stand-in for `launch` it has the names, module paths and behaviour that Python launch
-files use.  rclpy is imported only by what needs a node of its own: lifecycle nodes.
-"""
+from launch._missing import missing_names
 
-from launch._unknown import unknown_attributes
+from . import actions, parameter_descriptions, substitutions
 
-from . import (
-    actions,
-    event_handlers,
-    events,
-    parameter_descriptions,
-    ros_adapters,
-    substitutions,
-    utilities,
-)
+__all__ = ['actions', 'parameter_descriptions', 'substitutions']
 
-__all__ = [
-    'actions',
-    'event_handlers',
-    'events',
-    'parameter_descriptions',
-    'ros_adapters',
-    'substitutions',
-    'utilities',
-]
-
-__getattr__ = unknown_attributes(__name__)
+__getattr__ = missing_names(__name__)

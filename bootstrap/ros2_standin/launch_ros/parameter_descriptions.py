@@ -1,141 +1,86 @@
-"""Parameters of a node that need more than a plain value to describe them."""
+"""ParameterValue: a parameter of a node with the type that it must have."""
 
 from __future__ import annotations
 
-import atexit
-import functools
-import os
-import tempfile
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
-from launch._unknown import unknown_attributes
+from launch._missing import ADVICE, missing_names
+from launch._substitution import Substitution, normalize, perform
 from launch.launch_context import LaunchContext
-from launch.some_substitutions_type import SomeSubstitutionsType
-from launch.substitutions import SubstitutionFailure
-from launch.utilities import (
-    ensure_argument_type,
-    normalize_to_list_of_substitutions,
-    perform_substitutions,
-)
-from launch.utilities.type_utils import normalize_typed_substitution, perform_typed_substitution
 
-__all__ = ['Parameter', 'ParameterFile', 'ParameterValue']
+__all__ = ['ParameterValue']
+
+_SCALARS = (bool, int, float, str)
 
 
 class ParameterValue:
-    """A value that is to have a certain type, or the one that YAML gives it."""
+    """A value of a type."""
 
     def __init__(self, value: Any, *, value_type: Any = None) -> None:
-        """Keep the value and the type, for example `str` or `List[int]`."""
-        self.value = normalize_typed_substitution(value, value_type)
-        self.value_type = value_type
+        """
+        Store the value and its type.
 
-    def __str__(self) -> str:
-        """Give the value and the type."""
-        return (
-            f'launch_ros.description.ParameterValue(value={self.value}, '
-            f'value_type={self.value_type})'
-        )
+        Args:
+            value: bool, int, float, text, a list of one of these, a substitution, or a list with
+                substitutions, which are joined.
+            value_type: bool, int, float or str; None: as YAML reads it.
+
+        Raises:
+            TypeError: another type, or a value that is not of this type.
+        """
+        if value_type not in (None, *_SCALARS):
+            raise TypeError(f'value_type={value_type!r} {ADVICE}')
+        self.value = [value] if isinstance(value, Substitution) else value
+        self.value_type = value_type
+        self._is_text = _has_substitution(self.value)
+        if not self._is_text and value_type is not None and not isinstance(value, value_type):
+            raise TypeError(f'parameter value {value!r} is no {value_type.__name__}')
 
     def evaluate(self, context: LaunchContext) -> Any:
-        """Work the value out."""
-        return perform_typed_substitution(context, self.value, self.value_type)
+        """
+        Return the value.
 
-
-class Parameter:
-    """A parameter that is given to a node on its command line."""
-
-    def __init__(self, name: SomeSubstitutionsType, value: Any, *, value_type: Any = None) -> None:
-        """Keep the name and the value."""
-        self.name = normalize_to_list_of_substitutions(name)
-        self._parameter_value = ParameterValue(value, value_type=value_type)
-
-    @property
-    def value(self) -> Any:
-        """The value, not worked out."""
-        return self._parameter_value.value
-
-    @property
-    def value_type(self) -> Any:
-        """The type that the value is to have."""
-        return self._parameter_value.value_type
-
-    def __str__(self) -> str:
-        """Give the name, the value and the type."""
-        return (
-            f'launch_ros.description.Parameter(name={self.name}, value={self.value}, '
-            f'value_type={self.value_type})'
-        )
-
-    def evaluate(self, context: LaunchContext) -> tuple[str, Any]:
-        """Work the name and the value out."""
-        return (
-            perform_substitutions(context, self.name),
-            self._parameter_value.evaluate(context),
-        )
-
-
-class ParameterFile:
-    """A YAML file of parameters; with `allow_substs` the `$(...)` in it are worked out."""
-
-    def __init__(
-        self,
-        param_file: SomeSubstitutionsType | os.PathLike | bytes,
-        *,
-        allow_substs: bool | SomeSubstitutionsType = False,
-    ) -> None:
-        """Keep the path."""
-        self.param_file: Any = param_file
-        if isinstance(param_file, bytes):
-            self.param_file = os.fsdecode(param_file)
-        elif not isinstance(param_file, os.PathLike):
-            self.param_file = normalize_to_list_of_substitutions(param_file)
-        ensure_argument_type(allow_substs, bool, 'allow_subst', 'ParameterFile()')
-        self.allow_substs = allow_substs
-
-    def __str__(self) -> str:
-        """Give the path."""
-        return (
-            f'launch_ros.description.ParameterFile(param_file={self.param_file}, '
-            f'allow_substs={self.allow_substs})'
-        )
-
-    def evaluate(self, context: LaunchContext) -> Path:
-        """Give the path of the file, or that of a copy with the substitutions worked out."""
-        path = self.param_file
-        if isinstance(path, list):
-            path = perform_substitutions(context, path)
-        if not self.allow_substs:
-            return Path(path)
-        from .utilities.substitution_text import parse_substitution
-
-        template = parse_substitution(Path(path).read_text(encoding='utf-8'))
-        text = perform_substitutions(context, template)
+        Raises:
+            ValueError: the text cannot be read as the type.
+            TypeError: not a value that a parameter can have.
+        """
+        if not self._is_text:
+            return _checked(self.value)
+        text = perform(context, normalize(self.value))
+        if self.value_type is str or not text:
+            return text
+        if self.value_type in (int, float):
+            return self.value_type(text)
         try:
-            yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise SubstitutionFailure(
-                f"The substituted parameter file '{path}' is not a valid yaml file: {error}"
-            ) from error
-        return write_temporary_file(text)
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise TypeError(f'parameter value {text!r} is not YAML; for a text use '
+                            'ParameterValue(..., value_type=str)') from None
+        if self.value_type is bool and not isinstance(value, bool):
+            raise ValueError(f'parameter value {text!r} is no bool')
+        return _checked(value)
 
 
-def write_temporary_file(text: str) -> Path:
-    """Write a parameter file that is there until the launch ends."""
-    handle, path = tempfile.mkstemp(prefix='launch_params_', dir=_temporary_directory())
-    with open(handle, 'w', encoding='utf-8') as file:
-        file.write(text)
-    return Path(path)
+def _has_substitution(value: Any) -> bool:
+    return (isinstance(value, Iterable) and not isinstance(value, str)
+            and any(isinstance(item, Substitution) for item in value))
 
 
-@functools.cache
-def _temporary_directory() -> str:
-    directory: Any | None = tempfile.TemporaryDirectory(prefix='launch_params_')
-    assert directory is not None
-    atexit.register(directory.cleanup)
-    return directory.name
+def _checked(value: Any) -> Any:
+    """Return a scalar, or a list of scalars of one type; raise TypeError for anything else."""
+    if isinstance(value, _SCALARS):
+        return value
+    if not isinstance(value, Sequence) or isinstance(value, bytes):
+        raise TypeError(f'parameter value {value!r} is neither bool, int, float, text nor a list '
+                        'of these')
+    types = {type(item) for item in value}
+    if types == {int, float}:
+        return [float(item) for item in value]
+    if len(types) != 1 or not types <= {*_SCALARS}:
+        raise TypeError(f'parameter value {value!r}: items must be of one type, and not none')
+    return list(value)
 
 
-__getattr__ = unknown_attributes(__name__)
+__getattr__ = missing_names(__name__)

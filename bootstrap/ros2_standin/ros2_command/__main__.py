@@ -1,4 +1,4 @@
-"""Lets `python -m ros2_command` be the command `ros2`."""
+"""`python -m ros2_command` is the command `ros2`."""
 
 import sys
 

@@ -1,62 +1,130 @@
-"""Where packages are, with their launch files and executables."""
+"""
+`ros2 run` and `ros2 pkg`: packages, their files and executables.
+
+`ros2 run` replaces this process by the executable, which then gets every signal and whose exit
+status is that of the command.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
+import sys
 
 from ament_index_python.packages import (
     PackageNotFoundError,
     get_package_prefix,
     get_package_share_directory,
+    get_packages_with_prefixes,
 )
 
 
-def find_prefix(package_name: str) -> str | None:
-    """Give the directory that a package is installed below, or None if there is no such one."""
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `ros2 run`."""
+    parser.add_argument('--prefix', default='', help='a command to put before the executable')
+    parser.add_argument('package_name', help='name of the package')
+    parser.add_argument('executable_name', help='name of the executable')
+    parser.add_argument(
+        'argv', nargs=argparse.REMAINDER, help='arguments that are passed to the executable')
+    parser.set_defaults(main=run)
+
+
+def run(options: argparse.Namespace) -> str:
+    """Run an executable; return only an error."""
+    paths = [path for path in executable_paths(options.package_name)
+             if os.path.basename(path) == options.executable_name]
+    if not paths:
+        return 'No executable found'
+    if len(paths) > 1:
+        return 'Multiple executables found:' + ''.join(f'\n- {path}' for path in paths)
+    command = [*shlex.split(options.prefix), paths[0], *options.argv]
+    sys.stdout.flush()
     try:
-        return get_package_prefix(package_name)
+        os.execvp(command[0], command)
+    except OSError as error:
+        return f"cannot run '{command[0]}': {error.strerror}"
+
+
+def add_pkg_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs of `ros2 pkg`."""
+    verbs = parser.add_subparsers(metavar='command', parser_class=type(parser), required=True)
+    text = 'output a list of package specific executables'
+    executables = verbs.add_parser('executables', help=text, description=text)
+    executables.add_argument('package_name', nargs='?', help='name of the package')
+    executables.add_argument('--full-path', action='store_true', help='show full paths')
+    executables.set_defaults(main=print_executables)
+    text = 'output a list of available packages'
+    verbs.add_parser('list', help=text, description=text).set_defaults(main=print_packages)
+    text = 'output the prefix path of a package'
+    prefix = verbs.add_parser('prefix', help=text, description=text)
+    prefix.add_argument('package_name', help='name of the package')
+    prefix.add_argument('--share', action='store_true', help='show the share directory')
+    prefix.set_defaults(main=print_prefix)
+
+
+def print_packages(options: argparse.Namespace) -> None:
+    """Print the names of all packages."""
+    print('\n'.join(sorted(get_packages_with_prefixes())))
+
+
+def print_prefix(options: argparse.Namespace) -> str | None:
+    """Print the folder of a package; return only an error."""
+    prefix = find_prefix(options.package_name)
+    if prefix is None:
+        return 'Package not found'
+    print(get_package_share_directory(options.package_name) if options.share else prefix)
+    return None
+
+
+def print_executables(options: argparse.Namespace) -> None:
+    """Print the executables of a package, or of all packages."""
+    names = [options.package_name] if options.package_name else get_packages_with_prefixes()
+    for name in sorted(names):
+        for path in executable_paths(name):
+            print(path if options.full_path else f'{name} {os.path.basename(path)}')
+
+
+def find_prefix(package: str) -> str | None:
+    """Return the folder that a package is installed in, or None."""
+    try:
+        return get_package_prefix(package)
     except (PackageNotFoundError, ValueError):
         return None
 
 
-def find_share_file(package_name: str, file_name: str | None) -> str:
-    """Give the path of the one file of this name anywhere in the share directory of a package."""
-    try:
-        share = get_package_share_directory(package_name)
-    except ValueError:
-        raise RuntimeError(
-            f"'{package_name}' is neither a file nor the name of a package"
-        ) from None
-    except PackageNotFoundError as error:
-        raise RuntimeError(f"Package '{package_name}' not found: {error}") from error
-    if file_name is None:
-        raise RuntimeError(f"package '{package_name}' is given without the name of a launch file")
-    paths = [
-        os.path.join(directory, file_name)
-        for directory, _, names in os.walk(share)
-        if file_name in names
-    ]
-    if not paths:
-        raise RuntimeError(
-            f"file '{file_name}' was not found in the share directory of package "
-            f"'{package_name}' which is at '{share}'"
-        )
-    if len(paths) > 1:
-        listed = ', '.join(f"'{path}'" for path in paths)
-        raise RuntimeError(
-            f"file '{file_name}' was found more than once in the share directory of package "
-            f"'{package_name}': [{listed}]"
-        )
-    return paths[0]
-
-
-def executable_paths(package_name: str) -> list[str]:
-    """List the executables of a package, which are below `lib/<package>` of its prefix."""
-    prefix = find_prefix(package_name)
+def executable_paths(package: str) -> list[str]:
+    """Return the executables of a package; raise RuntimeError if there is no such package."""
+    prefix = find_prefix(package)
     if prefix is None:
-        raise RuntimeError(f"Package '{package_name}' not found")
+        raise RuntimeError(f"Package '{package}' not found")
     paths = []
-    for directory, directories, names in os.walk(os.path.join(prefix, 'lib', package_name)):
-        directories[:] = [name for name in directories if not name.startswith('.')]
-        paths += [os.path.join(directory, name) for name in names]
+    for folder, folders, names in os.walk(os.path.join(prefix, 'lib', package)):
+        folders[:] = [name for name in folders if not name.startswith('.')]
+        paths += [os.path.join(folder, name) for name in names]
     return sorted(path for path in paths if os.access(path, os.X_OK))
+
+
+def find_share_file(package: str, file: str | None) -> str:
+    """
+    Return the path of the only file of this name below the share folder of a package.
+
+    Raises:
+        RuntimeError: there is no such package, none or several such files, or no name is given.
+    """
+    try:
+        share = get_package_share_directory(package)
+    except ValueError:
+        raise RuntimeError(f"'{package}' is neither a file nor the name of a package") from None
+    except PackageNotFoundError as error:
+        raise RuntimeError(f"Package '{package}' not found: {error}") from error
+    if file is None:
+        raise RuntimeError(f"package '{package}' is given without the name of a launch file")
+    paths = [os.path.join(folder, file) for folder, _, names in os.walk(share) if file in names]
+    if not paths:
+        raise RuntimeError(f"file '{file}' was not found in the share directory of package "
+                           f"'{package}' which is at '{share}'")
+    if len(paths) > 1:
+        raise RuntimeError(f"file '{file}' was found more than once in the share directory of "
+                           f"package '{package}': {paths}")
+    return paths[0]

@@ -1,0 +1,244 @@
+"""Actions that launch files consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from . import logging
+from ._entity import Action, LaunchDescriptionEntity
+from ._execute_process import ExecuteProcess
+from ._missing import missing_names
+from ._substitution import SomeSubstitutionsType, normalize, perform
+from .event import Event
+from .events import Shutdown as ShutdownEvent
+from .events.process import ProcessExited
+from .launch_context import LaunchContext
+from .launch_description_sources import PythonLaunchDescriptionSource
+
+__all__ = [
+    'DeclareLaunchArgument', 'EmitEvent', 'ExecuteProcess', 'GroupAction',
+    'IncludeLaunchDescription', 'LogInfo', 'OpaqueFunction', 'RegisterEventHandler',
+    'SetEnvironmentVariable', 'SetLaunchConfiguration', 'Shutdown',
+]
+
+
+class DeclareLaunchArgument(Action):
+    """Declares a launch argument, which becomes a launch configuration."""
+
+    def __init__(
+        self, name: str, *, default_value: SomeSubstitutionsType | None = None,
+        description: str | None = None, choices: Sequence[str] | None = None, **unknown: object,
+    ) -> None:
+        """
+        Store the declaration.
+
+        Args:
+            name: of the argument.
+            default_value: None: the argument is required.
+            description: for `--show-args`.
+            choices: the allowed values; None: all.
+            unknown: refused.
+        """
+        super().__init__(**unknown)
+        self.name = name
+        self.choices = choices
+        self.default_value = None if default_value is None else normalize(default_value)
+        if description is None:
+            description = 'no description given' if choices is None else f'One of: {choices}'
+        elif choices is not None:
+            description = f'{description.removesuffix(".")}. Valid choices are: {choices}'
+        self.description = description
+
+    def execute(self, context: LaunchContext) -> None:
+        """
+        Set the launch configuration to the default if it is not set.
+
+        Raises:
+            RuntimeError: required and not given, or a value that is not allowed.
+        """
+        configurations = context.launch_configurations
+        if self.name not in configurations:
+            if self.default_value is None:
+                raise RuntimeError(f'Required launch argument "{self.name}" (description: '
+                                   f'"{self.description}") was not provided')
+            configurations[self.name] = perform(context, self.default_value)
+        if self.choices is not None and configurations[self.name] not in self.choices:
+            raise RuntimeError(
+                f'Argument "{self.name}" provided value "{configurations[self.name]}" is not '
+                f'valid. Valid options are: {self.choices}')
+
+
+class IncludeLaunchDescription(Action):
+    """Includes a launch file, whose arguments stay set as launch configurations."""
+
+    def __init__(
+        self, launch_description_source: PythonLaunchDescriptionSource | SomeSubstitutionsType, *,
+        launch_arguments: Iterable[tuple[SomeSubstitutionsType, SomeSubstitutionsType]] = (),
+        **unknown: object,
+    ) -> None:
+        """Store the source, or the path of the file, and the arguments."""
+        super().__init__(**unknown)
+        if not isinstance(launch_description_source, PythonLaunchDescriptionSource):
+            launch_description_source = PythonLaunchDescriptionSource(launch_description_source)
+        self._source = launch_description_source
+        self._arguments = [(normalize(name), value) for name, value in launch_arguments or ()]
+
+    def describe_sub_entities(self) -> list[LaunchDescriptionEntity]:
+        """Return the included description if it can be loaded before the launch runs."""
+        description = self._source.try_get_launch_description_without_context()
+        return [] if description is None else [description]
+
+    def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        """
+        Load the file; return its arguments and its description.
+
+        Raises:
+            RuntimeError: a required argument is not given.
+        """
+        description = self._source.get_launch_description(context)
+        given = [perform(context, name) for name, _ in self._arguments]
+        for argument in declared_arguments(description.entities, in_includes=False):
+            if argument.default_value is None and argument.name not in given:
+                raise RuntimeError(
+                    f"Included launch description missing required argument '{argument.name}' "
+                    f"(description: '{argument.description}'), given: [{', '.join(given)}]")
+        return [*(SetLaunchConfiguration(*each) for each in self._arguments), description]
+
+
+class GroupAction(Action):
+    """Runs actions in a scope of launch configurations and environment of their own."""
+
+    def __init__(
+        self, actions: Iterable[Action], *, scoped: bool = True, **unknown: object,
+    ) -> None:
+        """Store the actions."""
+        super().__init__(**unknown)
+        self._actions = list(actions)
+        if scoped:
+            self._actions.insert(0, OpaqueFunction(function=LaunchContext._push_scope))
+            self._actions.append(OpaqueFunction(function=LaunchContext._pop_scope))
+
+    def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
+        """Return the actions."""
+        return self._actions
+
+    def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity]:
+        """Return the actions."""
+        return self._actions
+
+
+class OpaqueFunction(Action):
+    """Calls a function with the context; it may return entities to visit."""
+
+    def __init__(
+        self, *, function: Callable[..., Any], args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None, **unknown: object,
+    ) -> None:
+        """Store the function, and its arguments after the context."""
+        super().__init__(**unknown)
+        if not callable(function):
+            raise TypeError(f'OpaqueFunction(): function {function!r} cannot be called')
+        self._function = function
+        self._args = tuple(args or ())
+        self._kwargs = dict(kwargs or {})
+
+    def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
+        """Call the function."""
+        return self._function(context, *self._args, **self._kwargs)
+
+
+class LogInfo(Action):
+    """Logs a message."""
+
+    def __init__(self, *, msg: SomeSubstitutionsType, **unknown: object) -> None:
+        """Store the message."""
+        super().__init__(**unknown)
+        self._msg = normalize(msg)
+
+    def execute(self, context: LaunchContext) -> None:
+        """Log the message."""
+        logging.get_logger('launch.user').info('%s', perform(context, self._msg))
+
+
+class SetLaunchConfiguration(Action):
+    """Sets a launch configuration."""
+
+    def __init__(
+        self, name: SomeSubstitutionsType, value: SomeSubstitutionsType, **unknown: object,
+    ) -> None:
+        """Store name and value."""
+        super().__init__(**unknown)
+        self._name = normalize(name)
+        self._value = normalize(value)
+
+    def execute(self, context: LaunchContext) -> None:
+        """Set the launch configuration."""
+        value = perform(context, self._value)
+        context.launch_configurations[perform(context, self._name)] = value
+
+
+class SetEnvironmentVariable(SetLaunchConfiguration):
+    """Sets an environment variable."""
+
+    def execute(self, context: LaunchContext) -> None:
+        """Set the environment variable."""
+        context.environment[perform(context, self._name)] = perform(context, self._value)
+
+
+class RegisterEventHandler(Action):
+    """Adds an event handler."""
+
+    def __init__(self, event_handler: Any, **unknown: object) -> None:
+        """Store the event handler."""
+        super().__init__(**unknown)
+        self._event_handler = event_handler
+
+    def execute(self, context: LaunchContext) -> None:
+        """Add the event handler."""
+        context.register_event_handler(self._event_handler)
+
+
+class EmitEvent(Action):
+    """Emits an event."""
+
+    def __init__(self, *, event: Event, **unknown: object) -> None:
+        """Store the event."""
+        super().__init__(**unknown)
+        if not isinstance(event, Event):
+            raise TypeError(f'EmitEvent(): {event!r} is no event')
+        self._event = event
+
+    def execute(self, context: LaunchContext) -> None:
+        """Emit the event."""
+        context.emit_event_sync(self._event)
+
+
+class Shutdown(EmitEvent):
+    """Shuts the launch down."""
+
+    def __init__(self, *, reason: str = 'reason not given', **unknown: object) -> None:
+        """Store the reason."""
+        super().__init__(event=ShutdownEvent(reason=reason), **unknown)
+
+    def execute(self, context: LaunchContext) -> None:
+        """Log which process was required, if the end of one is the cause; emit the event."""
+        event = context.get_locals_as_dict().get('event')
+        if isinstance(event, ProcessExited):
+            logging.get_logger('launch').info(
+                f'process[{event.process_name}] was required: shutting down launched system')
+        super().execute(context)
+
+
+def declared_arguments(
+    entities: Iterable[LaunchDescriptionEntity], *, in_includes: bool,
+) -> Iterator[DeclareLaunchArgument]:
+    """Yield the declared launch arguments; with ``in_includes`` also those of included files."""
+    for entity in entities:
+        if isinstance(entity, DeclareLaunchArgument):
+            yield entity
+        elif in_includes or not isinstance(entity, IncludeLaunchDescription):
+            yield from declared_arguments(entity.describe_sub_entities(), in_includes=in_includes)
+
+
+__getattr__ = missing_names(__name__)
