@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import report
+from benchmarks import report
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -189,8 +189,8 @@ def measure(
     options: argparse.Namespace, cases: Sequence[Case], problems: dict[str, str],
 ) -> dict[Case, list[dict[str, dict[str, Any]]]]:
     """Return what :func:`collect` does, of real runs."""
-    from actor_learner_table import figures
-    from train_runs import Listener, Plan, run_graph, run_serial
+    from benchmarks.actor_learner.table import figures
+    from benchmarks.train.runs import Listener, Plan, run_graph, run_serial
 
     listener = Listener()
 
@@ -211,7 +211,7 @@ def result(
     options: argparse.Namespace, measured: Mapping[Case, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     """Return the figures of both parts."""
-    from actor_learner_table import SEED, cell, curve, episode_seconds
+    from benchmarks.actor_learner.table import SEED, cell, curve, episode_seconds
     environments, cells = {}, dict[float, dict[int, Any]]()
     for case, rounds in measured.items():
         found = cell(rounds)
@@ -236,9 +236,8 @@ def main() -> int:
     except (ValueError, OSError) as error:
         print(f'bench_actor_learner: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    from actor_learner_table import markdown
-    from graph import own_domain
-
+    from benchmarks.actor_learner.table import markdown
+    from benchmarks.graph import own_domain
     from vdl_ros.ros.dds import transport
 
     # As Ctrl-C, so that the measurement under way is ended as well.
@@ -260,7 +259,3 @@ def main() -> int:
         **result(options, measured)}
     report.deliver(found, options, markdown)
     return EXIT_FAILED if len(problems) > missing else 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -20,15 +20,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 os.environ.setdefault('MUJOCO_GL', 'egl')  # before mujoco is imported
 
 import mujoco
 import numpy as np
-import report
 from numpy.typing import NDArray
 
+from benchmarks import report
+from benchmarks.graph import module_command
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.simulation.scene import CAMERA
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
@@ -82,7 +82,8 @@ def same(frames: int, domain: str) -> float:
 def alone(frames: int, domain: str) -> float:
     """Return the frames/s of :func:`same` or, without a domain, :func:`plain`, in a process."""
     done = subprocess.run(
-        [sys.executable, Path(__file__), BARE, '--frames', str(frames), '--domain', domain],
+        module_command('benchmarks.bench_capture', BARE, '--frames', str(frames),
+                       '--domain', domain),
         capture_output=True, text=True, check=True)
     return float(done.stdout)
 
@@ -140,7 +141,3 @@ def line(row: Sequence[float]) -> str:
     """Return what was measured in words."""
     return (f'captured {row[2]:.0f} frames/s; bare rendering of the same frames {row[1]:.0f}, '
             f'ratio {row[4]:.2f}; of the plain scene {row[0]:.0f}, ratio {row[3]:.2f}')
-
-
-if __name__ == '__main__':
-    sys.exit(main())

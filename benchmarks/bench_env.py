@@ -4,7 +4,7 @@ Frames a second, size of observations and memory of environments, one alone and 
     ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
 
 VDL's ``gym-fps.py`` and ``obs-stat.py``: random actions, here drawn beforehand. Many copies are
-stepped by every back end that exists for the environment (``env_backends.py``). A frame is one
+stepped by every back end that exists for the environment (``env/backends.py``). A frame is one
 ``step`` of one copy, so four of an Atari emulator. Each measurement has a process of its own;
 environments and back ends take turns, round after round; figures are medians over the rounds.
 """
@@ -19,12 +19,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import report
-from graph import interrupts_held
+from benchmarks import report
+from benchmarks.graph import interrupts_held, module_command
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -35,14 +34,14 @@ PATIENCE_S = 120.0
 
 def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
     """Return what one measurement printed, or ``error``; none of its processes is left."""
-    program = Path(__file__).absolute().with_name('env_measure.py')
     # ViZDoom writes files where it is started.
     with TemporaryDirectory() as folder:
         process = None
         try:
             with interrupts_held():
                 process = subprocess.Popen(
-                    [sys.executable, program, name, backend, str(num_envs), str(seconds)],
+                    module_command('benchmarks.env.measure', name, backend, str(num_envs),
+                                   str(seconds)),
                     cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     start_new_session=True)
             output, errors = process.communicate(timeout=PATIENCE_S + 2.0 * seconds)
@@ -92,7 +91,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
-    from env_backends import DUMMY, GYM, NotInstalledError, prepare
+    from benchmarks.env.backends import DUMMY, GYM, NotInstalledError, prepare
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument(
@@ -125,7 +124,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Measure, and print the table or one JSON object."""
-    from env_table import row
+    from benchmarks.env.table import row
 
     try:
         options = arguments()
@@ -149,13 +148,9 @@ def main() -> int:
 
 def readable(found: Mapping[str, Any]) -> str:
     """Return the table, and a line for each environment."""
-    from env_table import summary, table
+    from benchmarks.env.table import summary, table
     rows = found['rows']
     return '\n'.join([
         table(rows),
         f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together\n',
         *map(summary, rows)])
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import report
-from graph import launched, own_domain
+
+from benchmarks import report
+from benchmarks.graph import launched, own_domain
 
 SIZE = 128
 RATE = 30.0
@@ -201,7 +202,3 @@ def table(found: Mapping[str, Any]) -> str:
         *(f'| `{name}` | {what} | {values["frames_per_s"]:.1f} | {values["p50_ms"]:.1f} | '
           f'{values["p99_ms"]:.1f} |'
           for name, by_what in found['networks'].items() for what, values in by_what.items())])
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -8,8 +8,8 @@ Three tables, all of the graph of ``train.launch.py``, a process for each learne
 DDS between them. The first is WALL-E's: how long 1, 2, 5, 10, 20 samplers collect 20,000
 samples, and how long the learner learns from them. The others are impala_horovod_gym's: agent
 steps/s by actors, and how many one learner takes in at most, to which a law is fitted
-(scaling_fit.py); and agent steps/s by learners, with as many actors for each, and how much of
-what one does is left of each. What is run is in scaling_runs.py.
+(scaling/fit.py); and agent steps/s by learners, with as many actors for each, and how much of
+what one does is left of each. What is run is in scaling/runs.py.
 
 Environments sleep, unless ``--computing`` says otherwise: twenty that compute need twenty cores.
 All the rest is real, and needs cores as well, the actors' networks above all; so the cores in use
@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import report
+from benchmarks import report
 
 TABLES = ('samplers', 'actors', 'learners')
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
@@ -55,7 +55,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
-    from scaling_runs import MOST, PER_T, SHAPES, plan
+    from benchmarks.scaling.runs import MOST, PER_T, SHAPES, plan
 
     options = _parser().parse_args(words)
     for name, (usual, quick) in DEFAULTS.items():
@@ -109,7 +109,7 @@ def _counts(name: str, given: str, most: int, why: str) -> tuple[int, ...]:
 
 
 def _check_picture(path: Path) -> None:
-    from scaling_picture import kinds
+    from benchmarks.scaling.plot import kinds
     if path.suffix[1:].lower() not in kinds():
         raise ValueError(f'--picture: {path} is not allowed: a file that ends in one of '
                          f'{", ".join(kinds())}')
@@ -154,8 +154,8 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
     Raises:
         RuntimeError: too little is left for the tables.
     """
-    from scaling_runs import order
-    from train_runs import Listener, run_graph
+    from benchmarks.scaling.runs import order
+    from benchmarks.train.runs import Listener, run_graph
 
     found: Runs = {}
     problems: dict[str, str] = {}
@@ -190,9 +190,9 @@ def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
 
     A table that was left out has no key, nor has what is told of it alone.
     """
-    from scaling_learners import learner_row, with_efficiencies
-    from scaling_runs import asleep
-    from scaling_table import SEED_ACTORS, actor_row, law_of, sampler_row, with_speedups
+    from benchmarks.scaling.learners import learner_row, with_efficiencies
+    from benchmarks.scaling.runs import asleep
+    from benchmarks.scaling.table import SEED_ACTORS, actor_row, law_of, sampler_row, with_speedups
 
     settings = {name: values for name, (_, values) in options.plans.items()}
     kind = {name: 'asleep' if asleep(values['env_id']) else 'computing'
@@ -221,8 +221,8 @@ def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the tables that were measured, for a page."""
-    from scaling_learners import learners_text
-    from scaling_table import actors_text, samplers_text
+    from benchmarks.scaling.learners import learners_text
+    from benchmarks.scaling.table import actors_text, samplers_text
 
     parts = zip(TABLES, (samplers_text, actors_text, learners_text), strict=True)
     return '\n\n'.join(text(found) for name, text in parts if name in found)
@@ -235,8 +235,7 @@ def main() -> int:
     except (ValueError, OSError) as error:
         print(f'bench_scaling: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    from graph import own_domain
-
+    from benchmarks.graph import own_domain
     from vdl_ros.ros.dds import transport
 
     # As Ctrl-C, so that the measurement under way is ended as well.
@@ -255,11 +254,7 @@ def main() -> int:
              'cores': len(os.sched_getaffinity(0)), 'problems': problems,
              **result(options, runs)}
     if options.picture is not None:
-        from scaling_picture import draw
+        from benchmarks.scaling.plot import draw
         draw(options.picture, found)
     report.deliver(found, options, markdown)
     return EXIT_FAILED if problems else 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

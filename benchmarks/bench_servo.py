@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import rclpy
-import report
 from builtin_interfaces.msg import Duration
-from graph import launched, own_domain
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from benchmarks import report
+from benchmarks.graph import launched, own_domain
 from vdl_ros.arm.model.geometry import ArmGeometry, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
@@ -206,7 +206,3 @@ def words(found: Mapping[str, Any]) -> str:
             f'{found["targets"]} targets; mean error {found["mean_error_deg"]} degrees, median '
             f'{found["median_error_deg"]}, worst {found["worst_error_deg"]}; '
             f'{found["aborted"]} given up')
-
-
-if __name__ == '__main__':
-    sys.exit(main())

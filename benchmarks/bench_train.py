@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import report
+from benchmarks import report
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -44,8 +44,7 @@ def arguments(
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
-    from train_runs import Plan
-
+    from benchmarks.train.runs import Plan
     from vdl_ros import presets
     from vdl_ros.common.settings import SettingError, as_dict, select, settings_of, suggestion
     from vdl_ros.envs import factory
@@ -120,8 +119,8 @@ def measure(
     Raises:
         RuntimeError: one has failed.
     """
-    from train_parts import PARTS
-    from train_runs import Listener, run_graph, run_part, run_serial
+    from benchmarks.train.parts import PARTS
+    from benchmarks.train.runs import Listener, run_graph, run_part, run_serial
 
     listener = Listener()
     tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
@@ -150,9 +149,8 @@ def main() -> int:
     except (ValueError, OSError) as error:
         print(f'bench_train: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    from graph import own_domain
-    from train_table import markdown, result
-
+    from benchmarks.graph import own_domain
+    from benchmarks.train.table import markdown, result
     from vdl_ros.ros.dds import transport
 
     # As Ctrl-C, so that the measurement under way is ended as well.
@@ -178,7 +176,3 @@ def main() -> int:
         **result(rounds, cores, options.num_actors)}
     report.deliver(found, options, markdown)
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

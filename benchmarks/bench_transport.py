@@ -21,10 +21,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import report
-from transport_cell import WAYS, Cell
-from transport_peers import ONE_HOST, Hosts, PeerError, Team, two_hosts
-from transport_table import aims, markdown, rows, sample, size_text
+from benchmarks import report
+from benchmarks.transport.cell import WAYS, Cell
+from benchmarks.transport.peers import ONE_HOST, Hosts, PeerError, Team, two_hosts
+from benchmarks.transport.table import aims, markdown, rows, sample, size_text
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -215,7 +215,3 @@ def main(words: Sequence[str] | None = None) -> int:
         'rounds': options.rounds, 'quick': options.quick, 'rows': medians,
         'aims': aims(medians)}, options, lambda found: markdown(found['rows'], found['aims']))
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -1,16 +1,17 @@
-"""What benchmarks of a running graph share: a domain of its own, and launches that end."""
+"""Processes of benchmarks: commands that end with a block, modules, a ROS domain."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['interrupts_held', 'launched', 'own_domain']
+__all__ = ['interrupts_held', 'launched', 'module_command', 'own_domain']
 
 # What launch takes beside the time it grants its nodes: it kills them 5 s later, then it ends, s.
 _ENDING_S = 20.0
@@ -23,6 +24,14 @@ def own_domain() -> Iterator[int]:
     with domain_id() as number:
         os.environ |= {'ROS_DOMAIN_ID': str(number), 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
         yield number
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """Return the command that calls ``main()`` of a module of this package with these words."""
+    # Not -m: a folder benchmarks in the working directory would come first.
+    root = str(Path(__file__).absolute().parents[1])
+    return [sys.executable, '-c', f'import sys; sys.path[:0] = [{root!r}]; '
+            f'from {module} import main; sys.exit(main())', *words]
 
 
 @contextmanager

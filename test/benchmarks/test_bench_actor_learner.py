@@ -1,31 +1,22 @@
 """bench_actor_learner: its split, ratios, break-even and refusals; and two very short runs."""
 
-import importlib
 import json
 import math
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+from benchmarks import bench_actor_learner
+from benchmarks.actor_learner import table
+
 COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_actor_learner')
 
 
-@pytest.fixture
-def modules(monkeypatch):
-    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    names = ('graph', 'train_table', 'train_runs', 'actor_learner_table', 'bench_actor_learner')
-    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    for name in (*names, 'bench_train'):
-        sys.modules.pop(name, None)
 
 
-def test_time_is_split_as_the_seed_did(modules):
-    split = modules.actor_learner_table.split
+def test_time_is_split_as_the_seed_did():
+    split = table.split
     assert split({'acting': {'step': 0.25, 'infer': 0.125, 'encode': 0.0625, 'publish': 0.0625,
                              'wait': 0.5}}) == {
         'computation': 0.375, 'communication': 0.125, 'wait': 0.5, 'other': 0.0}
@@ -35,10 +26,10 @@ def test_time_is_split_as_the_seed_did(modules):
         'computation': 0.5, 'communication': 0.375, 'wait': 0.25, 'other': 0.125}
 
 
-def test_a_run_becomes_figures(modules):
+def test_a_run_becomes_figures():
     summary = {'agent_steps': 1000, 'episodes': 40, 'trajectories_lost': 1,
                'trajectories_rejected': 0, 'wire_bytes': {'in': 5000, 'out': 700}}
-    found = modules.actor_learner_table.figures({
+    found = table.figures({
         'steps_per_s': 300.0, 'summary': summary, 'foreign_cores': 0.5, 'time_shares': {
             'actor_0': {'acting': {'step': 0.5, 'wait': 0.5}},
             'actor_1': {'acting': {'step': 0.25, 'publish': 0.75}},
@@ -58,8 +49,8 @@ def run(speed, steps=1000, episodes=40, computation=0.5, kind='actor'):
 
 
 @pytest.fixture
-def found(modules):
-    return modules.actor_learner_table.cell([
+def found():
+    return table.cell([
         {'serial': run(100.0, kind='serial'), 'actor': run(200.0)},
         {'serial': run(400.0, kind='serial'), 'actor': run(400.0, computation=1.0)},
         {'serial': run(200.0, kind='serial'), 'actor': run(100.0)}])
@@ -73,8 +64,8 @@ def test_ratios_are_of_runs_side_by_side(found):
     assert found['actor']['trajectories_lost'] == 3
 
 
-def test_all_ways_play_episodes_of_one_length(modules):
-    seconds = modules.actor_learner_table.episode_seconds
+def test_all_ways_play_episodes_of_one_length():
+    seconds = table.episode_seconds
     both = {'serial': {'steps_per_s': 100.0, 'agent_steps': 1000, 'episodes': 30},
             'actor': {'steps_per_s': 200.0, 'agent_steps': 1000, 'episodes': 50}}
     assert seconds(both) == {'serial': 200 * 25 / 100, 'actor': 200 * 25 / 200}
@@ -95,57 +86,56 @@ def test_all_ways_play_episodes_of_one_length(modules):
     ([(100, 0.9), (1000, 1.1)], None, 'never paid', True),
     ([(10, 4.0), (160, 0.25), (1000, 1.5), (5000, 0.5)], 40, 'crossed', True),
 ])
-def test_the_break_even_lies_between_two_points(modules, points, size, says, again):
-    assert modules.actor_learner_table.crossing(points) == {
+def test_the_break_even_lies_between_two_points(points, size, says, again):
+    assert table.crossing(points) == {
         'bytes': size and pytest.approx(size), 'says': says, 'pays_again': again}
 
 
-def cases(modules, *words):
-    return modules.bench_actor_learner.arguments(words)[1]
+def cases(*words):
+    return bench_actor_learner.arguments(words)[1]
 
 
-def test_cases_are_the_table_and_the_sweep(modules):
-    table = cases(modules, '--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5')
-    assert [case.env_id for case in table] == ['CartPole-v1', 'Hopper-v5']
-    assert {case.ways for case in table} == {('serial', 'actor', 'learner')}
-    assert (table[0].settings['time_limit'], table[0].settings['learning_rate']) == ('100', '0.0')
-    sweep = cases(modules, '--only', 'sweep', '--step-ms', '0.3', '8', '--sizes', '64', '8',
+def test_cases_are_the_table_and_the_sweep():
+    rows = cases('--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5')
+    assert [case.env_id for case in rows] == ['CartPole-v1', 'Hopper-v5']
+    assert {case.ways for case in rows} == {('serial', 'actor', 'learner')}
+    assert (rows[0].settings['time_limit'], rows[0].settings['learning_rate']) == ('100', '0.0')
+    sweep = cases('--only', 'sweep', '--step-ms', '0.3', '8', '--sizes', '64', '8',
                   '--busy', '--sweep-inference', 'learner', '--num-envs', '3')
     assert [(case.step_ms, case.size) for case in sweep] == [(.3, 8), (.3, 64), (8, 8), (8, 64)]
     assert sweep[3].env_id == 'dummy/OBS64-FPS125-BUSY-v0'
     assert {case.ways for case in sweep} == {('serial', 'learner')}
     assert sweep[0].settings['num_envs'] == '3'
-    assert len(cases(modules, '--quick')) == 3
+    assert len(cases('--quick')) == 3
     # Settings that belong to nobody would end each run.
     from vdl_ros.common.settings import select, settings_of
     from vdl_ros.envs.env_config import EnvConfig
     from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
     from vdl_ros.rl.train_config import TrainConfig
     known = settings_of(EnvConfig, TrainConfig)
-    for case in (table[0], sweep[0]):
+    for case in (rows[0], sweep[0]):
         values = {name: known[name].parse(value) for name, value in case.settings.items()}
         train = select(TrainConfig, values)
         verify(train, make_algorithm_config(train, values))
 
 
-def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(modules, monkeypatch):
-    bench = modules.bench_actor_learner
+def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(monkeypatch):
 
     def check(env_id):
         if env_id == 'Hopper-v5':
             raise ValueError('no MuJoCo')
 
-    monkeypatch.setattr(bench, '_check', check)
-    _, table, problems = bench.arguments(['--only', 'table'])
-    assert [case.env_id for case in table] == ['CartPole-v1', 'ALE/Breakout-v5', 'Humanoid-v5']
+    monkeypatch.setattr(bench_actor_learner, '_check', check)
+    _, rows, problems = bench_actor_learner.arguments(['--only', 'table'])
+    assert [case.env_id for case in rows] == ['CartPole-v1', 'ALE/Breakout-v5', 'Humanoid-v5']
     assert problems == {'Hopper-v5': 'no MuJoCo'}
     with pytest.raises(ValueError, match='no MuJoCo'):
-        bench.arguments(['--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5'])
+        bench_actor_learner.arguments(['--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5'])
 
 
-def test_an_environment_takes_the_time_that_its_name_says(modules):
+def test_an_environment_takes_the_time_that_its_name_says():
     from vdl_ros.envs.dummy import parse
-    dummy_id = modules.bench_actor_learner.dummy_id
+    dummy_id = bench_actor_learner.dummy_id
     for step_ms in (0.01, 1 / 3, 1.0, 7.0, 10000.0):
         for busy in (False, True):
             dummy = parse(dummy_id(77, step_ms, busy=busy))
@@ -153,8 +143,7 @@ def test_an_environment_takes_the_time_that_its_name_says(modules):
             assert dummy.step_s == pytest.approx(step_ms / 1e3, rel=1e-6)
 
 
-def test_what_fails_is_left_out_and_named(modules):
-    bench = modules.bench_actor_learner
+def test_what_fails_is_left_out_and_named():
     done = []
 
     def measured(case, way):
@@ -164,8 +153,8 @@ def test_what_fails_is_left_out_and_named(modules):
         return {'steps_per_s': 1.0}
 
     problems = {}
-    both = [bench.Case(name, {}, ('serial', 'actor')) for name in 'ab']
-    found = bench.collect(both, 3, measured, problems)
+    both = [bench_actor_learner.Case(name, {}, ('serial', 'actor')) for name in 'ab']
+    found = bench_actor_learner.collect(both, 3, measured, problems)
     assert problems == {'b': 'it broke'}
     assert {case.env_id: len(rounds) for case, rounds in found.items()} == {'a': 3}
     # Who comes first changes from round to round.
@@ -174,8 +163,7 @@ def test_what_fails_is_left_out_and_named(modules):
                     ('a', 'actor')]
 
 
-def test_tables_are_whole(modules, found):
-    table = modules.actor_learner_table
+def test_tables_are_whole(found):
     text = table.markdown({
         'environments': {
             'Hopper-v5': {'cell': found, 'seconds': {'serial': 25.0, 'actor': 12.5}},
@@ -200,8 +188,7 @@ def test_tables_are_whole(modules, found):
         assert lines[start - 1].count('|') == head.count('|') == lines[start + 1].count('|')
 
 
-def test_a_break_even_is_said_in_bytes_per_ms(modules):
-    table = modules.actor_learner_table
+def test_a_break_even_is_said_in_bytes_per_ms():
 
     def with_ratio(ratio):
         return {'actor': {'ratio': ratio, 'ratio_min': ratio, 'ratio_max': ratio}}
@@ -221,9 +208,9 @@ def test_a_break_even_is_said_in_bytes_per_ms(modules):
     (['--env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v"),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
-def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_actor_learner', *words])
-    assert modules.bench_actor_learner.main() == 2
+    assert bench_actor_learner.main() == 2
     captured = capsys.readouterr()
     assert captured.out == ''
     assert captured.err.startswith(f'bench_actor_learner: {message}')

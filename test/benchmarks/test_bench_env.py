@@ -1,31 +1,21 @@
 """bench_env: its figures, its table, its refusals; and one very short measurement."""
 
-import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
-BENCH = FOLDER / 'bench_env.py'
+from benchmarks import bench_env
+from benchmarks.env import actors, backends, measure, stepping, table
+
+COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_env')
 IMAGE = [{'name': '', 'shape': [2, 3], 'dtype': 'uint8', 'elements': 6, 'bytes': 6}]
 
 
-@pytest.fixture
-def modules(monkeypatch):
-    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    names = ('env_backends', 'env_stepping', 'env_actors', 'env_measure', 'env_table',
-             'bench_env')
-    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    for name in names:
-        sys.modules.pop(name, None)
 
 
 def one(speed, memory=1e6):
@@ -33,8 +23,8 @@ def one(speed, memory=1e6):
             'observation': IMAGE, 'backends': ['sync', 'own']}
 
 
-def test_medians_and_the_winner(modules):
-    found = modules.env_table.row('CartPole-v1', {
+def test_medians_and_the_winner():
+    found = table.row('CartPole-v1', {
         'single': [one(100.0), one(400.0), one(200.0)],
         'sync': [one(900.0), one(100.0), one(110.0)],
         'own': [one(300.0), one(500.0), one(400.0)],
@@ -48,17 +38,17 @@ def test_medians_and_the_winner(modules):
     assert found['single_over_seed'] == pytest.approx(200 / 134426)
     assert found['best_over_seed'] == pytest.approx(400 / 134426)
     assert found['observation_bytes'] == 6
-    line = modules.env_table.summary(found)
+    line = table.summary(found)
     assert 'best own 400 frames/s, 2.00 times single' in line
     assert line.endswith('async failed: it broke')
 
 
-def test_table_shows_every_row_and_what_is_missing(modules):
-    row = modules.env_table.row
+def test_table_shows_every_row_and_what_is_missing():
+    row = table.row
     rows = [row('CartPole-v1', {'single': [one(1234.5, 8700.0)], 'own': [one(50_000.0)]}),
             row('VizdoomDeathmatch', {'single': [{'missing': 'pip install it'}]}),
             row('dummy/OBS6-v0', {'single': [{'error': 'it broke'}]})]
-    lines = modules.env_table.table(rows).splitlines()
+    lines = table.table(rows).splitlines()
     widths = {line.count('|') for line in lines}
     assert len(lines) == 5
     assert len(widths) == 1
@@ -66,20 +56,20 @@ def test_table_shows_every_row_and_what_is_missing(modules):
             '| 40.5 | 134,426 | 0.560 | 0.00918 | 0.372 |') in lines
     assert lines[3].startswith('| VizdoomDeathmatch | not installed: pip install it |')
     assert lines[4].startswith('| dummy/OBS6-v0 | it broke |')
-    assert modules.env_table.summary(rows[1]) == (
+    assert table.summary(rows[1]) == (
         'VizdoomDeathmatch: not installed: pip install it')
 
 
-def test_size_of_observations_with_parts(modules):
+def test_size_of_observations_with_parts():
     space = spaces.Dict({
         'screen': spaces.Box(0, 255, (4, 5, 3), np.uint8),
         'state': spaces.Tuple((spaces.Box(-1, 1, (7,), np.float64), spaces.Discrete(3)))})
-    found = modules.env_measure.leaves(space)
+    found = measure.leaves(space)
     assert [(leaf['shape'], leaf['dtype'], leaf['elements'], leaf['bytes']) for leaf in found] == [
         ([4, 5, 3], 'uint8', 60, 60), ([7], 'float64', 7, 56), ([], 'int64', 1, 8)]
 
 
-def test_speed_is_frames_over_time_after_the_warm_up(modules):
+def test_speed_is_frames_over_time_after_the_warm_up():
     now = [0.0]
 
     def once():
@@ -87,12 +77,12 @@ def test_speed_is_frames_over_time_after_the_warm_up(modules):
         now[0] += 1.0 if now[0] < 1.0 else 0.25
         return 3
 
-    assert modules.env_stepping.frames_per_s(once, 5.0, lambda: now[0]) == 3 / 0.25
+    assert stepping.frames_per_s(once, 5.0, lambda: now[0]) == 3 / 0.25
 
 
-def test_resets_are_no_frames(modules):
+def test_resets_are_no_frames():
     env = gymnasium.make_vec('CartPole-v1', 3, max_episode_steps=2)
-    once = modules.env_stepping.stepper(env)
+    once = stepping.stepper(env)
     assert [once() for _ in range(7)] == [3, 3, 0, 3, 3, 0, 3]
     env.close()
 
@@ -104,15 +94,15 @@ def test_resets_are_no_frames(modules):
     ('ALE/Breakout-v5:84x84x4', ('own', 'own-threads', 'actors')),
     ('dummy/OBS8-FPS9-v0', ('sync', 'async', 'own', 'actors')),
 ])
-def test_back_ends_are_those_that_exist(modules, name, expected):
-    assert modules.env_backends.backends(name) == expected
+def test_back_ends_are_those_that_exist(name, expected):
+    assert backends.backends(name) == expected
 
 
 @pytest.mark.parametrize(('backend', 'shape'), [
     ('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
     ('own-threads', (2, 1, 210, 160, 3))])
-def test_back_ends_of_raw_atari_give_the_same_pictures(modules, backend, shape):
-    env = modules.env_backends.make('ALE/Breakout-v5', backend, 2)
+def test_back_ends_of_raw_atari_give_the_same_pictures(backend, shape):
+    env = backends.make('ALE/Breakout-v5', backend, 2)
     observations, _ = env.reset(seed=0)
     assert observations.shape == shape
     assert observations.dtype == np.uint8
@@ -124,12 +114,12 @@ def test_back_ends_of_raw_atari_give_the_same_pictures(modules, backend, shape):
     ('vizdoom', 'VizdoomDeathmatch', 'pip install --no-deps vizdoom'),
     ('mujoco', 'Hopper-v5', 'pip install mujoco, or make setup'),
 ])
-def test_a_missing_library_is_named(modules, monkeypatch, module, name, advice):
+def test_a_missing_library_is_named(monkeypatch, module, name, advice):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(modules.env_backends.NotInstalledError, match=f'^{advice}'):
-        modules.env_backends.prepare(name)
+    with pytest.raises(backends.NotInstalledError, match=f'^{advice}'):
+        backends.prepare(name)
     # A row says so later; it is no reason not to begin.
-    assert modules.bench_env.arguments(['--env', name]).env == [name]
+    assert bench_env.arguments(['--env', name]).env == [name]
 
 
 @pytest.mark.parametrize(('words', 'message'), [
@@ -142,19 +132,19 @@ def test_a_missing_library_is_named(modules, monkeypatch, module, name, advice):
     (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
-def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_env', *words])
-    assert modules.bench_env.main() == 2
+    assert bench_env.main() == 2
     captured = capsys.readouterr()
     assert captured.out == ''
     assert captured.err.startswith(f'bench_env: {message}')
     assert captured.err.count('\n') == 1
 
 
-def test_groups_and_quick(modules):
-    arguments = modules.bench_env.arguments
+def test_groups_and_quick():
+    arguments = bench_env.arguments
     full, quick = arguments([]), arguments(['--quick', '--rounds', '2', '--env', 'dummy'])
-    assert full.env == [*modules.env_backends.GYM, *modules.env_backends.DUMMY]
+    assert full.env == [*backends.GYM, *backends.DUMMY]
     assert (full.num_envs, full.seconds, full.rounds) == (16, 3.0, 5)
     assert len(quick.env) == 2
     assert (quick.num_envs, quick.seconds, quick.rounds) == (8, 0.2, 2)
@@ -162,21 +152,20 @@ def test_groups_and_quick(modules):
 
 @pytest.mark.parametrize(('num_envs', 'cores', 'expected'), [
     (16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])])
-def test_shares_of_the_copies(modules, num_envs, cores, expected):
-    assert modules.env_actors.shares(num_envs, cores) == expected
+def test_shares_of_the_copies(num_envs, cores, expected):
+    assert actors.shares(num_envs, cores) == expected
 
 
-def test_what_hangs_or_breaks_is_ended_and_told(modules, monkeypatch):
-    bench = modules.bench_env
-    assert bench.run('Nothing-v1', 'sync', 1, 0.01) == {
+def test_what_hangs_or_breaks_is_ended_and_told(monkeypatch):
+    assert bench_env.run('Nothing-v1', 'sync', 1, 0.01) == {
         'error': "--env: no environment 'Nothing-v1'"}
-    monkeypatch.setattr(bench, 'PATIENCE_S', 0.0)
-    assert bench.run('CartPole-v1', 'sync', 1, 0.01) == {'error': 'not ended after 0.02 s'}
+    monkeypatch.setattr(bench_env, 'PATIENCE_S', 0.0)
+    assert bench_env.run('CartPole-v1', 'sync', 1, 0.01) == {'error': 'not ended after 0.02 s'}
 
 
 def test_a_very_short_run_prints_one_object_only(tmp_path):
     done = subprocess.run(
-        [sys.executable, BENCH, '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
+        [*COMMAND, '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
          '--seconds', '0.02', '--rounds', '1', '--json', '--output', 'out.json'], cwd=tmp_path,
         capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
@@ -193,8 +182,8 @@ def test_a_very_short_run_prints_one_object_only(tmp_path):
 
 
 def test_ctrl_c_leaves_no_process(launch, workers):
-    bench = launch(sys.executable, str(BENCH), '--env', 'CartPole-v1', '--seconds', '300')
-    bench.wait_for(lambda: workers(bench, 'env_measure'), 'a measurement')
+    bench = launch(*COMMAND, '--env', 'CartPole-v1', '--seconds', '300')
+    bench.wait_for(lambda: workers(bench, 'benchmarks.env.measure'), 'a measurement')
     bench.interrupt()
     assert bench.wait(timeout=20.0) == 130, bench.output
     assert bench.output == 'bench_env: interrupted\n'

@@ -1,38 +1,27 @@
 """bench_scaling: its law, figures, tables, picture and refusals; and one very short run."""
 
 import dataclasses
-import importlib
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
+from benchmarks import bench_scaling
+from benchmarks.scaling import fit, learners, plot, runs, table
+from benchmarks.train import runs as train_runs
 
 
-@pytest.fixture
-def modules(monkeypatch):
-    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    names = ('graph', 'train_table', 'train_runs', 'bench_train', 'scaling_fit', 'scaling_runs',
-             'scaling_table', 'scaling_learners', 'scaling_picture', 'bench_scaling')
-    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    for name in names:
-        sys.modules.pop(name, None)
-
-
-def points(modules, *parameters, numbers=(1, 2, 4, 8, 16), noise=0.0):
-    speeds = modules.scaling_fit.law(np.array(numbers, np.float64), *parameters)
+def points(*parameters, numbers=(1, 2, 4, 8, 16), noise=0.0):
+    speeds = fit.law(np.array(numbers, np.float64), *parameters)
     factors = np.exp(noise * np.random.default_rng(3).standard_normal(len(numbers)))
     return list(zip(numbers, speeds * factors, strict=True))
 
 
 @pytest.mark.parametrize('sharpness', [0.8, 1.0, 2.5, 6.0])
-def test_the_law_is_found_again(modules, sharpness):
-    found = modules.scaling_fit.fit(points(modules, 800.0, 5000.0, sharpness))
+def test_the_law_is_found_again(sharpness):
+    found = fit.fit(points(800.0, 5000.0, sharpness))
     assert (found.per_actor, found.limit, found.sharpness) == pytest.approx(
         (800.0, 5000.0, sharpness), rel=1e-3)
     assert found.error < 1e-4
@@ -42,8 +31,8 @@ def test_the_law_is_found_again(modules, sharpness):
     assert found.predict(found.actors_for(0.9)) == pytest.approx(0.9 * found.limit)
 
 
-def test_the_law_is_the_smaller_of_two_lines_where_it_is_sharp(modules):
-    law = modules.scaling_fit.law
+def test_the_law_is_the_smaller_of_two_lines_where_it_is_sharp():
+    law = fit.law
     assert law(np.array([1.0, 5.0, 20.0]), 100.0, 1000.0, 500.0) == pytest.approx(
         [100.0, 500.0, 1000.0])
     assert law(np.array([10.0]), 100.0, 1000.0, 1.0) == pytest.approx([500.0])
@@ -51,29 +40,29 @@ def test_the_law_is_the_smaller_of_two_lines_where_it_is_sharp(modules):
     assert law(np.array([1e-6, 1e9]), 100.0, 1000.0, 16.0) == pytest.approx([1e-4, 1000.0])
 
 
-def test_noise_moves_the_law_little(modules):
+def test_noise_moves_the_law_little():
     numbers = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32)
-    found = modules.scaling_fit.fit(points(modules, 800.0, 5000.0, 3.0, numbers=numbers,
+    found = fit.fit(points(800.0, 5000.0, 3.0, numbers=numbers,
                                            noise=0.03))
     assert (found.per_actor, found.limit) == pytest.approx((800.0, 5000.0), rel=0.05)
     assert 0.01 < found.error < 0.05
 
 
-def test_few_numbers_of_actors_leave_two_parameters(modules):
-    found = modules.scaling_fit.fit(points(modules, 800.0, 2000.0, 2.0, numbers=(1, 4)))
+def test_few_numbers_of_actors_leave_two_parameters():
+    found = fit.fit(points(800.0, 2000.0, 2.0, numbers=(1, 4)))
     assert found.sharpness == 2.0
     assert (found.per_actor, found.limit) == pytest.approx((800.0, 2000.0), rel=1e-3)
 
 
-def test_a_knee_that_was_not_measured_is_said(modules):
-    growing = modules.scaling_fit.fit([(n, 700.0 * n) for n in (1, 2, 4, 8)])
+def test_a_knee_that_was_not_measured_is_said():
+    growing = fit.fit([(n, 700.0 * n) for n in (1, 2, 4, 8)])
     assert not growing.reached
     assert growing.per_actor == pytest.approx(700.0, rel=1e-3)
-    full = modules.scaling_fit.fit([(n, 700.0) for n in (4, 8, 16, 32)])
+    full = fit.fit([(n, 700.0) for n in (4, 8, 16, 32)])
     assert not full.begun
     assert full.limit == pytest.approx(700.0, rel=1e-2)
-    text = modules.scaling_table._sentence
-    of = modules.scaling_table.law_of
+    text = table._sentence
+    of = table.law_of
     assert text(of([(1, 10.0), (4, 40.0)])).endswith('4 actors do not fill the learner.')
     assert text(of([(4, 40.0), (8, 40.0)])).endswith('4 actors fill it already.')
 
@@ -82,28 +71,27 @@ def test_a_knee_that_was_not_measured_is_said(modules):
     ([], '0 numbers of actors are too few'), ([(2, 5.0), (2, 6.0)], '1 numbers of actors are too'),
     ([(1, 5.0), (2, 0.0)], 'above 0'), ([(0, 5.0), (2, 5.0)], 'above 0'),
     ([(1, float('nan')), (2, 5.0)], 'above 0')])
-def test_what_is_no_measurement_has_no_law(modules, wrong, message):
+def test_what_is_no_measurement_has_no_law(wrong, message):
     with pytest.raises(ValueError, match=message):
-        modules.scaling_fit.fit(wrong)
+        fit.fit(wrong)
 
 
-def test_the_last_point_is_foretold_by_the_others(modules):
-    held_out = modules.scaling_fit.held_out
-    given = points(modules, 800.0, 4000.0, 2.0, numbers=(1, 2, 8, 32))
+def test_the_last_point_is_foretold_by_the_others():
+    held_out = fit.held_out
+    given = points(800.0, 4000.0, 2.0, numbers=(1, 2, 8, 32))
     assert held_out([*given[:3], (32, 1.0)]) == (32, pytest.approx(given[3][1], rel=1e-3))
     assert held_out(given[:3]) is None
 
 
-def test_the_seeds_actors_fill_its_learner_as_it_says(modules):
-    found = modules.scaling_table.law_of(modules.scaling_table.SEED_ACTORS)
+def test_the_seeds_actors_fill_its_learner_as_it_says():
+    found = table.law_of(table.SEED_ACTORS)
     assert 6000 < found['limit'] < 6300
     assert 30 < found['knee'] < 45
     assert found['left_out']['measured'] == 6300.0
     assert found['error'] < 0.1
 
 
-def test_an_iteration_has_its_samples(modules):
-    runs = modules.scaling_runs
+def test_an_iteration_has_its_samples():
     made, settings = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 20_000, 8.0)
     assert (made.num_actors, made.seconds, made.warm_up) == (1, 8.0, 2.0)
     assert settings['num_envs'] * settings['unroll_length'] * settings['batch_size'] == 20_000
@@ -113,8 +101,7 @@ def test_an_iteration_has_its_samples(modules):
     assert (settings['env_id'], settings['unroll_length']) == ('dummy/OBS28224-FPS50-v0', 20)
 
 
-def test_every_learner_has_the_same_number_of_actors(modules):
-    runs = modules.scaling_runs
+def test_every_learner_has_the_same_number_of_actors():
     one, _ = runs.plan(runs.LEARNERS, runs.LEARNERS.sleeping, 20_000, 8.0, 3)
     assert (one.num_learners, one.num_actors) == (1, 3)
     four = runs.Cell(runs.LEARNERS, 4).plan(one)
@@ -125,17 +112,17 @@ def test_every_learner_has_the_same_number_of_actors(modules):
     assert (four.num_learners, four.num_actors) == (1, 4)
 
 
-def test_only_what_sleeps_is_said_to_sleep(modules):
-    asleep = modules.scaling_runs.asleep
+def test_only_what_sleeps_is_said_to_sleep():
+    asleep = runs.asleep
     assert [asleep(name) for name in (
         'dummy/OBS8-FPS5-v0', 'dummy/OBS8-FPS5-SERIAL-v0', 'dummy/OBS8-FPS5-BUSY-v0',
         'dummy/OBS8-v0', 'HalfCheetah-v5')] == [True, True, False, False, False]
 
 
-def test_every_second_round_goes_back(modules):
+def test_every_second_round_goes_back():
     def names(number):
         return [f'{cell.shape.name[0]}{cell.processes}'
-                for cell in modules.scaling_runs.order(
+                for cell in runs.order(
                     {'samplers': (1, 2), 'actors': (1, 4, 8), 'learners': (1,)}, number)]
 
     assert names(0) == ['s1', 'a1', 'l1', 's2', 'a4', 'a8']
@@ -157,8 +144,8 @@ def run(speed, learn=0.25, step=0.5, lost=0):
                         'policy_lag': {'mean': 1.5, 'max': 3}, 'trajectories_lost': lost}}
 
 
-def test_an_iteration_is_split_into_collecting_and_learning(modules):
-    row = modules.scaling_table.sampler_row(
+def test_an_iteration_is_split_into_collecting_and_learning():
+    row = table.sampler_row(
         2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000, 'asleep')
     # Actors step and infer 0.625 and 0.375 of 5 s; the learner decodes and learns 0.375 of them.
     assert (row['iteration_s'], row['collection_s'], row['learning_s']) == (5.0, 2.5, 1.875)
@@ -169,8 +156,7 @@ def test_an_iteration_is_split_into_collecting_and_learning(modules):
         {'collection_s': 7.38, 'learning_s': 2.46, 'total_s': 9.84})
 
 
-def test_speedups_are_over_one_sampler(modules):
-    table = modules.scaling_table
+def test_speedups_are_over_one_sampler():
     rows = table.with_speedups([
         table.sampler_row(n, [run(speed)], 1000, 'asleep') for n, speed in (
             (1, 100.0), (3, 250.0), (20, 800.0))])
@@ -181,8 +167,8 @@ def test_speedups_are_over_one_sampler(modules):
     assert 'iteration_speedup' not in rows[2]['seed']
 
 
-def test_a_learner_that_waits_could_take_in_more(modules):
-    row = modules.scaling_table.actor_row(4, [run(1000.0, learn=0.25)], 'asleep')
+def test_a_learner_that_waits_could_take_in_more():
+    row = table.actor_row(4, [run(1000.0, learn=0.25)], 'asleep')
     assert (row['steps_per_s'], row['learner_busy'], row['steps_per_s_busy']) == (1000, 0.5, 2000)
     assert row['actors_collecting'] == 0.5
     # 10 bytes of each step come in; 2 go out, once to each of four actors.
@@ -200,8 +186,8 @@ def group_run(speed, *learn, updates=5):
     return found
 
 
-def test_what_is_told_of_learners_is_of_all_of_them(modules):
-    row = modules.scaling_learners.learner_row(2, 6, [
+def test_what_is_told_of_learners_is_of_all_of_them():
+    row = learners.learner_row(2, 6, [
         group_run(200.0, 0.25, 0.75), group_run(400.0, 0.5, 0.625, updates=10)], 'asleep')
     # 500 steps in five updates: a hundred each; in ten: fifty. So two and eight updates a second.
     assert (row['learners'], row['actors'], row['environments']) == (2, 6, 'asleep')
@@ -213,34 +199,33 @@ def test_what_is_told_of_learners_is_of_all_of_them(modules):
     assert (row['policy_lag'], row['trajectories_lost'], row['cores']) == (1.5, 0, 0.75)
 
 
-def test_efficiency_is_what_is_left_of_one_learner(modules):
-    table = modules.scaling_learners
-    rows = table.with_efficiencies([
-        table.learner_row(n, 2 * n, [group_run(speed, *[0.5] * n)], 'asleep')
+def test_efficiency_is_what_is_left_of_one_learner():
+    rows = learners.with_efficiencies([
+        learners.learner_row(n, 2 * n, [group_run(speed, *[0.5] * n)], 'asleep')
         for n, speed in ((1, 400.0), (4, 1200.0), (9, 1800.0))])
     assert [row['speedup'] for row in rows] == [1.0, 3.0, 4.5]
     assert [row['efficiency'] for row in rows] == [1.0, 0.75, 0.5]
     assert rows[1]['seed'] == pytest.approx(
         {'steps_per_s': 18800.0, 'speedup': 3.2414, 'efficiency': 0.81034}, rel=1e-4)
     assert rows[2]['seed'] is None
-    found = [round(speed / 5800 / n, 2) for n, speed in table.SEED_LEARNERS.items()]
+    found = [round(speed / 5800 / n, 2) for n, speed in learners.SEED_LEARNERS.items()]
     assert found == [1.0, 0.93, 0.9, 0.81, 0.72, 0.62, 0.53, 0.47]
 
 
 @pytest.fixture
-def found(modules):
+def found():
     """Return the object of a whole benchmark."""
-    options = modules.bench_scaling.arguments(
+    options = bench_scaling.arguments(
         ['--samplers', '1,3', '--actors', '1,2,4,8', '--learners', '1,2,9'])
-    runs = {('samplers', n): [run(100.0 * n)] for n in (1, 3)} | {
+    measured = {('samplers', n): [run(100.0 * n)] for n in (1, 3)} | {
         ('actors', n): [run(speed)]
-        for n, speed in points(modules, 800.0, 2000.0, 2.0, numbers=(1, 2, 4, 8))} | {
+        for n, speed in points(800.0, 2000.0, 2.0, numbers=(1, 2, 4, 8))} | {
         ('learners', n): [group_run(300.0 * n, *[0.5] * n)] for n in (1, 2, 9)}
-    return modules.bench_scaling.result(options, runs) | {'cores': 2}
+    return bench_scaling.result(options, measured) | {'cores': 2}
 
 
-def test_tables_are_whole(modules, found):
-    text = modules.bench_scaling.markdown(found)
+def test_tables_are_whole(found):
+    text = bench_scaling.markdown(found)
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith('|---')]
     assert len(heads) == 4
@@ -264,25 +249,25 @@ def test_tables_are_whole(modules, found):
 @pytest.mark.parametrize(('only', 'own'), [
     ('samplers', {'samplers'}), ('learners', {'learners'}),
     ('actors', {'actors', 'most_steps_per_s', 'law', 'seed_law'})])
-def test_one_table_alone_is_told_of_alone(modules, found, only, own):
-    runs = {('samplers', 1): [run(100.0)], ('learners', 1): [group_run(300.0, 0.5)]} | {
+def test_one_table_alone_is_told_of_alone(found, only, own):
+    measured = {('samplers', 1): [run(100.0)], ('learners', 1): [group_run(300.0, 0.5)]} | {
         ('actors', n): [run(100.0 * n)] for n in (1, 2, 4, 8, 16)}
-    options = modules.bench_scaling.arguments(['--only', only])
-    assert {name for name in modules.bench_scaling.TABLES if getattr(options, name)} == {only}
-    cells = list(modules.scaling_runs.order(
-        {name: getattr(options, name) for name in modules.bench_scaling.TABLES}, 0))
+    options = bench_scaling.arguments(['--only', only])
+    assert {name for name in bench_scaling.TABLES if getattr(options, name)} == {only}
+    cells = list(runs.order(
+        {name: getattr(options, name) for name in bench_scaling.TABLES}, 0))
     assert {cell.shape.name for cell in cells} == {only}
-    alone = modules.bench_scaling.result(options, runs)
+    alone = bench_scaling.result(options, measured)
     everything = {'samplers', 'learners', 'actors', 'most_steps_per_s', 'law', 'seed_law'}
     assert everything & set(alone) == own
     assert set(alone) | everything == set(found) - {'cores'}
-    text = modules.bench_scaling.markdown(alone | {'cores': 2})
+    text = bench_scaling.markdown(alone | {'cores': 2})
     assert text.startswith(f'{only.title()}: ')
     assert text.count('\n|---') == (2 if only == 'actors' else 1)
 
 
-def test_the_picture_is_drawn(modules, found, tmp_path):
-    modules.scaling_picture.draw(tmp_path / 'law.svg', found)
+def test_the_picture_is_drawn(found, tmp_path):
+    plot.draw(tmp_path / 'law.svg', found)
     text = (tmp_path / 'law.svg').read_text()
     for title in ('agent steps/s, environments asleep', 'knee at 2.5 actors',
                   'speed-up over one sampler'):
@@ -311,9 +296,9 @@ def test_the_picture_is_drawn(modules, found, tmp_path):
     (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one of '),
     (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there is no'),
 ])
-def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_scaling', *words])
-    assert modules.bench_scaling.main() == 2
+    assert bench_scaling.main() == 2
     captured = capsys.readouterr()
     assert captured.out == ''
     assert captured.err.startswith(f'bench_scaling: {message}')
@@ -322,15 +307,15 @@ def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, m
 
 @pytest.mark.parametrize(('error', 'status', 'said'), [
     (KeyboardInterrupt(), 130, 'interrupted'), (RuntimeError('it broke'), 1, 'it broke')])
-def test_what_ends_it_early_is_the_status(modules, monkeypatch, capsys, error, status, said):
+def test_what_ends_it_early_is_the_status(monkeypatch, capsys, error, status, said):
     def fail(_):
         raise error
 
-    monkeypatch.setattr(modules.bench_scaling, 'measure', fail)
+    monkeypatch.setattr(bench_scaling, 'measure', fail)
     monkeypatch.setattr(sys, 'argv', ['bench_scaling'])
     monkeypatch.setattr('signal.signal', lambda *_: None)
     monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: None)
-    assert modules.bench_scaling.main() == status
+    assert bench_scaling.main() == status
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ('', f'bench_scaling: {said}\n')
 
@@ -338,7 +323,7 @@ def test_what_ends_it_early_is_the_status(modules, monkeypatch, capsys, error, s
 @pytest.mark.parametrize(('broken', 'left'), [
     ({'samplers': {3}, 'actors': {4}, 'learners': {2}}, True), ({'samplers': {1}}, False),
     ({'actors': {1, 2}}, False), ({'learners': {1}}, False)])
-def test_a_run_that_fails_leaves_the_others_their_figures(modules, monkeypatch, broken, left):
+def test_a_run_that_fails_leaves_the_others_their_figures(monkeypatch, broken, left):
     def run_graph(plan, listener):
         table = {'40': 'samplers', '16': 'actors', '4': 'learners'}[plan.settings['num_envs']]
         number = plan.num_learners if table == 'learners' else plan.num_actors
@@ -346,30 +331,29 @@ def test_a_run_that_fails_leaves_the_others_their_figures(modules, monkeypatch, 
             raise RuntimeError('measurement: not\nwithin 1 s')
         return group_run(100.0 * number, 0.5) if table == 'learners' else run(100.0 * number)
 
-    monkeypatch.setattr(modules.train_runs, 'run_graph', run_graph)
+    monkeypatch.setattr(train_runs, 'run_graph', run_graph)
     monkeypatch.setattr(
-        modules.train_runs, 'Listener', lambda: SimpleNamespace(close=lambda: None))
-    options = modules.bench_scaling.arguments(
+        train_runs, 'Listener', lambda: SimpleNamespace(close=lambda: None))
+    options = bench_scaling.arguments(
         ['--samplers', '1,3', '--actors', '1,2,4', '--learners', '1,2,4', '--rounds', '1'])
     if not left:
         with pytest.raises(RuntimeError, match='^1 (samplers|actors|learners): measurement: not'):
-            modules.bench_scaling.measure(options)
+            bench_scaling.measure(options)
         return
-    runs, problems = modules.bench_scaling.measure(options)
+    measured, problems = bench_scaling.measure(options)
     assert problems == {f'{n} {name}': 'measurement: not within 1 s'
                         for n, name in ((3, 'samplers'), (4, 'actors'), (2, 'learners'))}
-    found = modules.bench_scaling.result(options, runs)
+    found = bench_scaling.result(options, measured)
     assert [row['samplers'] for row in found['samplers']] == [1]
     assert [row['actors'] for row in found['actors']] == [1, 2]
     assert [row['learners'] for row in found['learners']] == [1, 4]
 
 
-def test_two_samplers_run_for_a_moment(modules):
-    runs, table = modules.scaling_runs, modules.scaling_table
+def test_two_samplers_run_for_a_moment():
     made, _ = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 800, 0.5)
-    listener = modules.train_runs.Listener()
+    listener = train_runs.Listener()
     try:
-        found = modules.train_runs.run_graph(
+        found = train_runs.run_graph(
             dataclasses.replace(made, num_actors=2), listener)
         assert listener.delivering() == 2
     finally:
@@ -383,18 +367,17 @@ def test_two_samplers_run_for_a_moment(modules):
     assert found['summary']['updates'] * 20 <= found['summary']['trajectories_received']
 
 
-def test_two_learners_run_for_a_moment(modules):
-    runs = modules.scaling_runs
+def test_two_learners_run_for_a_moment():
     one, settings = runs.plan(runs.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
-    listener = modules.train_runs.Listener()
+    listener = train_runs.Listener()
     try:
-        found = modules.train_runs.run_graph(runs.Cell(runs.LEARNERS, 2).plan(one), listener)
+        found = train_runs.run_graph(runs.Cell(runs.LEARNERS, 2).plan(one), listener)
     finally:
         listener.close()
     nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
     assert set(found['time_shares']) == nodes
     assert set(found['processes']) == nodes | {'launch'}
-    row = modules.scaling_learners.learner_row(2, 2, [found], 'asleep')
+    row = learners.learner_row(2, 2, [found], 'asleep')
     summary = found['summary']
     assert (summary['learners'], summary['learner_restarts']) == (2, 0)
     assert row['trajectories_lost'] == 0

@@ -1,40 +1,30 @@
 """bench_train: its rates, figures, tables and refusals; and one very short measurement."""
 
-import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import bench_train
+from benchmarks.train import parts, runs, table
 from vdl_ros.common.thread_timer import PHASES
 from vdl_ros.ros.statistics.thread_time_statistics import Share
 
-FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
 COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_train', '--env', 'CartPole-v1', '--num-actors', '1')
 
 
-@pytest.fixture
-def modules(monkeypatch):
-    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    names = ('graph', 'train_table', 'train_parts', 'train_runs', 'bench_train')
-    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    for name in names:
-        sys.modules.pop(name, None)
 
 
-def test_rows_of_progress_are_read_as_far_as_they_are_written(modules):
+def test_rows_of_progress_are_read_as_far_as_they_are_written():
     text = ('agent_steps,wall_s,mean_return_100\n100,0.5,nan\n300,1.25,9.0\nbad,2,3\n'
             '600,2.0,9.0\n900,2.')
-    assert modules.train_table.progress_rows(text) == [(0.5, 100), (1.25, 300), (2.0, 600)]
-    assert modules.train_table.progress_rows('') == []
+    assert table.progress_rows(text) == [(0.5, 100), (1.25, 300), (2.0, 600)]
+    assert table.progress_rows('') == []
 
 
-def test_the_steady_rate_leaves_the_warm_up_out(modules):
-    rate = modules.train_table.steady_rate
+def test_the_steady_rate_leaves_the_warm_up_out():
+    rate = table.steady_rate
     # Slow at first, then 100 a second.
     rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610), (40.0, 9999)]
     assert rate(rows, 10.0, 20.0) == (100.0, 10.0, 15.0)
@@ -43,14 +33,14 @@ def test_the_steady_rate_leaves_the_warm_up_out(modules):
 
 
 @pytest.mark.parametrize('rows', [[], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]])
-def test_too_few_rows_are_no_rate(modules, rows):
-    with pytest.raises(modules.train_table.TooFewRowsError, match='are too few'):
-        modules.train_table.steady_rate(rows, 2.0)
+def test_too_few_rows_are_no_rate(rows):
+    with pytest.raises(table.TooFewRowsError, match='are too few'):
+        table.steady_rate(rows, 2.0)
 
 
-def test_a_report_counts_once_all_of_its_messages_were_heard(modules):
+def test_a_report_counts_once_all_of_its_messages_were_heard():
     def heard(*shares):
-        return modules.train_runs.wholly_heard(shares)
+        return runs.wholly_heard(shares)
 
     learner = [Share('learner', 'callbacks', 'receive', 1.0, 1.0),
                Share('learner', 'training', 'learn', 1.0, 0.25),
@@ -66,13 +56,13 @@ def test_a_report_counts_once_all_of_its_messages_were_heard(modules):
     assert heard(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
 
 
-def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones(modules):
+def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones():
     def report(seconds, wait):
         return [Share('/run/learner', 'training', 'learn', seconds, 1.0 - wait),
                 Share('/run/learner', 'training', 'wait', seconds, wait)]
 
     first, second, third = report(1.0, 0.75), report(1.5, 0.25), report(1.0, 0.5)
-    whole = modules.train_runs.whole_reports
+    whole = runs.whole_reports
     assert whole([*first, *second, *third]) == [*first, *second, *third]
     # From the middle of one report to the middle of another; windows that are alike are two.
     assert whole([*first[1:], *second, *third[:1]]) == second
@@ -81,20 +71,20 @@ def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones(modules):
     assert whole(first[:1]) == []
 
 
-def test_a_phase_that_begins_later_has_its_share_of_all_the_time(modules):
+def test_a_phase_that_begins_later_has_its_share_of_all_the_time():
     def report(**phases):
         return [Share('/run/learner', 'training', phase, 1.0, share)
                 for phase, share in phases.items()]
 
-    assert modules.train_runs.shares_by_thread([
+    assert runs.shares_by_thread([
         *report(wait=1.0), *report(learn=0.5, wait=0.5),
         Share('/run/actor_0', 'acting', 'step', 2.0, 1.0)]) == {
             'learner': {'training': {'learn': 0.25, 'wait': 0.75}},
             'actor_0': {'acting': {'step': 1.0}}}
-    assert modules.train_runs.shares_by_thread([]) == {}
+    assert runs.shares_by_thread([]) == {}
 
 
-def test_a_part_is_timed_after_its_warm_up(modules):
+def test_a_part_is_timed_after_its_warm_up():
     now = [0.0]
 
     def once():
@@ -102,18 +92,18 @@ def test_a_part_is_timed_after_its_warm_up(modules):
         now[0] += 1.0 if now[0] < 1.0 else 0.125
         return 4 if int(now[0] * 8) % 2 else 0
 
-    cost, calls = modules.train_parts.seconds_per_step(once, 2.0, lambda: now[0])
+    cost, calls = parts.seconds_per_step(once, 2.0, lambda: now[0])
     assert (cost, calls) == (2.0 / (8 * 4), 16)
 
 
-def test_a_part_that_is_slow_counts_once(modules):
+def test_a_part_that_is_slow_counts_once():
     now = [0.0]
 
     def once():
         now[0] += 10.0
         return 5
 
-    assert modules.train_parts.seconds_per_step(once, 2.0, lambda: now[0]) == (2.0, 1)
+    assert parts.seconds_per_step(once, 2.0, lambda: now[0]) == (2.0, 1)
 
 
 def run(speed, lost=0, shares=None):
@@ -134,11 +124,11 @@ def one_round(speed, serial, *parts, lost=0, wait=0.25):
 
 
 @pytest.fixture
-def found(modules):
+def found():
     rounds = [one_round(1000.0, 500.0, 1e-4, 2e-4, 2e-4, lost=1),
               one_round(3000.0, 600.0, 1e-4, 9e-4, 1e-4, wait=0.75),
               one_round(1500.0, 400.0, 3e-4, 1e-4, 9e-4, lost=2)]
-    return modules.train_table.result(rounds, 2, 3)
+    return table.result(rounds, 2, 3)
 
 
 def test_figures_are_of_the_medians(found):
@@ -167,8 +157,8 @@ def test_shares_are_means_over_the_rounds(found):
     assert found['processes']['learner'] == {'cpu_cores': 0.5, 'memory_mb': 200.0}
 
 
-def test_tables_are_whole(modules, found):
-    text = modules.train_table.markdown(found | {
+def test_tables_are_whole(found):
+    text = table.markdown(found | {
         'env': 'ALE/Pong-v5', 'network': 'nature', 'num_actors': 3, 'num_envs': 16,
         'unroll_length': 20, 'batch_size': 2, 'cores': 2})
     lines = text.splitlines()
@@ -201,17 +191,17 @@ def test_tables_are_whole(modules, found):
      '--set: num_learners is not allowed: the benchmark has its own'),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
-def test_bad_input_is_refused_in_one_line(modules, monkeypatch, capsys, words, message):
+def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_train', *words])
-    assert modules.bench_train.main() == 2
+    assert bench_train.main() == 2
     captured = capsys.readouterr()
     assert captured.out == ''
     assert captured.err.startswith(f'bench_train: {message}')
     assert captured.err.count('\n') == 1
 
 
-def test_settings_go_where_they_are_known(modules):
-    options, plan, settings = modules.bench_train.arguments([
+def test_settings_go_where_they_are_known():
+    options, plan, settings = bench_train.arguments([
         '--env', 'CartPole-v1', '--num-envs', '3', '--quick', '--seconds', '8',
         '--set', 'discount:=0.5', '--set', 'learner_threads:=2'])
     assert plan.settings == {
@@ -228,29 +218,29 @@ def test_settings_go_where_they_are_known(modules):
     ([], (20, 2, 4)),
     (['--unroll-length', '5', '--batch-size', '1', '--set', 'max_policy_lag:=2'], (5, 1, 2)),
 ])
-def test_updates_are_as_large_as_those_compared_with_unless_told(modules, words, batch):
-    _, _, settings = modules.bench_train.arguments(['--env', 'ALE/Pong-v5', *words])
+def test_updates_are_as_large_as_those_compared_with_unless_told(words, batch):
+    _, _, settings = bench_train.arguments(['--env', 'ALE/Pong-v5', *words])
     names = 'unroll_length', 'batch_size', 'max_policy_lag'
     assert tuple(settings[name] for name in names) == batch
     # Of Pong's preset is all the rest.
     assert (settings['num_envs'], settings['reward_transform']) == (16, 'abs_one')
 
 
-def test_a_run_that_fails_is_the_status(modules, monkeypatch, capsys):
-    plan = modules.train_runs.Plan({'env_id': 'Nowhere-v0'}, {}, 1, 0.1, 0.5)
+def test_a_run_that_fails_is_the_status(monkeypatch, capsys):
+    plan = runs.Plan({'env_id': 'Nowhere-v0'}, {}, 1, 0.1, 0.5)
     with pytest.raises(RuntimeError, match="no environment 'Nowhere-v0'"):
-        modules.train_runs.run_serial(plan)
+        runs.run_serial(plan)
     with pytest.raises(RuntimeError, match=r"^step: .*no environment 'Nowhere-v0'"):
-        modules.train_runs.run_part('step', plan, {'env_id': 'Nowhere-v0'})
+        runs.run_part('step', plan, {'env_id': 'Nowhere-v0'})
 
     def fail(*_):
         raise RuntimeError('it broke')
 
-    monkeypatch.setattr(modules.bench_train, 'measure', fail)
+    monkeypatch.setattr(bench_train, 'measure', fail)
     monkeypatch.setattr(sys, 'argv', ['bench_train', '--env', 'CartPole-v1'])
     monkeypatch.setattr('signal.signal', lambda *_: None)
     monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: None)
-    assert modules.bench_train.main() == 1
+    assert bench_train.main() == 1
     assert capsys.readouterr().err == 'bench_train: it broke\n'
 
 

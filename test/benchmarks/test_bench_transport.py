@@ -1,45 +1,29 @@
 """bench_transport: its cells, figures, table and refusals; and one very short measurement."""
 
-import importlib
 import json
 import socket
 import struct
 import subprocess
-import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 from rclpy.serialization import serialize_message
 from std_msgs.msg import Header
 
+from benchmarks import bench_transport
+from benchmarks.transport import dds, peers, table, tcp
+from benchmarks.transport.cell import Cell
 from vdl_ros.msg import Trajectory
 
-FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
 COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_transport')
 SHORT = ('--ways', 'tcp,tcp-kept,dds-events,dds-serialized', '--clients', '1',
          '--sizes', '8000', '--rounds', '1')
 
 
-@pytest.fixture
-def modules(monkeypatch):
-    """Return the benchmark's own modules; they are imported by their bare names, as it does."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    names = ('transport_cell', 'transport_table', 'transport_tcp', 'transport_dds',
-             'transport_peers', 'bench_transport')
-    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
-    for name in names:
-        sys.modules.pop(name, None)
 
 
-@pytest.fixture
-def cell(modules):
-    """Return a function that makes a cell."""
-    def make(way='tcp', task='throughput', clients=2, size=1_000_000, packets=10, token=5):
-        return modules.transport_cell.Cell(
-            way, task, clients, size, packets, window=4, limit=1.0, token=token)
-    return make
+def cell(way='tcp', task='throughput', clients=2, size=1_000_000, packets=10, token=5):
+    return Cell(way, task, clients, size, packets, window=4, limit=1.0, token=token)
 
 
 def found(received=(10, 10), seconds=(0.1, 0.2), sent=(10, 10), trips=(), cpu=0.5):
@@ -47,31 +31,29 @@ def found(received=(10, 10), seconds=(0.1, 0.2), sent=(10, 10), trips=(), cpu=0.
             'trips_ms': list(trips), 'cpu_s': cpu}
 
 
-def sampled(modules, cell, rates, size=800_000):
+def sampled(rates, size=800_000):
     """Return samples of TCP and DDS from (TCP, DDS) rates in MB/s, one pair for each round."""
     samples = []
     for number, pair in enumerate(rates):
         for way, rate in zip(('tcp', 'dds-events'), pair, strict=True):
             time = 10 * size / 1e6 / rate if rate else 0.0
-            samples.append(modules.transport_table.sample(
+            samples.append(table.sample(
                 'one host', number, cell(way, clients=1, size=size),
                 found((10 if rate else 0,), (time,), (10,))))
     return samples
 
 
-def test_a_window_has_two_packets_at_least_and_never_more_than_the_topic_keeps(modules):
-    bench = modules.bench_transport
+def test_a_window_has_two_packets_at_least_and_never_more_than_the_topic_keeps():
     sizes = (1, 8_000, 800_000, 4_000_000, 64_000_000)
-    assert [bench.window(size, 3) for size in sizes] == [64, 64, 5, 2, 2]
-    depth = modules.transport_dds.STREAM.depth
-    for clients in range(1, bench.MOST_CLIENTS + 1):
-        assert 2 <= clients * bench.window(1, clients) <= depth
+    assert [bench_transport.window(size, 3) for size in sizes] == [64, 64, 5, 2, 2]
+    depth = dds.STREAM.depth
+    for clients in range(1, bench_transport.MOST_CLIENTS + 1):
+        assert 2 <= clients * bench_transport.window(1, clients) <= depth
 
 
-def test_rounds_begin_with_another_way_and_no_token_comes_twice(modules):
-    bench = modules.bench_transport
-    options = bench.parse(['--quick', '--ways', 'tcp,dds-events,dds-multi'])
-    first, second = (list(bench.cells(options, number)) for number in (0, 1))
+def test_rounds_begin_with_another_way_and_no_token_comes_twice():
+    options = bench_transport.parse(['--quick', '--ways', 'tcp,dds-events,dds-multi'])
+    first, second = (list(bench_transport.cells(options, number)) for number in (0, 1))
     assert [each.way for each in first[:3]] == ['tcp', 'dds-events', 'dds-multi']
     assert [each.way for each in second[:3]] == ['dds-events', 'dds-multi', 'tcp']
     assert len({each.token for each in first + second}) == len(first + second)
@@ -81,21 +63,21 @@ def test_rounds_begin_with_another_way_and_no_token_comes_twice(modules):
         ('round_trip', size, 1) for size in (100, 28_000, 230_000)}
 
 
-def test_a_packet_of_another_cell_has_no_client(modules, cell):
+def test_a_packet_of_another_cell_has_no_client():
     one, other = cell(token=5), cell(token=6)
     assert [one.client(one.start_id(index)) for index in (0, 1, 2)] == [0, 1, None]
     assert other.client(one.start_id(0)) is None
 
 
 @pytest.mark.parametrize('name', ['', 'c', 'client_0', 'client_10', 'client_100'])
-def test_the_incarnation_is_found_in_serialized_bytes(modules, name):
+def test_the_incarnation_is_found_in_serialized_bytes(name):
     message = Trajectory(header=Header(frame_id=name[1:]), actor_id=name, start_id=2**62 + 7,
                          sequence=9)
-    assert modules.transport_dds.incarnation_of(serialize_message(message)) == 2**62 + 7
+    assert dds.incarnation_of(serialize_message(message)) == 2**62 + 7
 
 
-def test_throughput_counts_what_was_received(modules, cell):
-    line = modules.transport_table.sample(
+def test_throughput_counts_what_was_received():
+    line = table.sample(
         'one host', 0, cell(), found((10, 5), (0.1, 0.2), (10, 9), cpu=0.3))
     assert (line['asked'], line['sent'], line['received'], line['lost']) == (20, 19, 15, 5)
     assert line['MBps'] == pytest.approx(75.0)
@@ -105,27 +87,27 @@ def test_throughput_counts_what_was_received(modules, cell):
     assert line['cpu_ms_per_MB'] == pytest.approx(20.0)
 
 
-def test_nothing_received_is_no_division(modules, cell):
-    line = modules.transport_table.sample(
+def test_nothing_received_is_no_division():
+    line = table.sample(
         'one host', 0, cell(), found((0, 0), (0.0, 0.0), (4, 4)))
     assert (line['MBps'], line['cpu_ms_per_MB'], line['lost']) == (0.0, None, 20)
-    line = modules.transport_table.sample(
+    line = table.sample(
         'one host', 0, cell(task='round_trip', clients=1), found((0,), (0.0,), (1,)))
     assert (line['p50_ms'], line['lost']) == (None, 10)
 
 
-def test_percentiles_are_values_that_were_measured(modules):
-    percentile = modules.transport_table.percentile
+def test_percentiles_are_values_that_were_measured():
+    percentile = table.percentile
     values = list(range(100, 0, -1))
     assert (percentile(values, 0.5), percentile(values, 0.99)) == (51, 100)
     assert percentile([3.0], 0.99) == 3.0
     assert percentile([], 0.5) is None
 
 
-def test_ratios_are_taken_within_a_round(modules, cell):
+def test_ratios_are_taken_within_a_round():
     # Each round's ratio is 0.5, 0.5, 0.1; that of the medians would be 0.4.
-    rows = modules.transport_table.rows(
-        sampled(modules, cell, [(100, 50), (200, 100), (400, 40)]))
+    rows = table.rows(
+        sampled([(100, 50), (200, 100), (400, 40)]))
     tcp, dds = rows
     assert (tcp['way'], tcp['of_tcp'], tcp['rounds']) == ('tcp', 1.0, 3)
     assert dds['MBps'] == pytest.approx(50.0)
@@ -135,15 +117,14 @@ def test_ratios_are_taken_within_a_round(modules, cell):
 
 @pytest.mark.parametrize(('rates', 'reached'), [
     ([(100, 50)], True), ([(100, 49)], False), ([(100, 0)], None)])
-def test_the_aim_is_half_of_tcp(modules, cell, rates, reached):
-    rows = modules.transport_table.rows(sampled(modules, cell, rates))
-    assert [each['reached'] for each in modules.transport_table.aims(rows)] == (
+def test_the_aim_is_half_of_tcp(rates, reached):
+    rows = table.rows(sampled(rates))
+    assert [each['reached'] for each in table.aims(rows)] == (
         [] if reached is None else [reached])
 
 
-def test_the_tables_tell_losses_the_seed_and_what_was_missed(modules, cell):
-    table = modules.transport_table
-    samples = sampled(modules, cell, [(1000, 400)])
+def test_the_tables_tell_losses_the_seed_and_what_was_missed():
+    samples = sampled([(1000, 400)])
     samples.append(table.sample('one host', 0, cell('dds-multi', clients=1, size=800_000),
                                 found((4,), (1.0,), (10,))))
     trip = cell('dds-events', 'round_trip', 1, 28_000)
@@ -158,10 +139,10 @@ def test_the_tables_tell_losses_the_seed_and_what_was_missed(modules, cell):
 
 
 @pytest.mark.parametrize('kept', [False, True])
-def test_a_tcp_packet_of_another_length_is_refused(modules, kept):
+def test_a_tcp_packet_of_another_length_is_refused(kept):
     here, there = socket.socketpair()
     with here, there:
-        receiver = modules.transport_tcp._Receiver(there, 4, kept)
+        receiver = tcp._Receiver(there, 4, kept)
         first = receiver.packet
         here.sendall(struct.pack('<I', 4) + b'good' + struct.pack('<I', 5) + b'wrong')
         receiver.take()
@@ -178,19 +159,19 @@ def test_a_tcp_packet_of_another_length_is_refused(modules, kept):
     (['--rounds', '-1'], "'-1' is not allowed: a number from 1 to 1000"),
     (['--output', '/nowhere/at/all.json'], 'there is no such folder'),
 ])
-def test_bad_input_is_one_line_and_status_2(modules, capsys, words, line):
+def test_bad_input_is_one_line_and_status_2(capsys, words, line):
     with pytest.raises(SystemExit) as end:
-        modules.bench_transport.parse(words)
+        bench_transport.parse(words)
     assert end.value.code == 2
     said = capsys.readouterr().err
     assert line in said
     assert said.count('\n') == 1
 
 
-def test_a_process_that_fails_says_so_in_one_line(modules):
-    hosts = modules.transport_peers.Hosts('nowhere', 'no.such.host.invalid', 'LOCALHOST')
-    with pytest.raises(modules.transport_peers.PeerError, match='^tcp server 0: ') as failed:
-        modules.transport_peers.Team('tcp', hosts, 1)
+def test_a_process_that_fails_says_so_in_one_line():
+    hosts = peers.Hosts('nowhere', 'no.such.host.invalid', 'LOCALHOST')
+    with pytest.raises(peers.PeerError, match='^tcp server 0: ') as failed:
+        peers.Team('tcp', hosts, 1)
     assert '\n' not in str(failed.value)
 
 
@@ -218,7 +199,7 @@ def test_every_packet_that_was_asked_for_is_counted(tmp_path):
 def test_ctrl_c_leaves_no_process(launch, workers):
     running = launch(*COMMAND, *SHORT, '--trips', '100000')
     running.wait_for(lambda: 'round 1' in running.output, 'a measurement')
-    working = workers(running, 'transport_worker')
+    working = workers(running, 'benchmarks.transport.worker')
     assert len(working) == 4
     running.interrupt()
     running.wait()

@@ -1,29 +1,17 @@
 """What benchmarks start also ends, whenever they are interrupted."""
 
-import importlib
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from benchmarks import graph
 from vdl_ros.ros.launch_arguments import SAVING_S
 
-FOLDER = Path(__file__).resolve().parents[2] / 'benchmarks'
-
 
 @pytest.fixture
-def graph(monkeypatch):
-    """Return the benchmarks' module ``graph``, imported by its bare name, as they do."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    yield importlib.import_module('graph')
-    sys.modules.pop('graph', None)
-
-
-@pytest.fixture
-def started(graph, monkeypatch):
+def started(monkeypatch):
     """Return a list of the processes that were started; SIGINT comes while each one starts."""
     found = []
 
@@ -41,7 +29,7 @@ def started(graph, monkeypatch):
             each.wait()
 
 
-def test_an_interrupt_while_a_command_starts_ends_it(graph, started):
+def test_an_interrupt_while_a_command_starts_ends_it(started):
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), graph.launched('sleep', '60'):
         pytest.fail('the block ran')
@@ -49,7 +37,7 @@ def test_an_interrupt_while_a_command_starts_ends_it(graph, started):
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_an_interrupt_while_a_command_ends_comes_after_its_end(graph, monkeypatch):
+def test_an_interrupt_while_a_command_ends_comes_after_its_end(monkeypatch):
     killpg, sent = os.killpg, []
 
     def kill(group, number):
@@ -66,7 +54,7 @@ def test_an_interrupt_while_a_command_ends_comes_after_its_end(graph, monkeypatc
     assert process.returncode == -signal.SIGINT
 
 
-def test_what_saves_something_has_the_time_that_launch_grants(graph, monkeypatch):
+def test_what_saves_something_has_the_time_that_launch_grants(monkeypatch):
     class Popen(subprocess.Popen):
         def wait(self, timeout=None):
             waited.append(timeout)
@@ -80,12 +68,12 @@ def test_what_saves_something_has_the_time_that_launch_grants(graph, monkeypatch
     assert waited[0] > float(SAVING_S) + 5.0
 
 
-def test_a_command_that_ended_early_is_told_with_its_last_lines(graph):
+def test_a_command_that_ended_early_is_told_with_its_last_lines():
     with pytest.raises(RuntimeError, match='bash ended:\nno such thing'), \
             graph.launched('bash', '-c', 'echo no such thing') as process:
         process.wait()
 
 
-def test_a_command_that_cannot_be_started_is_an_error_of_its_own(graph):
+def test_a_command_that_cannot_be_started_is_an_error_of_its_own():
     with pytest.raises(FileNotFoundError), graph.launched('/no/such/command'):
         pytest.fail('the block ran')

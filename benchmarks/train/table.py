@@ -67,8 +67,8 @@ def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> 
     them stand those of each round. Shares and processor use are means, losses sums.
 
     Args:
-        rounds: each with ``graph`` and ``serial`` as of train_runs.py, and by part what
-            train_parts.py printed.
+        rounds: each with ``graph`` and ``serial`` as of train/runs.py, and by part what
+            train/parts.py printed.
         cores: that the processes may use.
         num_actors: who hears each policy.
     """

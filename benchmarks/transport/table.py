@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transport_cell import Cell
+from benchmarks.transport.cell import Cell
 
 __all__ = ['aims', 'markdown', 'percentile', 'rows', 'sample']
 

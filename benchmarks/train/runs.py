@@ -23,12 +23,12 @@ from typing import Any
 
 import psutil
 import rclpy
-from graph import launched
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
-from train_table import TooFewRowsError, progress_rows, steady_rate
 
+from benchmarks.graph import launched, module_command
+from benchmarks.train.table import TooFewRowsError, progress_rows, steady_rate
 from vdl_ros.common.thread_timer import ACTING, PHASES
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics.thread_time_statistics import Share, read_share
@@ -332,14 +332,13 @@ def _run(
 
 def run_part(part: str, plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Measure a part of a training alone; see train_parts.py.
+    Measure a part of a training alone; see train/parts.py.
 
     Raises:
         RuntimeError: it has failed.
     """
-    program = Path(__file__).absolute().with_name('train_parts.py')
     done = subprocess.run(
-        [sys.executable, program, part, str(plan.seconds), json.dumps(settings)],
+        module_command('benchmarks.train.parts', part, str(plan.seconds), json.dumps(settings)),
         capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f'status {done.returncode}']

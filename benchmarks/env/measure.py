@@ -1,11 +1,9 @@
 """
 One measurement of bench_env, in a process of its own: nothing of the one before is in its memory.
 
-    python3 env_measure.py NAME BACKEND NUM_ENVS SECONDS
-
-prints one JSON object: ``frames_per_s``; ``memory_first_bytes``, by which the first copy, with
-its library, makes the process grow, and ``memory_bytes``, by which each further one does;
-``observation``; ``backends``; or ``missing`` or ``error``, a line each.
+Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
+``memory_first_bytes``, the memory of the first copy with its library, and ``memory_bytes``, that
+of each further copy; ``observation``; ``backends``; or ``missing`` or ``error``, a line each.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ import time
 from typing import Any
 
 import numpy as np
-from env_actors import measure_actors
-from env_backends import NotInstalledError, backends, make, prepare
-from env_stepping import frames_per_s, is_vector, memory, settle, stepper
 from gymnasium import spaces
 
+from benchmarks.env.actors import measure_actors
+from benchmarks.env.backends import NotInstalledError, backends, make, prepare
+from benchmarks.env.stepping import frames_per_s, is_vector, memory, settle, stepper
 from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = ['leaves', 'measure']
@@ -100,7 +98,3 @@ def main() -> int:
         result = {'error': str(error)}
     print(json.dumps(result), file=output, flush=True)
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

@@ -110,7 +110,7 @@ def plan(
     Raises:
         ValueError: a setting that is not allowed, in one line.
     """
-    from bench_train import arguments
+    from benchmarks.bench_train import arguments
     words = ['--env', env_id, '--num-envs', str(shape.num_envs), '--unroll-length',
              str(shape.unroll_length or samples // PER_T), '--batch-size', str(shape.batch_size),
              '--num-actors', str(actors), '--seconds', str(seconds)]

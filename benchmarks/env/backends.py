@@ -74,7 +74,7 @@ def backends(name: str) -> tuple[str, ...]:
 
     ``sync``: Gymnasium's SyncVectorEnv; ``async``: its AsyncVectorEnv, a process each; ``own``:
     the environment's own vectorised version, one thread; ``own-threads``: a thread for each core;
-    ``actors``: see ``env_actors.py``.
+    ``actors``: see ``env/actors.py``.
     """
     env_id = prepare(name)
     if name.endswith(PREPROCESSED):

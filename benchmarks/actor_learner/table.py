@@ -56,7 +56,7 @@ def _sum(threads: Iterable[Mapping[str, float]], phases: Sequence[str]) -> float
 
 def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
     """
-    Return what one run of train_runs.py says here.
+    Return what one run of train/runs.py says here.
 
     Args:
         run: as it returned it.

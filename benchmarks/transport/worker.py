@@ -1,10 +1,9 @@
 """
 One process of bench_transport, server or client: a line of JSON in, a line of JSON out.
 
-    python transport_worker.py FAMILY ROLE INDEX TOTAL WHERE PORT
-
-It says hello, then takes orders: a cell, answered by ``{"ready": true}``; then ``{"go": true}``,
-answered by what was measured. It ends with its standard input, or by SIGINT.
+Arguments: FAMILY ROLE INDEX TOTAL WHERE PORT. The first line it writes describes it. Then, for
+each cell that it reads, it writes ``{"ready": true}``, reads ``{"go": true}`` and writes the
+measurement. It ends with its standard input, or by SIGINT.
 """
 
 from __future__ import annotations
@@ -15,18 +14,17 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from transport_cell import Cell, cpu_seconds
-
+from benchmarks.transport.cell import Cell, cpu_seconds
 from vdl_ros.ros.process import die_with_parent
 
 
 def _make(words: list[str]) -> Any:
     family, role, index, total, where, port = words
     if family == 'tcp':
-        from transport_tcp import TcpClient, TcpServer
+        from benchmarks.transport.tcp import TcpClient, TcpServer
         return (TcpServer(int(total), where) if role == 'server'
                 else TcpClient(int(index), where, int(port)))
-    from transport_dds import DdsClient, DdsServer
+    from benchmarks.transport.dds import DdsClient, DdsServer
     return (DdsServer(int(total), where, family) if role == 'server'
             else DdsClient(int(index), where, family))
 
@@ -43,8 +41,9 @@ def _serve(link: Any, orders: TextIO, reply: Callable[[dict[str, Any]], None]) -
         reply(found | {'cpu_s': cpu_seconds() - before})
 
 
-def main(words: list[str]) -> int:
+def main() -> int:
     """Do what the lines on standard input say."""
+    words = sys.argv[1:]
     die_with_parent()
     # Libraries may write to standard output: what they write goes where errors go.
     answers = os.fdopen(os.dup(1), 'w')
@@ -67,7 +66,3 @@ def main(words: list[str]) -> int:
         if link is not None:
             link.close()
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))

@@ -20,8 +20,8 @@ from rclpy.executors import Executor, MultiThreadedExecutor, SingleThreadedExecu
 from rclpy.node import Node
 from rclpy.serialization import serialize_message
 from rclpy.signals import SignalHandlerOptions
-from transport_cell import WAYS, Cell
 
+from benchmarks.transport.cell import WAYS, Cell
 from vdl_ros.msg import Credit, Trajectory
 from vdl_ros.ros import memory
 from vdl_ros.ros.dds import transport

@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from scaling_table import Run, common, common_cells, table
-
+from benchmarks.scaling.table import Run, common, common_cells, table
 from vdl_ros.common.thread_timer import TRAINING
 
 __all__ = ['SEED_LEARNERS', 'learner_row', 'learners_text', 'with_efficiencies']

@@ -9,16 +9,14 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from transport_cell import Cell
+from benchmarks.graph import module_command
+from benchmarks.transport.cell import Cell
 
 __all__ = ['ONE_HOST', 'Hosts', 'PeerError', 'Team', 'two_hosts']
 
-_WORKER = Path(__file__).with_name('transport_worker.py')
 _START_S = 90.0
 _GRACE_S = 60.0
 _END_S = 5.0
@@ -92,8 +90,9 @@ class _Peer:
         self._name = ' '.join(words[:3])
         # A session of its own: Ctrl-C reaches only the parent, which ends all in order.
         self._process = subprocess.Popen(
-            [*prefix, sys.executable, str(_WORKER), *words], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env=dict(env), start_new_session=True)
+            [*prefix, *module_command('benchmarks.transport.worker', *words)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(env),
+            start_new_session=True)
 
     def tell(self, order: Mapping[str, Any]) -> None:
         """Send one line."""

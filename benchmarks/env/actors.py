@@ -12,9 +12,8 @@ import os
 from multiprocessing.connection import Connection
 from typing import Any
 
-from env_backends import backends, make
-from env_stepping import frames_per_s, memory, settle, stepper
-
+from benchmarks.env.backends import backends, make
+from benchmarks.env.stepping import frames_per_s, memory, settle, stepper
 from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = ['measure_actors', 'shares']

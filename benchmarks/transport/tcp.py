@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from transport_cell import WAYS, Cell
+from benchmarks.transport.cell import WAYS, Cell
 
 __all__ = ['TcpClient', 'TcpServer']
 

@@ -1,11 +1,9 @@
 """
 One part of a training, alone on one core with one thread: what an agent step costs.
 
-    python3 train_parts.py PART SECONDS SETTINGS
-
-PART is ``step`` (the environments, random actions), ``infer`` (a policy chooses actions, as an
-actor does) or ``learn`` (an update from the batch of a run, put together for it as a learner
-does); SETTINGS a JSON object with those of environment and training. Prints one JSON object:
+Arguments: PART SECONDS SETTINGS. PART is ``step`` (the environments, random actions), ``infer``
+(a policy chooses actions, as in an actor) or ``learn`` (an update from the batch of a run,
+assembled as in a learner); SETTINGS is a JSON object. Prints one JSON object:
 ``seconds_per_step``, ``calls``, and ``parameters`` of the network. Steps that only reset an
 environment take time, but do not count: nobody learns from them.
 """
@@ -127,7 +125,8 @@ def measure(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str,
         made.envs.close()
 
 
-if __name__ == '__main__':
+def main() -> None:
+    """Measure, and print the object."""
     # Before anything starts a thread; the last core, since the first has more interrupts.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     print(json.dumps(measure(sys.argv[1], float(sys.argv[2]), json.loads(sys.argv[3]))))

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from scaling_fit import fit, held_out
-
+from benchmarks.scaling.fit import fit, held_out
 from vdl_ros.common.thread_timer import ACTING, TRAINING
 
 __all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'Run', 'actor_row', 'actors_text', 'common',

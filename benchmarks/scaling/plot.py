@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
-from scaling_fit import fit, law
-from scaling_table import SEED_ACTORS, SEED_SAMPLERS
+
+from benchmarks.scaling.fit import fit, law
+from benchmarks.scaling.table import SEED_ACTORS, SEED_SAMPLERS
 
 __all__ = ['draw', 'kinds']
 

@@ -1,0 +1,1 @@
+"""Parts of bench_actor_learner: one process against two actors."""

@@ -1,0 +1,1 @@
+"""Parts of bench_env: environments, alone and vectorised."""

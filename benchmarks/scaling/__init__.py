@@ -1,0 +1,1 @@
+"""Parts of bench_scaling: samplers, actors and learners."""

@@ -1,0 +1,1 @@
+"""Parts of bench_train: the graph, serial mode and the roofline."""

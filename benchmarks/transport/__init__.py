@@ -1,0 +1,1 @@
+"""Parts of bench_transport: DDS and raw TCP."""
