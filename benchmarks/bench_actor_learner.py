@@ -5,32 +5,28 @@ One process against a learner with two actors: VDL's table, and where two actors
         [--busy] [--only table|sweep] [--quick] [--json] [--output FILE]
 
 One process is serial mode; two actors are the graph of ``train.launch.py`` on this host, with
-actions chosen by the actors (local) or by the learner (central). The learning rate is 0: updates
-cost what they cost, but the policy stays the random one of the start, so all runs play the same
-kind of episodes. The sweep uses dummy environments, which sleep or compute for a given time and
-return so many bytes of noise, and the smallest network, since its own size grows with theirs.
-Runs take turns, round after round; start and warm-up are left out.
+inference by the actors (local) or by the learner (central). The learning rate is 0: updates take
+as long as ever, but the policy stays random, so that all runs have the same kind of episodes. The
+sweep uses dummy environments, which sleep or compute for a given time and return so many bytes of
+noise, and the smallest network, which also grows with that size. Runs take turns, round after
+round; start and warm-up are excluded.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import report
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
-
 SERIAL = 'serial'
 NUM_ACTORS = 2
 ENVIRONMENTS = ('CartPole-v1', 'ALE/Breakout-v5', 'Hopper-v5', 'Humanoid-v5')
 SIZES = (2048, 16384, 131072, 1048576)
-# The same for all, whatever a task's preset says.
+# The same for all; they override a task's preset.
 UNROLL_LENGTH, BATCH_SIZE = 20, 2
 SETTINGS = {'unroll_length': str(UNROLL_LENGTH), 'batch_size': str(BATCH_SIZE),
             'max_policy_lag': '4', 'publish_every': '1', 'learning_rate': '0.0'}
@@ -41,12 +37,12 @@ SMALLEST = {'hidden_size': '1'}
 @dataclass(frozen=True, eq=False)
 class Case:
     """
-    What is run in several ways.
+    An environment that is run in several modes.
 
     Attributes:
         env_id: of the environment.
-        settings: as a user types them, by name.
-        ways: 'serial', and where the graph's actions are chosen: 'actor', 'learner'.
+        settings: texts by name.
+        ways: 'serial', and where the graph does inference: 'actor', 'learner'.
         step_ms: time of the dummy environment; None: a row of the table.
         size: bytes of its observation.
     """
@@ -62,30 +58,21 @@ def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, list[Case], dict[str, str]]:
     """
-    Return the options, what is to be run, and what cannot be by name with the reason.
+    Return the options, the cases to run, and by name why an environment cannot be run.
 
     Raises:
         ValueError: an option that is not allowed; the message is one line.
     """
     from vdl_ros.envs.dummy import LARGEST, parse
 
-    options = _parser().parse_args(words)
+    options = _parse(words)
     named = options.env is not None
-    for name, usual, quick in (
-            ('seconds', 1.5, 0.5), ('warm_up', 0.5, 0.2), ('rounds', 3, 1),
-            ('env', ENVIRONMENTS, ENVIRONMENTS[:1]), ('sizes', SIZES, (SIZES[0], SIZES[-1])),
-            ('step_ms', (1.0, 4.0), (1.0,))):
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else usual)
-    for name, low, high in (
-            ('seconds', 0.2, 3600), ('warm_up', 0, 3600), ('rounds', 1, 1000),
-            ('num_envs', 1, 1024), ('sizes', 1, LARGEST), ('step_ms', 0.01, 10000)):
-        values = getattr(options, name)
-        for value in values if isinstance(values, list | tuple) else [values]:
-            if not low <= value <= high:
-                raise ValueError(f'--{name.replace("_", "-")}: {value} is not allowed: '
-                                 f'{low} to {high}')
-    report.check_output(options)
+    report.complete(options, {
+        'seconds': (1.5, 0.5), 'warm_up': (0.5, 0.2), 'rounds': (3, 1),
+        'env': (ENVIRONMENTS, ENVIRONMENTS[:1]), 'sizes': (SIZES, (SIZES[0], SIZES[-1])),
+        'step_ms': ((1.0, 4.0), (1.0,))}, {
+        'seconds': (0.2, 3600), 'warm_up': (0, 3600), 'rounds': (1, 1000),
+        'num_envs': (1, 1024), 'sizes': (1, LARGEST), 'step_ms': (0.01, 10000)})
     options.sizes = sorted(set(options.sizes))
     options.step_ms = sorted(set(options.step_ms))
     if options.only != 'table' and len(options.sizes) < 2:
@@ -130,29 +117,26 @@ def _check(env_id: str) -> None:
     make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=env_id)))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog='bench_actor_learner', description=__doc__.splitlines()[1])
+def _parse(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = report.Parser('bench_actor_learner', __doc__)
     parser.add_argument('--env', nargs='+', metavar='ID',
                         help=f'rows of the table ({" ".join(ENVIRONMENTS)}; quick: the first)')
     parser.add_argument('--inference', nargs='+', choices=('actor', 'learner'),
-                        default=['actor', 'learner'], help='who chooses actions there (both)')
+                        default=['actor', 'learner'], help='where actions are chosen (both)')
     parser.add_argument('--sizes', nargs='+', type=int, metavar='N',
                         help='bytes of an observation in the sweep (2048 ... 1048576)')
     parser.add_argument('--step-ms', nargs='+', type=float, metavar='MS',
                         help='environment times in the sweep (1 4; quick: 1)')
     parser.add_argument('--busy', action='store_true', help='dummies compute instead of sleeping')
     parser.add_argument('--sweep-inference', choices=('actor', 'learner'), default='actor',
-                        help='who chooses actions in the sweep (actor)')
+                        help='where actions are chosen in the sweep (actor)')
     parser.add_argument('--num-envs', type=int, default=1, metavar='B',
                         help="environments of each process (1, as VDL's)")
     parser.add_argument('--only', choices=('table', 'sweep'), help='one of the two parts')
     parser.add_argument('--seconds', type=float, help='of each measurement (1.5; quick: 0.5)')
     parser.add_argument('--warm-up', type=float, help='s before it (0.5; quick: 0.2)')
     parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
-    parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
-    report.add_options(parser)
-    return parser
+    return parser.parse_args(words)
 
 
 def collect(
@@ -160,9 +144,9 @@ def collect(
     problems: dict[str, str],
 ) -> dict[Case, list[dict[str, dict[str, Any]]]]:
     """
-    Return by case what each round found in each way; the order of ways turns with the rounds.
+    Return the results of each round by case and mode; each round begins with another mode.
 
-    A case that failed is left out from then on, and stands among ``problems``.
+    A case that fails is left out from then on; ``problems`` gets the reason.
     """
     found: dict[Case, list[dict[str, dict[str, Any]]]] = {case: [] for case in cases}
     for number in range(rounds):
@@ -174,12 +158,11 @@ def collect(
             try:
                 for way in case.ways[turn:] + case.ways[:turn]:
                     measured[way] = run(case, way)
-                    print(f'round {number + 1}: {case.env_id} {way}: '
-                          f'{measured[way]["steps_per_s"]:,.0f} agent steps/s',
-                          file=sys.stderr, flush=True)
+                    report.log(f'round {number + 1}: {case.env_id} {way}: '
+                               f'{measured[way]["steps_per_s"]:,.0f} agent steps/s')
             except RuntimeError as error:
                 problems[case.env_id] = ' '.join(str(error).split())
-                print(f'{case.env_id}: {error}', file=sys.stderr, flush=True)
+                report.log(f'{case.env_id}: {error}')
                 continue
             found[case].append({way: measured[way] for way in case.ways})
     return {case: each for case, each in found.items() if case.env_id not in problems}
@@ -188,7 +171,7 @@ def collect(
 def measure(
     options: argparse.Namespace, cases: Sequence[Case], problems: dict[str, str],
 ) -> dict[Case, list[dict[str, dict[str, Any]]]]:
-    """Return what :func:`collect` does, of real runs."""
+    """Run all cases; see :func:`collect`."""
     from benchmarks.actor_learner.table import figures
     from benchmarks.train.runs import Listener, Plan, run_graph, run_serial
 
@@ -231,31 +214,18 @@ def result(
 
 def main() -> int:
     """Measure, and print the tables or one JSON object."""
-    try:
-        options, cases, problems = arguments()
-    except (ValueError, OSError) as error:
-        print(f'bench_actor_learner: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    return report.run('bench_actor_learner', arguments, lambda found: _measure_and_deliver(*found))
+
+
+def _measure_and_deliver(
+    options: argparse.Namespace, cases: Sequence[Case], problems: dict[str, str],
+) -> int:
     from benchmarks.actor_learner.table import markdown
     from benchmarks.graph import own_domain
-    from vdl_ros.ros.dds import transport
-
-    # As Ctrl-C, so that the measurement under way is ended as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     missing = len(problems)
-    try:
-        with own_domain():
-            travel = transport.configure()
-            measured = measure(options, cases, problems)
-    except KeyboardInterrupt:
-        print('bench_actor_learner: interrupted', file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except ValueError as error:
-        print(f'bench_actor_learner: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    found = {
-        'benchmark': 'actor_learner', 'machine': report.machine(),
-        'cores': len(os.sched_getaffinity(0)), 'transport': travel.name, 'problems': problems,
-        **result(options, measured)}
-    report.deliver(found, options, markdown)
-    return EXIT_FAILED if len(problems) > missing else 0
+    with own_domain(configure=True) as transport:
+        measured = measure(options, cases, problems)
+    report.deliver('actor_learner', {
+        'cores': len(os.sched_getaffinity(0)), 'transport': transport, 'problems': problems,
+        **result(options, measured)}, options, markdown)
+    return report.EXIT_FAILED if len(problems) > missing else 0

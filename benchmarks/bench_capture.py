@@ -3,10 +3,10 @@ Frames a second of a capture through the graph, beside bare rendering in one pro
 
     ros2 run vdl_ros bench_capture [--frames N] [--rounds N] [--domain NAME] [--quick] [--json]
 
-Measured in turn, so that what else the machine does troubles all alike. *Plain*: setting joint
-positions and drawing with ``mujoco.Renderer``, nothing randomised. *Same*: drawing the very frames
-that are captured, drawn by lot beforehand: poses, camera, colours, lights, patterns. What the
-capture adds to that is choosing frames, the graph, and writing the bag.
+Three measurements in turn. *Plain*: setting joint positions and drawing with ``mujoco.Renderer``,
+nothing randomised. *Same*: drawing the frames that are captured, whose poses, camera, colours,
+lights and patterns were sampled beforehand. The capture adds choosing frames, the graph, and
+writing the bag.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 os.environ.setdefault('MUJOCO_GL', 'egl')  # before mujoco is imported
 
@@ -80,7 +79,7 @@ def same(frames: int, domain: str) -> float:
 
 
 def alone(frames: int, domain: str) -> float:
-    """Return the frames/s of :func:`same` or, without a domain, :func:`plain`, in a process."""
+    """Return the frames/s of :func:`same`, or of :func:`plain` for domain '', in a new process."""
     done = subprocess.run(
         module_command('benchmarks.bench_capture', BARE, '--frames', str(frames),
                        '--domain', domain),
@@ -89,7 +88,7 @@ def alone(frames: int, domain: str) -> float:
 
 
 def captured(frames: int, domain: str) -> float:
-    """Return the frames/s of a capture, start and end of its processes left out."""
+    """Return the frames/s of a capture, without start and end of its processes."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             ['ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={folder}/bag',
@@ -100,44 +99,46 @@ def captured(frames: int, domain: str) -> float:
     return float(found[1])
 
 
-def main() -> int:
-    """Measure, and print the table or one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog='bench_capture', description='How fast frames are captured, beside bare rendering.')
-    parser.add_argument('--frames', type=int, default=2000)
-    parser.add_argument('--rounds', type=int, default=3)
+def arguments() -> argparse.Namespace:
+    """Return the options; ValueError for one that is not allowed."""
+    parser = report.Parser('bench_capture', __doc__, quick='one round of 1,000 frames')
+    parser.add_argument('--frames', type=int, help='(2000; quick: 1000)')
+    parser.add_argument('--rounds', type=int, help='(3; quick: 1)')
     parser.add_argument('--domain', default='random')
-    parser.add_argument('--quick', action='store_true', help='one round of 1,000 frames')
-    report.add_options(parser)
     parser.add_argument(BARE, action='store_true', help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.quick:
-        options.frames, options.rounds = 1000, 1
+    report.complete(options, {'frames': (2000, 1000), 'rounds': (3, 1)},
+                    {'frames': (1, 1_000_000), 'rounds': (1, 1000)})
+    return options
+
+
+def main() -> int:
+    """Measure, and print a line or one JSON object."""
+    return report.run('bench_capture', arguments, _measure_and_deliver)
+
+
+def _measure_and_deliver(options: argparse.Namespace) -> None:
+    frames, domain = options.frames, options.domain
     if options.bare:
-        print(same(options.frames, options.domain) if options.domain else plain(options.frames))
-        return 0
-    try:
-        report.check_output(options)
-    except ValueError as error:
-        print(f'bench_capture: {error}', file=sys.stderr)
-        return 2
-    rows = []
+        print(same(frames, domain) if domain else plain(frames))
+        return
+    rounds = []
     for number in range(options.rounds):
-        row = (alone(options.frames, ''), alone(options.frames, options.domain),
-               captured(options.frames, options.domain))
-        rows.append((*row, row[2] / row[0], row[2] / row[1]))
-        print(f'round {number + 1}: {line(rows[-1])}', file=sys.stderr, flush=True)
-    median = [statistics.median(column) for column in zip(*rows, strict=True)]
-    names = ('plain_frames_per_s', 'same_frames_per_s', 'captured_frames_per_s',
-             'ratio_to_plain', 'ratio_to_same')
-    report.deliver({
-        'benchmark': 'capture', 'machine': report.machine(), 'domain': options.domain,
-        'frames': options.frames, 'rounds': options.rounds,
-        **dict(zip(names, median, strict=True))}, options, lambda _: f'median: {line(median)}')
-    return 0
+        bare, same_frames, capture = alone(frames, ''), alone(frames, domain), captured(
+            frames, domain)
+        rounds.append({
+            'plain_frames_per_s': bare, 'same_frames_per_s': same_frames,
+            'captured_frames_per_s': capture, 'ratio_to_plain': capture / bare,
+            'ratio_to_same': capture / same_frames})
+        report.log(f'round {number + 1}: {sentence(rounds[-1])}')
+    report.deliver('capture', {
+        'domain': domain, 'frames': frames, 'rounds': options.rounds,
+        **{name: statistics.median(each[name] for each in rounds) for name in rounds[0]}},
+        options, lambda found: f'median: {sentence(found)}')
 
 
-def line(row: Sequence[float]) -> str:
-    """Return what was measured in words."""
-    return (f'captured {row[2]:.0f} frames/s; bare rendering of the same frames {row[1]:.0f}, '
-            f'ratio {row[4]:.2f}; of the plain scene {row[0]:.0f}, ratio {row[3]:.2f}')
+def sentence(found: Mapping[str, float]) -> str:
+    """Return the figures as a sentence."""
+    return (f'captured {found["captured_frames_per_s"]:.0f} frames/s; bare rendering of the same '
+            f'frames {found["same_frames_per_s"]:.0f}, ratio {found["ratio_to_same"]:.2f}; of the '
+            f'plain scene {found["plain_frames_per_s"]:.0f}, ratio {found["ratio_to_plain"]:.2f}')

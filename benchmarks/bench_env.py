@@ -17,28 +17,25 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import report
-from benchmarks.graph import interrupts_held, module_command
+from benchmarks.graph import delayed_interrupts, module_command
 
-BAD_INPUT = 2
-INTERRUPTED = 130
 GROUPS = ('gym', 'dummy')
-# Slow machines, and sixteen processes that import a simulator each.
+# For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
 
 
 def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return what one measurement printed, or ``error``; none of its processes is left."""
+    """Return the JSON object of one measurement, or ``error``; end all of its processes."""
     # ViZDoom writes files where it is started.
     with TemporaryDirectory() as folder:
         process = None
         try:
-            with interrupts_held():
+            with delayed_interrupts():
                 process = subprocess.Popen(
                     module_command('benchmarks.env.measure', name, backend, str(num_envs),
                                    str(seconds)),
@@ -49,7 +46,7 @@ def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any
             return {'error': f'not ended after {PATIENCE_S + 2.0 * seconds:g} s'}
         finally:
             if process is not None:
-                # The group, also of one that ended: it may have left children.
+                # The whole group: a process that ended may have left children.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
@@ -64,13 +61,13 @@ def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any
 def collect(
     names: Sequence[str], num_envs: int, seconds: float, rounds: int,
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return by environment and back end what each round measured; what fails is left then."""
+    """Return the measurements by environment and back end; one that fails is not repeated."""
     measured: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
     for number in range(rounds):
         for name in names:
-            ways = ['single']
-            while ways:
-                backend = ways.pop(0)
+            pending = ['single']
+            while pending:
+                backend = pending.pop(0)
                 before = measured[name].setdefault(backend, [])
                 if before and 'frames_per_s' not in before[-1]:
                     continue
@@ -78,9 +75,9 @@ def collect(
                 before.append(found)
                 text = (f'{found["frames_per_s"]:.0f} frames/s' if 'frames_per_s' in found
                         else found.get('error') or f'not installed: {found["missing"]}')
-                print(f'round {number + 1}: {name} {backend}: {text}', file=sys.stderr, flush=True)
+                report.log(f'round {number + 1}: {name} {backend}: {text}')
                 if backend == 'single':
-                    ways += found.get('backends', [])
+                    pending += found.get('backends', [])
     return measured
 
 
@@ -93,57 +90,37 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """
     from benchmarks.env.backends import DUMMY, GYM, NotInstalledError, prepare
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser = report.Parser('bench_env', __doc__)
     parser.add_argument(
         '--env', nargs='+', default=list(GROUPS), metavar='NAME',
         help='Gymnasium ids, dummy/OBS<n>-FPS<f>-v0, or the groups gym and dummy (default)')
     parser.add_argument('--num-envs', type=int, help='copies together (default: 16; quick: 8)')
     parser.add_argument('--seconds', type=float, help='of each measurement (3; quick: 0.2)')
     parser.add_argument('--rounds', type=int, help='measurements of each (5; quick: 1)')
-    parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
-    report.add_options(parser)
     options = parser.parse_args(words)
-    for name, usual, quick in (('num_envs', 16, 8), ('seconds', 3.0, 0.2), ('rounds', 5, 1)):
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else usual)
-    for name, low, high in (('num_envs', 1, 1024), ('seconds', 0.01, 600), ('rounds', 1, 1000)):
-        if not low <= getattr(options, name) <= high:
-            raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
-                             f'allowed: {low} to {high}')
-    report.check_output(options)
+    report.complete(
+        options, {'num_envs': (16, 8), 'seconds': (3.0, 0.2), 'rounds': (5, 1)},
+        {'num_envs': (1, 1024), 'seconds': (0.01, 600), 'rounds': (1, 1000)})
     groups = {'gym': GYM, 'dummy': (DUMMY[0], DUMMY[-1]) if options.quick else DUMMY}
     options.env = list(dict.fromkeys(
         name for word in options.env for name in groups.get(word, (word,))))
     for name in options.env:
-        try:
+        with contextlib.suppress(NotInstalledError):
             prepare(name)
-        except NotInstalledError:
-            continue
     return options
 
 
 def main() -> int:
     """Measure, and print the table or one JSON object."""
-    from benchmarks.env.table import row
+    return report.run('bench_env', arguments, _measure_and_deliver)
 
-    try:
-        options = arguments()
-    except ValueError as error:
-        print(f'bench_env: {error}', file=sys.stderr)
-        return BAD_INPUT
-    # As Ctrl-C, so that the measurement under way is ended as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        measured = collect(options.env, options.num_envs, options.seconds, options.rounds)
-    except KeyboardInterrupt:
-        print('bench_env: interrupted', file=sys.stderr)
-        return INTERRUPTED
-    rows = [row(name, measured[name]) for name in options.env]
-    result = {
-        'benchmark': 'env', 'machine': report.machine(), 'num_envs': options.num_envs,
-        'seconds': options.seconds, 'rounds': options.rounds, 'rows': rows}
-    report.deliver(result, options, readable)
-    return 0
+
+def _measure_and_deliver(options: argparse.Namespace) -> None:
+    from benchmarks.env.table import row
+    measured = collect(options.env, options.num_envs, options.seconds, options.rounds)
+    report.deliver('env', {
+        'num_envs': options.num_envs, 'seconds': options.seconds, 'rounds': options.rounds,
+        'rows': [row(name, measured[name]) for name in options.env]}, options, readable)
 
 
 def readable(found: Mapping[str, Any]) -> str:

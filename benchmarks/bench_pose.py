@@ -3,7 +3,7 @@ Latency from picture to pose, and frames a second, on one core, for both network
 
     ros2 run vdl_ros bench_pose [--seconds S] [--rounds N] [--quick] [--json]
 
-Three measurements of each network, in turn, everything on the same core:
+Three measurements of each network, in turn, all on the same core:
 
 * network: ``PoseEstimator.estimate`` of one picture in a loop, no ROS;
 * topic: ``pose_estimator`` gets a picture over DDS and the next when its pose has come back;
@@ -11,7 +11,7 @@ Three measurements of each network, in turn, everything on the same core:
 * graph: ``arm.launch.py pose:=true`` with sim_arm and camera at 30 Hz, drawing included; latency
   is from the stamp of the joint states in the picture to the pose's arrival.
 
-``alexnet`` has random weights, which take as long as any.
+Weights are random, which does not change the times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -33,7 +32,7 @@ from benchmarks.graph import launched, own_domain
 
 SIZE = 128
 RATE = 30.0
-# Poses that are not counted: caches are cold.
+# Poses before the measurement, while caches are cold.
 WARM_UP = 20
 
 
@@ -46,7 +45,7 @@ def percentiles(latencies: list[float], seconds: float) -> dict[str, float]:
 
 
 def of_network(model: Path, seconds: float) -> dict[str, float]:
-    """Estimate one picture after the other."""
+    """Estimate one image after the other."""
     from vdl_ros.pose.estimator import PoseEstimator
     estimator = PoseEstimator.load(model)
     picture = np.random.default_rng(0).integers(0, 256, (1, SIZE, SIZE, 3), np.uint8)
@@ -61,17 +60,17 @@ def of_network(model: Path, seconds: float) -> dict[str, float]:
     return percentiles(latencies, time.perf_counter() - began)
 
 
-def listen(seconds: float, alive: Callable[[], bool], *, ask: bool) -> dict[str, float]:
+def listen(seconds: float, alive: Callable[[], bool], *, send_images: bool) -> dict[str, float]:
     """
     Return the latencies of poses that arrive within ``seconds``.
 
     Args:
-        seconds: from the first poses on.
-        alive: whether there is still a graph to listen to.
-        ask: send a picture for each pose; otherwise a camera does.
+        seconds: after a warm-up.
+        alive: returns whether the graph runs.
+        send_images: publish an image for each pose; otherwise a camera does.
 
     Raises:
-        RuntimeError: no pose came.
+        RuntimeError: too few poses arrived.
     """
     import rclpy
     from rclpy.time import Time
@@ -98,19 +97,19 @@ def listen(seconds: float, alive: Callable[[], bool], *, ask: bool) -> dict[str,
         images.publish(image)
 
     def wait(count: int, until: float) -> None:
-        """Spin until so many poses have come; ask again for one that was lost."""
-        asked = 0.0
+        """Spin until so many poses have arrived; send another image for one that was lost."""
+        sent = 0.0
         while len(latencies) < count and time.perf_counter() < until and alive():
-            if ask and time.perf_counter() - asked > 1.0:
+            if send_images and time.perf_counter() - sent > 1.0:
                 send()
-                asked = time.perf_counter()
+                sent = time.perf_counter()
             rclpy.spin_once(node, timeout_sec=0.1)
 
     try:
         for number in range(1, WARM_UP + 1):
             wait(number, time.perf_counter() + 60.0)
         if len(latencies) < WARM_UP:
-            raise RuntimeError('no poses came')
+            raise RuntimeError('no poses arrived')
         latencies.clear()
         began = time.perf_counter()
         while (passed := time.perf_counter() - began) < seconds and alive():
@@ -122,18 +121,18 @@ def listen(seconds: float, alive: Callable[[], bool], *, ask: bool) -> dict[str,
 
 
 def of_topic(model: Path, seconds: float, core: int) -> dict[str, float]:
-    """Send pictures to the node one after the other."""
+    """Send one image after the other to the node."""
     with launched('ros2', 'run', 'vdl_ros', 'pose_estimator', '--ros-args', '-p',
                   f'model:={model}', core=core) as process:
-        return listen(seconds, lambda: process.poll() is None, ask=True)
+        return listen(seconds, lambda: process.poll() is None, send_images=True)
 
 
 def of_graph(model: Path, seconds: float, core: int) -> dict[str, float]:
-    """Let the simulated arm and its camera send them."""
+    """Measure with the simulated arm and its camera."""
     with launched('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'pose:=true', f'model:={model}',
                   'view:=false', 'controller:=false', f'rate:={RATE}', f'image_width:={SIZE}',
                   f'image_height:={SIZE}', core=core) as process:
-        return listen(seconds, lambda: process.poll() is None, ask=False)
+        return listen(seconds, lambda: process.poll() is None, send_images=False)
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
@@ -159,46 +158,36 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
                          'graph': of_graph(path, options.seconds, core)}
                 for what, values in found.items():
                     rounds.setdefault(name, {}).setdefault(what, []).append(values)
-                    print(f'round {number + 1}, {name}, {what}: '
-                          f'{values["frames_per_s"]:.1f} frames/s, p50 {values["p50_ms"]:.1f} ms, '
-                          f'p99 {values["p99_ms"]:.1f} ms', file=sys.stderr, flush=True)
+                    report.log(f'round {number + 1}, {name}, {what}: {values["frames_per_s"]:.1f} '
+                               f'frames/s, p50 {values["p50_ms"]:.1f} ms, '
+                               f'p99 {values["p99_ms"]:.1f} ms')
     return {name: {what: {key: statistics.median(each[key] for each in values)
                           for key in values[0]} for what, values in by_what.items()}
             for name, by_what in rounds.items()}
 
 
+def arguments() -> argparse.Namespace:
+    """Return the options; ValueError for one that is not allowed."""
+    parser = report.Parser('bench_pose', __doc__, quick='one round of 3 s each')
+    parser.add_argument('--seconds', type=float, help='of each measurement (10; quick: 3)')
+    parser.add_argument('--rounds', type=int, help='(3; quick: 1)')
+    options = parser.parse_args()
+    report.complete(options, {'seconds': (10.0, 3.0), 'rounds': (3, 1)},
+                    {'seconds': (0.1, 3600), 'rounds': (1, 1000)})
+    return options
+
+
 def main() -> int:
     """Measure, and print the table or one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog='bench_pose', description='Latency from picture to pose on one core.')
-    parser.add_argument('--seconds', type=float, default=10.0, help='of each measurement')
-    parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--quick', action='store_true', help='one round of 3 s each')
-    report.add_options(parser)
-    options = parser.parse_args()
-    if options.quick:
-        options.seconds, options.rounds = 3.0, 1
-    try:
-        report.check_output(options)
-        found = measure(options)
-    except ValueError as error:
-        print(f'bench_pose: {error}', file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        print(f'bench_pose: {error}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    report.deliver({
-        'benchmark': 'pose', 'machine': report.machine(), 'cores_used': 1,
-        'seconds': options.seconds, 'rounds': options.rounds, 'networks': found}, options, table)
-    return 0
+    return report.run('bench_pose', arguments, lambda options: report.deliver('pose', {
+        'cores_used': 1, 'seconds': options.seconds, 'rounds': options.rounds,
+        'networks': measure(options)}, options, markdown))
 
 
-def table(found: Mapping[str, Any]) -> str:
-    """Return it as Markdown."""
-    return '\n'.join([
-        '| network | measured | frames/s | p50 ms | p99 ms |\n|---|---|---:|---:|---:|',
-        *(f'| `{name}` | {what} | {values["frames_per_s"]:.1f} | {values["p50_ms"]:.1f} | '
-          f'{values["p99_ms"]:.1f} |'
-          for name, by_what in found['networks'].items() for what, values in by_what.items())])
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the figures as a table."""
+    return '\n'.join(report.table(
+        ('network', 'measured', 'frames/s', 'p50 ms', 'p99 ms'),
+        [(f'`{name}`', what, *(f'{values[key]:.1f}' for key in (
+            'frames_per_s', 'p50_ms', 'p99_ms')))
+         for name, by_what in found['networks'].items() for what, values in by_what.items()]))

@@ -1,35 +1,31 @@
 """
-How a training grows with its processes: samplers of an iteration, actors of a learner, learners.
+How training scales: samplers of an iteration, actors of a learner, learners.
 
     ros2 run vdl_ros bench_scaling [--computing] [--only samplers|actors|learners]
         [--picture FILE] [--quick] [--json] ...
 
-Three tables, all of the graph of ``train.launch.py``, a process for each learner and each actor,
-DDS between them. The first is WALL-E's: how long 1, 2, 5, 10, 20 samplers collect 20,000
-samples, and how long the learner learns from them. The others are impala_horovod_gym's: agent
-steps/s by actors, and how many one learner takes in at most, to which a law is fitted
-(scaling/fit.py); and agent steps/s by learners, with as many actors for each, and how much of
-what one does is left of each. What is run is in scaling/runs.py.
+Three tables of the graph of ``train.launch.py``: a process for each learner and each actor, DDS
+between them. The first is WALL-E's: how long 1, 2, 5, 10, 20 samplers collect 20,000 samples, and
+how long the learner learns from them. The others are impala_horovod_gym's: agent steps/s by
+actors, with a fitted law (scaling/fit.py) of how many one learner can take in; and agent steps/s
+by learners, each with the same number of actors. scaling/runs.py has their settings.
 
-Environments sleep, unless ``--computing`` says otherwise: twenty that compute need twenty cores.
-All the rest is real, and needs cores as well, the actors' networks above all; so the cores in use
-stand beside each figure. Where they are all that the machine has, the machine is full, not the
-learner, and with more actors the speed may even fall, which no law here describes.
+Environments sleep, except with ``--computing``: twenty environments that compute need twenty
+cores. Networks compute in any case, so the cores in use stand beside each figure. Where all cores
+are in use, the machine is the limit, not the learner, and the law does not apply.
 
-WALL-E collects, then learns; here both go on at the same time. Comparable are the times that
-samplers and learner are at it, and their sum, which is what an iteration takes one after the
-other. What it takes here is a figure of its own. An iteration is one V-trace update here, and 20
-epochs of PPO there: only the course of learning times can be compared, not their size.
+WALL-E collects, then learns; here both run at the same time. Its times compare with the time that
+samplers and learner are busy, and with their sum; the duration of an iteration stands beside. An
+update is one V-trace update here and 20 epochs of PPO there: compare how learning times change
+with the samplers, not their size.
 
-Figures are of a graph that is under way: the warm-up begins when every actor has delivered.
+The warm-up begins when every actor has delivered.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,9 +33,7 @@ from typing import Any
 from benchmarks import report
 
 TABLES = ('samplers', 'actors', 'learners')
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
-
-# Of options that are not given: usual, and with --quick.
+# Values of options without and with --quick.
 DEFAULTS: dict[str, tuple[Any, Any]] = {
     'samplers': ('1,2,5,10,20', '1,2'), 'actors': ('1,2,4,8,16', '1,4'),
     'learners': ('1,2,4', '1,2'), 'actors_each': (2, 2),
@@ -48,64 +42,45 @@ DEFAULTS: dict[str, tuple[Any, Any]] = {
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """
-    Return the options, checked, with ``plans``: those of one process, and settings, by table.
+    Return the checked options, with ``plans``: by table, the plan of one process and its settings.
 
-    Of a table that is left out there are no numbers of processes.
+    A table that is left out has no numbers of processes.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
     from benchmarks.scaling.runs import MOST, PER_T, SHAPES, plan
 
-    options = _parser().parse_args(words)
-    for name, (usual, quick) in DEFAULTS.items():
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else usual)
-    for name, low, high in (('seconds', 0.5, 3600), ('rounds', 1, 1000), ('actors_each', 1, MOST)):
-        if not low <= getattr(options, name) <= high:
-            raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
-                             f'allowed: {low} to {high}')
+    options = _parse(words)
+    report.complete(options, DEFAULTS, {
+        'seconds': (0.5, 3600), 'rounds': (1, 1000), 'actors_each': (1, MOST)})
     for name in TABLES:
-        counts = _counts(name, getattr(options, name), *(
-            (MOST, '') if name != 'learners' else
-            # One learner and MOST actors are as many processes.
-            ((MOST + 1) // (1 + options.actors_each), f', --actors-each {options.actors_each}')))
+        # MOST actors and one learner are the largest number of processes.
+        most, reason = (MOST, '') if name != 'learners' else (
+            (MOST + 1) // (1 + options.actors_each), f', --actors-each {options.actors_each}')
+        counts = sorted(report.numbers(f'--{name}', getattr(options, name), 1, most, reason))
         if name == 'actors' and len(counts) < 2:
             raise ValueError('--actors: one number is too few for a law')
         if name != 'actors' and counts[0] != 1:
             raise ValueError(f'--{name}: there is no 1, and speed-ups are over one')
-        setattr(options, name, counts if options.only in (None, name) else ())
+        setattr(options, name, tuple(counts) if options.only in (None, name) else ())
     most = 10_000 * PER_T
     if not PER_T <= options.samples <= most or options.samples % PER_T:
         raise ValueError(f'--samples: {options.samples} is not allowed: a multiple of {PER_T} '
                          f'from {PER_T} to {most}')
-    report.check_output(options)
     if options.picture is not None:
         if options.only is not None:
             raise ValueError(f'--picture: {options.picture} is not allowed with --only '
                              f'{options.only}: it shows samplers and actors')
         _check_picture(options.picture)
-    given = dict(zip(TABLES, (options.sampler_env, options.actor_env, options.learner_env),
-                     strict=True))
     options.plans = {
         shape.name: plan(
-            shape, given[shape.name] or (shape.computing if options.computing else shape.sleeping),
+            shape, getattr(options, f'{shape.name[:-1]}_env') or (
+                shape.computing if options.computing else shape.sleeping),
             options.samples, options.seconds,
             options.actors_each if shape.name == 'learners' else 1)
         for shape in SHAPES}
     return options
-
-
-def _counts(name: str, given: str, most: int, why: str) -> tuple[int, ...]:
-    """Return numbers of processes, ascending; ``why`` no more than ``most`` are allowed."""
-    try:
-        found = sorted({int(word) for word in given.split(',')})
-    except ValueError:
-        found = []
-    if not found or not 1 <= found[0] <= found[-1] <= most:
-        raise ValueError(f'--{name}: {given!r} is not allowed: numbers from 1 to {most} with '
-                         f'commas between{why}')
-    return tuple(found)
 
 
 def _check_picture(path: Path) -> None:
@@ -117,9 +92,8 @@ def _check_picture(path: Path) -> None:
         raise ValueError(f'--picture: {path} is not allowed: there is no such folder')
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog='bench_scaling', description=__doc__.splitlines()[1])
+def _parse(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = report.Parser('bench_scaling', __doc__, quick='in a minute or so, less exact')
     parser.add_argument('--samplers', metavar='N,N', help='(1,2,5,10,20; quick: 1,2)')
     parser.add_argument('--actors', metavar='N,N', help='(1,2,4,8,16; quick: 1,4)')
     parser.add_argument('--learners', metavar='N,N', help='(1,2,4; quick: 1,2)')
@@ -129,17 +103,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--samples', type=int, metavar='N',
                         help='of an iteration of the samplers (20000; quick: 1600)')
     parser.add_argument('--computing', action='store_true',
-                        help='HalfCheetah-v5 and ALE/Pong-v5 instead of what sleeps')
+                        help='HalfCheetah-v5 and ALE/Pong-v5 instead of environments that sleep')
     for name in TABLES:
         parser.add_argument(
             f'--{name[:-1]}-env', metavar='ID', help='any other environment')
     parser.add_argument('--seconds', type=float,
                         help='of each measurement at least, and one update (8; quick: 1.5)')
     parser.add_argument('--rounds', type=int, help='measurements of each (2; quick: 1)')
-    parser.add_argument('--quick', action='store_true', help='in a minute or so, less exact')
     parser.add_argument('--picture', type=Path, metavar='FILE', help='draw the law there')
-    report.add_options(parser)
-    return parser
+    return parser.parse_args(words)
 
 
 Runs = dict[tuple[str, int], list[dict[str, Any]]]
@@ -147,12 +119,10 @@ Runs = dict[tuple[str, int], list[dict[str, Any]]]
 
 def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
     """
-    Return what the runs of each table and number of processes found, by round, and what failed.
-
-    Failures are by table and number, with the reason; they leave the other figures as they are.
+    Return the runs by table and number of processes, and by such a cell why a run of it failed.
 
     Raises:
-        RuntimeError: too little is left for the tables.
+        RuntimeError: too few runs succeeded for the tables.
     """
     from benchmarks.scaling.runs import order
     from benchmarks.train.runs import Listener, run_graph
@@ -169,12 +139,11 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
                 except RuntimeError as error:
                     text = ' '.join(str(error).split())
                     problems[f'{cell.processes} {name}'] = text
-                    print(f'round {number + 1}: {cell.processes} {name}: {text}',
-                          file=sys.stderr, flush=True)
+                    report.log(f'round {number + 1}: {cell.processes} {name}: {text}')
                     continue
                 found.setdefault((name, cell.processes), []).append(run)
-                print(f'round {number + 1}: {cell.processes} {name}: '
-                      f'{run["steps_per_s"]:,.0f} agent steps/s', file=sys.stderr, flush=True)
+                report.log(f'round {number + 1}: {cell.processes} {name}: '
+                           f'{run["steps_per_s"]:,.0f} agent steps/s')
     finally:
         listener.close()
     enough = {'samplers': ('samplers', 1) in found, 'learners': ('learners', 1) in found,
@@ -185,11 +154,7 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
 
 
 def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
-    """
-    Return what is printed, without what is known of the machine; of cells that were run.
-
-    A table that was left out has no key, nor has what is told of it alone.
-    """
+    """Return the figures of the cells that were run; a table that was left out has no keys."""
     from benchmarks.scaling.learners import learner_row, with_efficiencies
     from benchmarks.scaling.runs import asleep
     from benchmarks.scaling.table import SEED_ACTORS, actor_row, law_of, sampler_row, with_speedups
@@ -230,31 +195,16 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Measure, and print the tables or one JSON object."""
-    try:
-        options = arguments()
-    except (ValueError, OSError) as error:
-        print(f'bench_scaling: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    from benchmarks.graph import own_domain
-    from vdl_ros.ros.dds import transport
+    return report.run('bench_scaling', arguments, _measure_and_deliver)
 
-    # As Ctrl-C, so that the measurement under way is ended as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with own_domain():
-            transport.configure()
-            runs, problems = measure(options)
-    except KeyboardInterrupt:
-        print('bench_scaling: interrupted', file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except RuntimeError as error:
-        print(f'bench_scaling: {error}', file=sys.stderr)
-        return EXIT_FAILED
-    found = {'benchmark': 'scaling', 'machine': report.machine(),
-             'cores': len(os.sched_getaffinity(0)), 'problems': problems,
-             **result(options, runs)}
+
+def _measure_and_deliver(options: argparse.Namespace) -> int:
+    from benchmarks.graph import own_domain
+    with own_domain(configure=True):
+        runs, problems = measure(options)
+    found = {'cores': len(os.sched_getaffinity(0)), 'problems': problems, **result(options, runs)}
     if options.picture is not None:
         from benchmarks.scaling.plot import draw
         draw(options.picture, found)
-    report.deliver(found, options, markdown)
-    return EXIT_FAILED if problems else 0
+    report.deliver('scaling', found, options, markdown)
+    return report.EXIT_FAILED if problems else 0

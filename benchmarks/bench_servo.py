@@ -1,12 +1,12 @@
 """
-Visual servoing: how near the twin comes to joint targets with the camera as its only sensor.
+Visual servoing: how near the simulated arm comes to joint targets by camera alone.
 
     ros2 run vdl_ros bench_servo [--targets N] [--model FILE] [--feedback camera|truth] [--json]
 
 Starts ``arm.launch.py feedback:=camera`` and sends one target after another: base, shoulder and
-elbow at random within their limits, such that the arm has room there and on the straight way from
-the target before. Where the arm came to rest is judged by ``arm/joint_truth``, which the
-controller does not hear. With ``--feedback truth`` it hears it: what its motors alone can do.
+elbow at random within their limits, without a collision there and on the straight line from the
+target before. Errors are those of ``arm/joint_truth``, which the controller does not receive.
+With ``--feedback truth`` it does: the errors are then those of its motors alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,14 +32,14 @@ from vdl_ros.arm.model.geometry import ArmGeometry, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.msg import JointTrajectoryStatus
-from vdl_ros.pose.model_file import ModelError, default_model, load_model
+from vdl_ros.pose.model_file import default_model, load_model
 from vdl_ros.ros import qos
 
 MOVED = JOINTS[:3]
 CLOSE_DEG = 5.0
-#: Share of its joints' speed that a move is planned with.
+# Share of the joints' top speed in the plan of a move.
 SPEED = 0.8
-# Places on the way from one target to the next that are tried for room.
+# Positions between two targets that are checked for collisions.
 STEPS = 12
 
 
@@ -64,10 +63,10 @@ def make_targets(count: int, seed: int, geometry: ArmGeometry) -> list[list[floa
 
 
 class Commander(Node):
-    """Sends targets and watches what becomes of them."""
+    """Sends targets and measures how near the arm comes."""
 
     def __init__(self, truth: str):
-        """Listen to ``truth``, a topic of joint states."""
+        """Subscribe to ``truth``, a topic of joint states."""
         super().__init__('bench_servo')
         self.status: JointTrajectoryStatus | None = None
         self.truth: JointState | None = None
@@ -85,16 +84,16 @@ class Commander(Node):
         Spin until a condition holds.
 
         Raises:
-            TimeoutError: it did not within ``seconds``.
+            RuntimeError: it did not within ``seconds``.
         """
         deadline = time.monotonic() + seconds
         while not condition():
             rclpy.spin_once(self, timeout_sec=0.05)
             if time.monotonic() > deadline:
-                raise TimeoutError(f'{what}: not within {seconds:g} s')
+                raise RuntimeError(f'{what}: not within {seconds:g} s')
 
     def positions(self) -> list[float]:
-        """Return where base, shoulder and elbow really are, rad."""
+        """Return the true positions of base, shoulder and elbow, rad."""
         assert self.truth is not None
         known = dict(zip(self.truth.name, self.truth.position, strict=True))
         return [known[name] for name in MOVED]
@@ -110,7 +109,7 @@ class Commander(Node):
                 before, since = here, time.monotonic()
 
     def move(self, target: list[float], velocity: list[float]) -> dict[str, Any]:
-        """Send the arm to a target; return what came of it."""
+        """Send the arm to a target; return its errors and how the move ended."""
         self.until(lambda: self._send.get_subscription_count(), 30.0, 'a controller')
         far = max(abs(there - here) / speed for there, here, speed in
                   zip(target, self.positions(), velocity, strict=True))
@@ -134,15 +133,15 @@ class Commander(Node):
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start the graph, and go to each target."""
+    """Start the graph, and move to each target."""
     geometry = load()
     targets = make_targets(options.targets, options.seed, geometry)
-    arguments = [f'feedback:={options.feedback}', 'view:=false', *options.argument]
+    words = [f'feedback:={options.feedback}', 'view:=false', *options.argument]
     if options.feedback == 'camera':
-        arguments.append(f'model:={options.model}')
+        words.append(f'model:={options.model}')
     truth = 'arm/joint_truth' if options.feedback == 'camera' else 'arm/joint_states'
     moves = []
-    with own_domain(), launched('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *arguments) as graph:
+    with own_domain(), launched('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *words) as graph:
         rclpy.init()
         commander = Commander(truth)
         try:
@@ -153,55 +152,51 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
                     break
                 moves.append(commander.move(target, geometry.velocity[:3].tolist()))
                 last = moves[-1]
-                print(f'{number + 1:3} of {len(targets)}: errors {last["errors_deg"]} degrees, '
-                      f'{last["seconds"]} s, {last["state"]} {last["reason"]}', file=sys.stderr)
+                report.log(f'{number + 1:3} of {len(targets)}: errors {last["errors_deg"]} '
+                           f'degrees, {last["seconds"]} s, {last["state"]} {last["reason"]}')
         finally:
             commander.destroy_node()
             rclpy.shutdown()
     return moves
 
 
-def main() -> int:
-    """Measure, and print a line or one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog='bench_servo', description='How near the twin comes to targets by camera alone.')
-    parser.add_argument('--targets', type=int, default=50)
+def arguments() -> argparse.Namespace:
+    """Return the options; ValueError for one that is not allowed."""
+    parser = report.Parser('bench_servo', __doc__, quick='five targets')
+    parser.add_argument('--targets', type=int, help='(50; quick: 5)')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--feedback', choices=('camera', 'truth'), default='camera')
     parser.add_argument('--model', type=Path, help='[the model that comes with the package]')
-    parser.add_argument('--quick', action='store_true', help='five targets')
-    report.add_options(parser)
     parser.add_argument('argument', nargs='*', help='more arguments of arm.launch.py, name:=value')
     options = parser.parse_args()
-    options.targets = 5 if options.quick else options.targets
-    try:
-        report.check_output(options)
-        options.model = options.model or default_model()
-        load_model(options.model)
-        moves = measure(options)
-    except (ModelError, RuntimeError, TimeoutError, ValueError) as error:
-        print(f'bench_servo: {error}', file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    report.complete(options, {'targets': (50, 5)}, {'targets': (1, 100_000)})
+    options.model = options.model or default_model()
+    load_model(options.model)
+    return options
+
+
+def main() -> int:
+    """Measure, and print a line or one JSON object."""
+    return report.run('bench_servo', arguments, _measure_and_deliver)
+
+
+def _measure_and_deliver(options: argparse.Namespace) -> None:
+    moves = measure(options)
     errors = [each for move in moves for each in move['errors_deg']]
-    close = sum(move['close'] for move in moves)
-    report.deliver({
-        'benchmark': 'servo', 'machine': report.machine(),
-        'targets': len(moves), 'close': close, 'close_deg': CLOSE_DEG,
-        'feedback': options.feedback, 'seed': options.seed,
+    report.deliver('servo', {
+        'targets': len(moves), 'close': sum(move['close'] for move in moves),
+        'close_deg': CLOSE_DEG, 'feedback': options.feedback, 'seed': options.seed,
         'mean_error_deg': round(statistics.fmean(errors), 3),
         'median_error_deg': round(statistics.median(errors), 3),
         'worst_error_deg': round(max(errors), 3),
         'seconds_over_planned': round(statistics.median(
             move['seconds'] / move['planned_seconds'] for move in moves), 3),
         'aborted': sum(move['state'] == 'aborted' for move in moves), 'moves': moves},
-        options, words)
-    return 0
+        options, sentence)
 
 
-def words(found: Mapping[str, Any]) -> str:
-    """Return it in a sentence."""
+def sentence(found: Mapping[str, Any]) -> str:
+    """Return the figures as a sentence."""
     return (f'{found["feedback"]}: all joints within {CLOSE_DEG:g} degrees at {found["close"]} of '
             f'{found["targets"]} targets; mean error {found["mean_error_deg"]} degrees, median '
             f'{found["median_error_deg"]}, worst {found["worst_error_deg"]}; '

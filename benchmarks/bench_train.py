@@ -3,35 +3,30 @@ A training through the graph, beside serial mode and the roofline of this machin
 
     ros2 run vdl_ros bench_train [--env ALE/Pong-v5] [--num-actors N] [--quick] [--json] ...
 
-Roofline = cores / (t_step + t_infer + t_learn), the seconds that an agent step costs in the
-environment, in the policy's network and in the update, each measured alone on one core. Serial
-mode, the graph of ``train.launch.py`` (a process for the learner and for each actor, DDS between
-them) and the three parts are measured in turn, round after round. Speeds are of a run that is
-under way: start and warm-up are left out.
+Roofline = cores / (t_step + t_infer + t_learn): the seconds per agent step of the environment,
+the policy's network and the update, each measured alone on one core. The graph of
+``train.launch.py`` (a process for the learner and for each actor, DDS between them), serial mode
+and the three parts are measured in turn, round after round. Speeds exclude start and warm-up.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks import report
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
-
-# Options, and the settings that they are.
+# Options, and the settings that they set.
 OPTIONS = {'env': 'env_id', 'network': 'network', 'num_envs': 'num_envs',
            'unroll_length': 'unroll_length', 'batch_size': 'batch_size'}
-# Of options and settings that are not given: updates from 640 steps of 16 environments each, as
-# the systems have that it is compared with. A task's preset may have others.
-USUAL = {'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4'}
-# What the benchmark decides itself.
-TAKEN = ('num_actors', 'num_learners', 'learner_rank', 'total_steps', 'stop_at_return', 'run_dir',
-         'resume', 'launch_id')
+# Updates of 640 steps from 16 environments each, as in the systems it is compared with; they come
+# before those of a task's preset.
+DEFAULTS = {'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4'}
+# Settings that the benchmark sets itself.
+RESERVED = ('num_actors', 'num_learners', 'learner_rank', 'total_steps', 'stop_at_return',
+            'run_dir', 'resume', 'launch_id')
 WARM_UP = 0.25  # of the measured seconds, before them
 
 
@@ -55,24 +50,18 @@ def arguments(
     from vdl_ros.rl.train_config import TrainConfig
     from vdl_ros.ros.process_config import ProcessConfig
 
-    options = _parser().parse_args(words)
-    for name, usual, quick in (('seconds', 20.0, 3.0), ('rounds', 3, 1)):
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else usual)
-    for name, low, high in (('seconds', 0.5, 3600), ('rounds', 1, 1000), ('num_actors', 1, 256)):
-        if not low <= getattr(options, name) <= high:
-            raise ValueError(f'--{name.replace("_", "-")}: {getattr(options, name)} is not '
-                             f'allowed: {low} to {high}')
-    report.check_output(options)
+    options = _parse(words)
+    report.complete(options, {'seconds': (20.0, 3.0), 'rounds': (3, 1)},
+                    {'seconds': (0.5, 3600), 'rounds': (1, 1000), 'num_actors': (1, 256)})
     learning, launching = (settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values()),
                            settings_of(RunConfig, ProcessConfig))
-    given = USUAL | {setting: getattr(options, name) for name, setting in OPTIONS.items()
+    given = DEFAULTS | {setting: getattr(options, name) for name, setting in OPTIONS.items()
                      if getattr(options, name) is not None}
     for word in options.set:
         name, found, value = word.partition(':=')
         if not found:
             raise ValueError(f'--set: {word!r} is not allowed: name:=value')
-        if name in TAKEN or name in OPTIONS.values():
+        if name in RESERVED or name in OPTIONS.values():
             raise ValueError(f'--set: {name} is not allowed: the benchmark has its own')
         if name not in learning | launching:
             raise SettingError(
@@ -81,21 +70,20 @@ def arguments(
     parsed = {name: (learning | launching)[name].parse(value) for name, value in given.items()}
     values = presets.resolve(parsed)
     env, train = select(EnvConfig, values), select(TrainConfig, values)
-    own = make_algorithm_config(train, values)
-    verify(train, own)
-    make_policy(train, *factory.spaces(env), own)
+    algorithm = make_algorithm_config(train, values)
+    verify(train, algorithm)
+    make_policy(train, *factory.spaces(env), algorithm)
     plan = Plan(
         settings={name: value for name, value in given.items() if name in learning},
         more={name: value for name, value in given.items() if name in launching},
         num_actors=options.num_actors, warm_up=WARM_UP * options.seconds, seconds=options.seconds)
-    return options, plan, as_dict(env, train, own)
+    return options, plan, as_dict(env, train, algorithm)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog='bench_train', description=__doc__.splitlines()[1])
+def _parse(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = report.Parser('bench_train', __doc__)
     parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID', help='(ALE/Pong-v5)')
-    # Texts, checked as the settings that they are; what is left out is as the task's preset says.
+    # Texts, checked as settings; the task's preset has the defaults.
     parser.add_argument('--network', metavar='NAME')
     parser.add_argument('--num-actors', type=int, default=2, metavar='N', help='processes (2)')
     parser.add_argument('--num-envs', metavar='B', help='environments of an actor')
@@ -105,19 +93,17 @@ def _parser() -> argparse.ArgumentParser:
                         help='any other setting; may be given more than once')
     parser.add_argument('--seconds', type=float, help='of each measurement (20; quick: 3)')
     parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
-    parser.add_argument('--quick', action='store_true', help='under a minute, less exact')
-    report.add_options(parser)
-    return parser
+    return parser.parse_args(words)
 
 
 def measure(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """
-    Return by round what each measurement found; the order turns from round to round.
+    Return the results of each round by measurement; the first one changes from round to round.
 
     Raises:
-        RuntimeError: one has failed.
+        RuntimeError: a measurement failed.
     """
     from benchmarks.train.parts import PARTS
     from benchmarks.train.runs import Listener, run_graph, run_part, run_serial
@@ -134,8 +120,7 @@ def measure(
             for name, task in tasks[turn:] + tasks[:turn]:
                 found[name] = task()
                 speed = found[name].get('steps_per_s') or 1 / found[name]['seconds_per_step']
-                print(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s',
-                      file=sys.stderr, flush=True)
+                report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s')
             rounds.append(found)
     finally:
         listener.close()
@@ -144,35 +129,20 @@ def measure(
 
 def main() -> int:
     """Measure, and print the tables or one JSON object."""
-    try:
-        options, plan, settings = arguments()
-    except (ValueError, OSError) as error:
-        print(f'bench_train: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    return report.run('bench_train', arguments, lambda found: _measure_and_deliver(*found))
+
+
+def _measure_and_deliver(
+    options: argparse.Namespace, plan: Any, settings: dict[str, Any],
+) -> None:
     from benchmarks.graph import own_domain
     from benchmarks.train.table import markdown, result
-    from vdl_ros.ros.dds import transport
-
-    # As Ctrl-C, so that the measurement under way is ended as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with own_domain():
-            transport.configure()
-            rounds = measure(options, plan, settings)
-    except KeyboardInterrupt:
-        print('bench_train: interrupted', file=sys.stderr)
-        return EXIT_INTERRUPTED
-    except RuntimeError as error:
-        print(f'bench_train: {error}', file=sys.stderr)
-        return EXIT_FAILED
+    with own_domain(configure=True):
+        rounds = measure(options, plan, settings)
     cores = len(os.sched_getaffinity(0))
-    found = {
-        'benchmark': 'train', 'machine': report.machine(), 'cores': cores,
-        'env': settings['env_id'],
-        'num_actors': options.num_actors, 'seconds': options.seconds, 'set': options.set,
+    report.deliver('train', {
+        'cores': cores, 'env': settings['env_id'], 'num_actors': options.num_actors,
+        'seconds': options.seconds, 'set': options.set,
         **{name: settings[name] for name in (
             'network', 'num_envs', 'unroll_length', 'batch_size', 'inference')},
-        'settings': settings,
-        **result(rounds, cores, options.num_actors)}
-    report.deliver(found, options, markdown)
-    return 0
+        'settings': settings, **result(rounds, cores, options.num_actors)}, options, markdown)

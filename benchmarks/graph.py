@@ -1,4 +1,4 @@
-"""Processes of benchmarks: commands that end with a block, modules, a ROS domain."""
+"""Processes of benchmarks: commands that end with a block, modules of this package, ROS domain."""
 
 from __future__ import annotations
 
@@ -7,23 +7,38 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['interrupts_held', 'launched', 'module_command', 'own_domain']
+__all__ = ['delayed_interrupts', 'launched', 'module_command', 'own_domain']
 
-# What launch takes beside the time it grants its nodes: it kills them 5 s later, then it ends, s.
+# Launch kills nodes that exceed their time 5 s later, then it ends, s.
 _ENDING_S = 20.0
+_LAST_LINES = 20
 
 
 @contextmanager
-def own_domain() -> Iterator[int]:
-    """Let nobody else hear this process and what it starts; yield the domain's number."""
+def own_domain(*, configure: bool = False) -> Iterator[str]:
+    """
+    Give this process and its children a ROS domain that no one else on this host uses.
+
+    Args:
+        configure: apply the package's DDS profile to this process; its name is yielded.
+
+    Raises:
+        RuntimeError: the environment names a transport that does not exist.
+    """
     from domain_coordinator import domain_id
+
+    from vdl_ros.ros.dds import transport
     with domain_id() as number:
         os.environ |= {'ROS_DOMAIN_ID': str(number), 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
-        yield number
+        try:
+            name = transport.configure().name if configure else ''
+        except ValueError as error:
+            raise RuntimeError(str(error)) from None
+        yield name
 
 
 def module_command(module: str, *words: str) -> list[str]:
@@ -41,7 +56,7 @@ def launched(*command: str, core: int | None = None) -> Iterator[subprocess.Pope
 
     Args:
         command: its words.
-        core: the one core that it and all its children may use; any by default.
+        core: the one core that it and its children may use; any by default.
 
     Raises:
         RuntimeError: it ended before the block did; with its last lines.
@@ -50,42 +65,43 @@ def launched(*command: str, core: int | None = None) -> Iterator[subprocess.Pope
         log = Path(folder) / 'log'
         process = None
         try:
-            # An interrupt in between would leave a process that nobody knows of.
-            with log.open('wb') as stream, interrupts_held():
+            # An interrupt in between would leave a process that is never ended.
+            with log.open('wb') as stream, delayed_interrupts():
                 process = subprocess.Popen(
                     command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                     start_new_session=True,
                     preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
             yield process
             if process.poll() is not None:
-                raise RuntimeError(f'{command[0]} ended:\n{_last_lines(log)}')
+                lines = log.read_text(errors='replace').splitlines()[-_LAST_LINES:]
+                raise RuntimeError('\n'.join([f'{command[0]} ended:', *lines]))
         finally:
             if process is not None:
-                with interrupts_held():
+                with delayed_interrupts():
                     _end(process)
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait until the block is over."""
-    held: list[int] = []
-    before = {number: signal.signal(number, lambda each, _: held.append(each))
+def delayed_interrupts() -> Iterator[None]:
+    """Deliver SIGINT and SIGTERM at the end of the block."""
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda each, _: received.append(each))
               for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in dict.fromkeys(held):
+        for number in dict.fromkeys(received):
             signal.raise_signal(number)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt, and kill what has not ended when launch would have killed it."""
+    """Interrupt a process group; kill it if it outlives the time that launch grants its nodes."""
     from vdl_ros.ros.launch_arguments import SAVING_S
-    for how in (signal.SIGINT, signal.SIGKILL):
+    for number in (signal.SIGINT, signal.SIGKILL):
         try:
-            os.killpg(process.pid, how)
+            os.killpg(process.pid, number)
             process.wait(float(SAVING_S) + _ENDING_S)
             return
         except ProcessLookupError:
@@ -93,8 +109,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
         except subprocess.TimeoutExpired:
             continue
-
-
-def _last_lines(log: Path, count: int = 20) -> str:
-    lines: Sequence[str] = log.read_text(errors='replace').splitlines()
-    return '\n'.join(lines[-count:])

@@ -1,4 +1,4 @@
-"""How a benchmark ends: a table for people, one JSON object for programs, and on what machine."""
+"""Options, exit status, JSON object and Markdown tables of every benchmark."""
 
 from __future__ import annotations
 
@@ -6,47 +6,143 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+import signal
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ['add_options', 'check_output', 'deliver', 'machine']
+__all__ = ['Parser', 'complete', 'deliver', 'log', 'machine', 'median', 'numbers', 'percent',
+           'run', 'table']
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Give a benchmark the options ``--json`` and ``--output``."""
-    parser.add_argument('--json', action='store_true', help='print one JSON object')
-    parser.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 
-def check_output(options: argparse.Namespace) -> None:
+class Parser(argparse.ArgumentParser):
+    """Parser with ``--quick``, ``--json`` and ``--output``; an error is one line and status 2."""
+
+    def __init__(self, name: str, doc: str | None, quick: str = 'under a minute, less exact'):
+        """Describe the benchmark ``name`` by the first line of its module's docstring."""
+        super().__init__(prog=name, description=(doc or '').splitlines()[1])
+        self.add_argument('--quick', action='store_true', help=quick)
+        self.add_argument('--json', action='store_true', help='print one JSON object')
+        self.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with one line, without the usage."""
+        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
+
+
+def complete(
+    options: argparse.Namespace, defaults: Mapping[str, tuple[Any, Any]],
+    limits: Mapping[str, tuple[float, float]],
+) -> None:
     """
-    Look before the work whether its result can be kept.
+    Set the options that were not given; check all.
+
+    Args:
+        options: changed in place.
+        defaults: by option, the value without and with ``--quick``.
+        limits: by option, the lowest and highest number allowed, also within a list.
 
     Raises:
-        ValueError: ``--output`` is a folder, or in one that does not exist.
+        ValueError: a number out of range, or an ``--output`` that cannot be written.
     """
+    for name, (usual, quick) in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else usual)
+    for name, (low, high) in limits.items():
+        values = getattr(options, name)
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if value is not None and not low <= value <= high:
+                raise ValueError(f'--{name.replace("_", "-")}: {value} is not allowed: '
+                                 f'{low} to {high}')
     path = options.output
-    if path is None:
-        return
-    if path.is_dir():
+    if path is not None and path.is_dir():
         raise ValueError(f'--output: {path} is not allowed: it is a folder')
-    if not path.absolute().parent.is_dir():
+    if path is not None and not path.absolute().parent.is_dir():
         raise ValueError(f'--output: {path} is not allowed: there is no such folder')
 
 
+def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> list[int]:
+    """
+    Return the different numbers of a text such as ``1,2,5``, in its order.
+
+    Raises:
+        ValueError: one is no number or not within ``low`` and ``high``, for this ``reason``.
+    """
+    try:
+        found = [int(word) for word in text.split(',')]
+    except ValueError:
+        found = []
+    if not found or not all(low <= each <= high for each in found):
+        raise ValueError(f'{option}: {text!r} is not allowed: numbers from {low} to {high} with '
+                         f'commas between{reason}')
+    return list(dict.fromkeys(found))
+
+
+def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | None]) -> int:
+    """
+    Return the exit status of ``work(arguments())``; a failure is one line on standard error.
+
+    Args:
+        name: of the benchmark.
+        arguments: raises ValueError or OSError for bad input: status 2.
+        work: raises RuntimeError where a measurement fails: status 1.
+    """
+    try:
+        options = arguments()
+    except (ValueError, OSError) as error:
+        log(f'{name}: {error}')
+        return EXIT_BAD_INPUT
+    # As Ctrl-C, so that the measurement under way is ended as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return work(options) or 0
+    except KeyboardInterrupt:
+        log(f'{name}: interrupted')
+        return EXIT_INTERRUPTED
+    except RuntimeError as error:
+        log(f'{name}: {error}')
+        return EXIT_FAILED
+
+
+def log(text: str) -> None:
+    """Print a line that is no result."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def deliver(
-    found: Mapping[str, Any], options: argparse.Namespace,
-    table: Callable[[Mapping[str, Any]], str],
+    benchmark: str, figures: Mapping[str, Any], options: argparse.Namespace,
+    text: Callable[[Mapping[str, Any]], str],
 ) -> None:
-    """Write and print what was found; ``table`` makes it readable."""
+    """Print and write the figures; ``text`` makes a readable text of them."""
+    found = {'benchmark': benchmark, 'machine': machine(), **figures}
     if options.output is not None:
         options.output.write_text(json.dumps(found, indent=1) + '\n', encoding='utf-8')
-    print(json.dumps(found) if options.json else table(found))
+    print(json.dumps(found) if options.json else text(found))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
+            *('| ' + ' | '.join(row) + ' |' for row in rows)]
+
+
+def percent(share: float | None) -> str:
+    """Return a share as percent with one digit and no sign; empty for None."""
+    return '' if share is None else f'{share:.1%}'.rstrip('%')
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """Return the median of all that are not None; None if there is none."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def machine() -> dict[str, Any]:
-    """Return what figures depend on."""
+    """Return the hardware and the versions that figures depend on."""
     import numpy
     import psutil
     import torch

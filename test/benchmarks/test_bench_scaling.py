@@ -314,7 +314,7 @@ def test_what_ends_it_early_is_the_status(monkeypatch, capsys, error, status, sa
     monkeypatch.setattr(bench_scaling, 'measure', fail)
     monkeypatch.setattr(sys, 'argv', ['bench_scaling'])
     monkeypatch.setattr('signal.signal', lambda *_: None)
-    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: None)
+    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: SimpleNamespace(name=''))
     assert bench_scaling.main() == status
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ('', f'bench_scaling: {said}\n')

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -239,7 +240,7 @@ def test_a_run_that_fails_is_the_status(monkeypatch, capsys):
     monkeypatch.setattr(bench_train, 'measure', fail)
     monkeypatch.setattr(sys, 'argv', ['bench_train', '--env', 'CartPole-v1'])
     monkeypatch.setattr('signal.signal', lambda *_: None)
-    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: None)
+    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: SimpleNamespace(name=''))
     assert bench_train.main() == 1
     assert capsys.readouterr().err == 'bench_train: it broke\n'
 
