@@ -1,4 +1,4 @@
-"""What bench_actor_learner found: ratios, time split in two, the break-even size, tables."""
+"""Figures of bench_actor_learner: ratios, shares of time, break-even size, tables."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from benchmarks import report
+
 __all__ = [
     'SEED', 'SEED_BREAK_EVEN', 'cell', 'crossing', 'curve', 'episode_seconds', 'figures',
     'markdown', 'split']
 
-# VDL's seconds for 200 episodes of at most 100 steps, 2017, version 0.0.3: one process; two
-# actors on the learner's machine; two on other machines of a cluster. Machines are not stated.
+# VDL 0.0.3 of 2017, seconds for 200 episodes of at most 100 steps: one process; two actors on the
+# learner's machine; two on other machines of a cluster. Machines are not stated.
 SEED: Mapping[str, Mapping[str, Any]] = {
     'CartPole-v1': {'env_id': 'CartPole-v0', 'one': 0.115, 'local': 0.088, 'remote': 0.115},
     'ALE/Breakout-v5': {'env_id': 'Breakout-v0', 'one': 21.40, 'local': 21.70, 'remote': 24.35},
     'Hopper-v5': {'env_id': 'Hopper-v1', 'one': 1.81, 'local': 0.80, 'remote': 1.30},
     'Humanoid-v5': {'env_id': 'Humanoid-v1', 'one': 4.88, 'local': 2.21, 'remote': 3.14},
 }
-# Bytes per ms of environment, read off its plot: two actors, three machines, 1 Gbit/s.
+# Bytes per ms of environment time, from its plot: two actors, three machines, 1 Gbit/s.
 SEED_BREAK_EVEN = 100e3
 EPISODES, LONGEST = 200, 100
 
@@ -34,14 +36,14 @@ _LEADING = 'training'
 
 def split(threads: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """
-    Return the shares of a process's time by what the seed's Timer told apart, and the rest.
+    Return a process's shares of time as VDL's Timer split them.
 
     Args:
         threads: shares by thread and phase, as of ``common/thread_timer.py``.
 
     Returns:
-        ``computation`` and ``communication``, added up over the threads; ``wait`` and ``other``
-        of the training thread, or of the only one: the others of a learner wait nearly always.
+        ``computation`` and ``communication``, summed over the threads; ``wait`` and ``other`` of
+        the training thread, or of the only one: a learner's other threads nearly always wait.
     """
     leading = threads.get(_LEADING) or next(iter(threads.values()))
     return {
@@ -56,11 +58,11 @@ def _sum(threads: Iterable[Mapping[str, float]], phases: Sequence[str]) -> float
 
 def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
     """
-    Return what one run of train/runs.py says here.
+    Return the figures of one run.
 
     Args:
-        run: as it returned it.
-        num_actors: who hears what the learner sends; 0 in serial mode.
+        run: as train/runs.py returns it.
+        num_actors: receivers of what the learner sends; 0 in serial mode.
     """
     summary = run['summary']
     steps = max(summary['agent_steps'], 1)
@@ -84,14 +86,13 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """
-    Return by way of running the figures over the rounds.
+    Return the figures over the rounds by mode.
 
     Speeds and bytes are medians, shares of time means, losses sums. ``ratio`` is the median of
-    the rounds' own ratios to serial mode, which were measured one after the other;
-    ``ratio_min`` and ``ratio_max`` are its spread.
+    the ratios to serial mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
 
     Args:
-        rounds: each by way, 'serial' among them, what :func:`figures` returned.
+        rounds: of each round, :func:`figures` by mode, 'serial' among them.
     """
     found: dict[str, dict[str, Any]] = {}
     for way in rounds[0]:
@@ -115,10 +116,10 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
 
 def episode_seconds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """
-    Return by way of running the seconds for ``EPISODES`` episodes at its speed.
+    Return the seconds for ``EPISODES`` episodes by mode.
 
-    All ways get episodes of the same length, the mean over all of them, so that chance does not
-    make one of them look faster; ``LONGEST`` where none has ended.
+    Episodes have the mean length over all modes, so that chance makes none look faster;
+    ``LONGEST`` where none has ended.
     """
     steps, episodes = (sum(each[name] for each in found.values())
                        for name in ('agent_steps', 'episodes'))
@@ -134,9 +135,9 @@ def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
         points: (size in bytes, ratio), both above 0, of growing size; at least one.
 
     Returns:
-        ``bytes``: the size, None where it was not found; ``says``: 'crossed', 'not crossed' (two
-        actors pay at every size) or 'never paid' (they do not at the smallest);
-        ``pays_again``: whether they do at a larger size, so that chance has its part in it.
+        ``bytes``: the size or None; ``says``: 'crossed', 'not crossed' (two actors pay at every
+        size) or 'never paid' (not even at the smallest); ``pays_again``: whether they pay at a
+        larger size, which hints at noise.
     """
     at, says = None, 'not crossed'
     below = next((place for place, (_, ratio) in enumerate(points) if ratio < 1.0), None)
@@ -145,8 +146,7 @@ def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
     elif below is not None:
         says = 'crossed'
         (small, high), (large, low) = points[below - 1:below + 1]
-        way = math.log(high) / math.log(high / low)
-        at = small * (large / small) ** way
+        at = small * (large / small) ** (math.log(high) / math.log(high / low))
     again = below is not None and any(ratio >= 1.0 for _, ratio in points[below:])
     return {'bytes': at, 'says': says, 'pays_again': again}
 
@@ -189,8 +189,8 @@ def _environments(found: Mapping[str, Any]) -> list[str]:
     heads = [f'{_HEADS[way]}, s' for way in ways] + [
         f'ratio {_HEADS[way].rpartition(" ")[2]}' for way in ways if way != SERIAL]
     return [
-        *_table(['environment', *heads, 'VDL s: one / two here / two remote', 'VDL ratio here',
-                 'VDL ratio remote'], rows),
+        *report.table(['environment', *heads, 'VDL s: one / two here / two remote',
+                       'VDL ratio here', 'VDL ratio remote'], rows),
         '', f'Seconds for {EPISODES} episodes of at most {LONGEST} steps at the speed measured; '
         'ratio above 1: two actors are faster.', '']
 
@@ -211,7 +211,8 @@ def _sweep(found: Mapping[str, Any]) -> list[str]:
         rows.append([f'{size:,}', *('' if each is None else _ratio(each) for each in points)])
     how = 'computing' if found['busy'] else 'asleep'
     return [
-        *_table(['bytes', *(f'ratio at {each["step_ms"]:g} ms {how}' for each in curves)], rows),
+        *report.table(
+            ['bytes', *(f'ratio at {each["step_ms"]:g} ms {how}' for each in curves)], rows),
         '', *map(_verdict, curves),
         f'VDL, three machines on 1 Gbit/s: about {SEED_BREAK_EVEN:,.0f} bytes per ms.', '']
 
@@ -237,17 +238,13 @@ def _times(found: Mapping[str, Any]) -> list[str]:
         for way, each in ways.items():
             rows += [[
                 name, _HEADS[way], kind,
-                *(f'{shares[part]:.1%}'.rstrip('%') for part in _PARTS),
+                *(report.percent(shares[part]) for part in _PARTS),
                 f'{each["wire_bytes_per_step"]:,.0f}' if way != SERIAL else '',
                 f'{each["steps_per_s"]:,.0f}'] for kind, shares in each['time'].items()]
     if not rows:
         return []
-    return [*_table(['', 'run', 'process', *(f'{part} %' for part in _PARTS), 'wire bytes/step',
-                     'steps/s'], rows),
+    return [*report.table(['', 'run', 'process', *(f'{part} %' for part in _PARTS),
+                           'wire bytes/step', 'steps/s'], rows),
             '', 'Actors are a mean. Computation and communication of a learner are added up over '
             'its threads, waiting is of the one that trains.', '']
 
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
-            *('| ' + ' | '.join(row) + ' |' for row in rows)]

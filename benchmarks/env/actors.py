@@ -1,8 +1,8 @@
 """
-Copies of an environment over processes that do not wait for each other, as actors are.
+Copies of an environment in processes that do not wait for each other, as in actors.
 
-AsyncVectorEnv has a process for each copy, and its step waits for the slowest one. Here is a
-process for each core, with a share of the copies in one vector.
+AsyncVectorEnv has a process for each copy, and its step waits for the slowest one. Here each core
+has a process, with a share of the copies in one vector.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ['measure_actors', 'shares']
 
 
 def shares(num_envs: int, cores: int) -> list[int]:
-    """Return how many of the copies each process has: as equal as can be, at least 1."""
+    """Return the number of copies of each process: as equal as possible, at least 1."""
     count = min(num_envs, cores)
     return [num_envs // count + (index < num_envs % count) for index in range(count)]
 
@@ -30,7 +30,7 @@ def measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, flo
     Return frames per second of all processes, and bytes of memory for each copy.
 
     Raises:
-        EnvError: one of them has failed.
+        EnvError: a process failed.
     """
     # Not forked: this process may have threads of the environment's library.
     context = multiprocessing.get_context('spawn')
@@ -56,7 +56,7 @@ def measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, flo
 
 
 def _gather(name: str, connections: list[Connection]) -> list[Any]:
-    """Return one answer of each; the end of a process is one, too."""
+    """Return an answer of each process; EnvError if one ended."""
     answers = []
     for connection in connections:
         try:
@@ -67,7 +67,7 @@ def _gather(name: str, connections: list[Connection]) -> list[Any]:
 
 
 def _actor(name: str, copies: int, seconds: float, connection: Connection) -> None:
-    """Make a share of the copies, say so, wait for the others, and send the speed."""
+    """Make a share of the copies, report that, wait for the others, and send the speed."""
     env = make(name, 'own' if 'own' in backends(name) else 'sync', copies)
     settle(env)
     once = stepper(env)

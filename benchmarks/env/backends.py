@@ -1,4 +1,4 @@
-"""The environments that bench_env measures, and every way to step many copies of one."""
+"""Environments of bench_env, and the back ends that step many copies of one."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from vdl_ros.envs.env_config import EnvConfig
 __all__ = ['DUMMY', 'GYM', 'PREPROCESSED', 'NotInstalledError', 'backends', 'make', 'prepare']
 
 BREAKOUT = 'ALE/Breakout-v5'
-# As actors see it: grey, shrunk, four pictures; without this ending it is raw, as the seed's.
+# Suffix for the preprocessing of actors: grey, shrunk, four frames. Without it, raw as VDL's.
 PREPROCESSED = ':84x84x4'
 DOOM = 'VizdoomDeathmatch'
 GYM = ('CartPole-v1', BREAKOUT, BREAKOUT + PREPROCESSED, 'Hopper-v5', 'Humanoid-v5', DOOM)
-# The seed's groups of 1000 float64 at four rates, and a stack of Atari pictures at full speed.
+# VDL's groups of 1000 float64 at four rates, and a stack of Atari frames at full speed.
 DUMMY = tuple(f'dummy/OBS8000-FPS{rate}-v0' for rate in (500, 600, 6000, 60000)) + (
     'dummy/OBS28224-v0',)
 
 
 class NotInstalledError(EnvError):
-    """The library of an environment is not there; the message says how to install it."""
+    """The library of an environment is not installed; the message has the command."""
 
 
 def prepare(name: str) -> str:
     """
-    Import what registers an environment, and return its Gymnasium id.
+    Import the library that registers an environment; return its Gymnasium id.
 
     Args:
-        name: a Gymnasium id; that of a game may end in ``PREPROCESSED``; or ``DOOM``, whose
-            version is the one that is installed.
+        name: a Gymnasium id, which may end in ``PREPROCESSED`` for a game; or ``DOOM``, in the
+            installed version.
 
     Raises:
         NotInstalledError: its library is missing.
@@ -52,7 +52,7 @@ def prepare(name: str) -> str:
         try:
             import vizdoom.gymnasium_wrapper  # noqa: F401
         except ImportError:
-            # It names pygame-ce, which would overwrite pygame: either will do for it.
+            # It depends on pygame-ce, which would overwrite pygame; either works.
             raise NotInstalledError('pip install --no-deps vizdoom') from None
         versions = [known for known in gymnasium.registry if known.startswith(f'{env_id}-v')]
         env_id = max(versions, default=env_id)
@@ -70,7 +70,7 @@ def prepare(name: str) -> str:
 
 def backends(name: str) -> tuple[str, ...]:
     """
-    Return the ways there are to step many copies of a prepared environment.
+    Return the back ends that step many copies of a prepared environment.
 
     ``sync``: Gymnasium's SyncVectorEnv; ``async``: its AsyncVectorEnv, a process each; ``own``:
     the environment's own vectorised version, one thread; ``own-threads``: a thread for each core;
@@ -89,8 +89,8 @@ def make(name: str, backend: str, num_envs: int) -> Any:
     """
     Return a vector of a prepared environment, or for ``single`` one environment.
 
-    ``actors`` is no vector in one process, so not among these. A preprocessed game has no single
-    version: it is a vector of one.
+    Not for ``actors``, which is not one process. A preprocessed game has no single version: it is
+    a vector of one.
 
     Raises:
         EnvError: it cannot be made; one line.

@@ -1,5 +1,5 @@
 """
-One measurement of bench_env, in a process of its own: nothing of the one before is in its memory.
+One measurement of bench_env, in a new process, since memory is measured as well.
 
 Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
 ``memory_first_bytes``, the memory of the first copy with its library, and ``memory_bytes``, that
@@ -24,7 +24,7 @@ from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = ['leaves', 'measure']
 
-# Memory is given in pages: its growth over one small environment would be none.
+# Many copies, since memory grows by pages.
 _MOST_COPIES = 64
 _FEWEST_COPIES = 4
 
@@ -45,7 +45,7 @@ def leaves(space: spaces.Space[Any], name: str = '') -> list[dict[str, Any]]:
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
     """
-    Return what the first lines of this file say.
+    Return the JSON object without ``missing`` and ``error``.
 
     Raises:
         EnvError: it cannot be measured.
@@ -87,7 +87,7 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str,
 def main() -> int:
     """Measure, and print the object."""
     name, backend, num_envs, seconds = sys.argv[1:]
-    # Libraries print what they like; only the object belongs on standard output.
+    # Libraries may print; only the object belongs on standard output.
     output = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     try:

@@ -1,4 +1,4 @@
-"""Stepping an environment as fast as it can, and reading speed and memory; for bench_env."""
+"""Step an environment as fast as possible; measure speed and memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import psutil
 __all__ = ['frames_per_s', 'is_vector', 'memory', 'settle', 'stepper']
 
 _ACTIONS = 256
-# Before memory is read an environment makes some steps, but none waits for a slow one.
+# Steps before memory is measured, and the limit of their time.
 _FIRST_STEPS = 20
 _FIRST_SECONDS = 0.2
 
 
 def is_vector(env: Any) -> bool:
-    """Return whether ``env`` is many copies."""
+    """Return whether ``env`` has many copies."""
     return hasattr(env, 'num_envs')
 
 
 def stepper(env: Any) -> Callable[[], int]:
     """
-    Reset ``env``, and return a function that steps it once and returns how many frames that gave.
+    Reset ``env``, and return a function that steps it once and returns the number of frames.
 
-    Actions are random and drawn beforehand: to draw one costs more than CartPole does. An
-    automatic reset takes its time but is no frame.
+    Random actions are sampled beforehand, which takes longer than a step of CartPole. An automatic
+    reset takes time but is no frame.
     """
     env.action_space.seed(0)
     actions: Iterator[Any] = itertools.cycle(
@@ -54,10 +54,19 @@ def stepper(env: Any) -> Callable[[], int]:
 
 
 def frames_per_s(
-    once: Callable[[], int], seconds: float, clock: Callable[[], float] = time.perf_counter,
+    once: Callable[[], int], seconds: float, clock: Callable[[], float] = time.perf_counter, *,
+    warm_up: float = 0.1,
 ) -> float:
-    """Return frames per second of ``clock`` over at least ``seconds``, after a tenth of that."""
-    for share in (0.1, 1.0):
+    """
+    Return frames per second of ``clock``.
+
+    Args:
+        once: returns how many frames it made.
+        seconds: of the measurement at least.
+        clock: s.
+        warm_up: share of ``seconds`` before it.
+    """
+    for share in (warm_up, 1.0):
         frames, began = 0, clock()
         while (spent := clock() - began) < share * seconds or not frames:
             frames += once()
@@ -65,7 +74,7 @@ def frames_per_s(
 
 
 def settle(env: Any) -> None:
-    """Make a few steps, so that what an environment takes later is taken."""
+    """Make a few steps, so that the environment has allocated its memory."""
     once = stepper(env)
     until = time.perf_counter() + _FIRST_SECONDS
     for _ in range(_FIRST_STEPS):
@@ -75,7 +84,7 @@ def settle(env: Any) -> None:
 
 
 def memory() -> int:
-    """Return the bytes in memory of this process, and those that only its children have."""
+    """Return the resident bytes of this process and the unshared ones of its children."""
     process = psutil.Process()
     return int(process.memory_info().rss + sum(
         child.memory_full_info().uss for child in process.children(recursive=True)))

@@ -1,4 +1,4 @@
-"""What bench_env measured, beside what the seed did: medians, the winner, the table."""
+"""Figures of bench_env beside those of VDL: medians, best back end, table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from benchmarks import report
 
 __all__ = ['SEED', 'row', 'summary', 'table']
 
@@ -75,7 +77,7 @@ def _figures(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as a Markdown table; speeds in frames/s."""
-    lines = ['| ' + ' | '.join(_COLUMNS) + ' |', '|' + '---|' * len(_COLUMNS)]
+    lines = []
     for each in rows:
         seed = each['seed']['frames_per_s'] if each['seed'] else None
         if 'problem' in each:
@@ -95,8 +97,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
             cells += [
                 _number(each.get('best_over_single')), _number(seed), _megabytes(each['seed']),
                 _number(each.get('single_over_seed')), _number(each.get('best_over_seed'))]
-        lines.append('| ' + ' | '.join(cells) + ' |')
-    return '\n'.join(lines)
+        lines.append(cells)
+    return '\n'.join(report.table(_COLUMNS, lines))
 
 
 def summary(found: Mapping[str, Any]) -> str:

@@ -3,9 +3,9 @@ A law of how agent steps/s grow with the number of actors, fitted to measurement
 
     y(n) = ((a n)^-p + L^-p)^(-1/p)
 
-``a`` is what one actor delivers alone, ``L`` what one learner takes in at most, and ``p`` how
-sharply the one turns into the other: with 1 gradually, as where actors wait for each other; with
-many it is min(a n, L). The two straight lines cross at the knee, L / a actors.
+``a`` is the speed of one actor, ``L`` the limit of one learner, ``p`` the sharpness of the knee
+between them: 1 is gradual, as where actors wait for each other; for large p the law is
+min(a n, L). The two straight lines cross at the knee, L / a actors.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 __all__ = ['Fit', 'fit', 'held_out', 'law']
 
-# Bounds of p; and p itself where there are too few numbers of actors to fit three parameters.
+# Bounds of p; and p where there are too few numbers of actors for three parameters.
 _SHARPNESS, _FIXED = (0.5, 16.0), 2.0
 _FEW = 4
-# The knee is sought from that share of the fewest actors to that multiple of the most.
+# Bounds of the knee, relative to the fewest and the most actors.
 _KNEE = (0.5, 64.0)
 _GRID, _ROUNDS = 41, 12
 
@@ -49,25 +49,25 @@ class Fit:
 
     @property
     def knee(self) -> float:
-        """Where the learner would be full if nobody waited: the number of actors, L / a."""
+        """Number of actors L / a."""
         return self.limit / self.per_actor
 
     @property
     def reached(self) -> bool:
-        """Whether the learner was ever full, or else L and the knee are only guesses."""
+        """Whether the learner was at its limit in a measurement; otherwise L is a guess."""
         return self.knee <= self.most
 
     @property
     def begun(self) -> bool:
-        """Whether it was ever not full, or else a and the knee are only guesses."""
+        """Whether it was below its limit in a measurement; otherwise a is a guess."""
         return self.knee >= self.fewest
 
     def predict(self, actors: float) -> float:
-        """Return the law's agent steps/s with so many actors."""
+        """Return the agent steps/s with so many actors."""
         return float(law(np.array([actors]), self.per_actor, self.limit, self.sharpness)[0])
 
     def actors_for(self, share: float) -> float:
-        """Return with how many actors the learner takes in ``share``, 0 to 1, of its most."""
+        """Return the number of actors for a ``share``, 0 to 1, of the limit."""
         missing = share ** -self.sharpness - 1.0
         return float(self.knee * missing ** (-1.0 / self.sharpness))
 
@@ -81,7 +81,7 @@ def law(
 
 def _log_share(load: NDArray[np.float64], sharpness: NDArray[np.float64] | float,
                ) -> NDArray[np.float64]:
-    """Return log y / L where actors offer ``load`` times L; no power overflows."""
+    """Return log y / L for a ``load`` of a n / L, without overflow."""
     found: NDArray[np.float64] = -np.logaddexp(-sharpness * np.log(load), 0.0) / sharpness
     return found
 
@@ -90,8 +90,8 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
     """
     Fit the law by least squares on log y; with fewer than four numbers of actors, p is 2.
 
-    For any knee and p, the best L is a mean; so only these two are searched, over a grid that is
-    made finer around its best point, which needs no start and no derivative.
+    For any knee and p, the best L is a mean; so only these two are searched, on a grid that is
+    refined around its best point.
 
     Args:
         points: actors and agent steps/s; more than one point may have the same actors.

@@ -1,4 +1,4 @@
-"""What bench_scaling found of several learners: how little is lost by sharing the work."""
+"""Figures of bench_scaling for several learners: speed-up, efficiency, table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.scaling.table import Run, common, common_cells, table
+from benchmarks import report
+from benchmarks.scaling.table import Run, common, common_cells
 from vdl_ros.common.thread_timer import TRAINING
 
 __all__ = ['SEED_LEARNERS', 'learner_row', 'learners_text', 'with_efficiencies']
@@ -21,9 +22,8 @@ def learner_row(learners: int, actors: int, runs: Sequence[Run], kind: str) -> d
     """
     Return the figures of so many learners, medians over the rounds.
 
-    ``learner_waits`` and ``learner_learns`` are shares of the time of the threads that learn, the
-    mean of all learners; ``update_s`` is how long one of them learns for an update, which has the
-    sums over all in it.
+    ``learner_waits`` and ``learner_learns`` are shares of the training threads' time, the mean of
+    all learners; ``update_s`` is the time of an update, with the sums over all learners.
 
     Args:
         learners: processes.
@@ -46,23 +46,23 @@ def learner_row(learners: int, actors: int, runs: Sequence[Run], kind: str) -> d
 
 
 def _share(run: Run, phase: str) -> float:
-    """Return the share of a phase, the mean of all threads that learn."""
+    """Return the share of a phase, the mean of all training threads."""
     return statistics.mean(
         threads[TRAINING].get(phase, 0.0)
         for threads in run['time_shares'].values() if TRAINING in threads)
 
 
 def _updates_per_s(run: Run) -> float:
-    """Return the updates of the weights, which all learners make together."""
+    """Return the updates of the weights, which are common to all learners."""
     summary = run['summary']
     return float(run['steps_per_s'] * summary['updates'] / summary['agent_steps'])
 
 
 def with_efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
-    Return the learners' rows with speed-up over one learner, of which there is a row, and seed.
+    Return the learners' rows with seed and speed-up over the row of one learner.
 
-    ``efficiency`` is the speed-up of each learner: 1 where n are n times as fast as one.
+    ``efficiency`` is the speed-up over the number of learners.
     """
     one = next(row for row in rows if row['learners'] == 1)['steps_per_s']
 
@@ -89,7 +89,7 @@ def learners_text(found: Mapping[str, Any]) -> str:
         'of learners. "waits" and "learns" are shares of a learner\'s thread, "update" is how '
         'long it learns for one, sums over all learners included.',
         '',
-        *table(('learners', 'actors', 'environments', 'steps/s', 'speed-up', 'efficiency',
+        *report.table(('learners', 'actors', 'environments', 'steps/s', 'speed-up', 'efficiency',
                 'waits', 'learns', 'updates/s', 'update, ms', 'lag', 'lost', 'cores',
                 'other cores'), map(_cells, found['learners'])),
         '',

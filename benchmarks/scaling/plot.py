@@ -1,4 +1,4 @@
-"""The laws of bench_scaling against what was measured, and the samplers' speed-ups, drawn."""
+"""Plot of bench_scaling: measured speeds with their laws, and speed-ups of samplers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _OURS, _SEED, _LINE = '#1f6feb', '#8a929c', '#24292f'
 
 
 def kinds() -> list[str]:
-    """Return the endings of files that can be drawn."""
+    """Return the suffixes of files that can be written."""
     return sorted(FigureCanvasBase.get_supported_filetypes())
 
 
 def draw(path: Path, found: Mapping[str, Any]) -> None:
     """
-    Write a picture of what ``bench_scaling --json`` prints.
+    Plot what ``bench_scaling --json`` prints.
 
     Two panels show steps/s by actors, measured and by the law, here and of impala_horovod_gym;
-    the third the speed-up by samplers, here and WALL-E's.
+    the third the speed-up by samplers, here and of WALL-E.
 
     Args:
         path: the file, of one of :func:`kinds`.

@@ -1,26 +1,25 @@
 """
-The graphs that bench_scaling starts: how many samplers, actors or learners, and what they act in.
+Runs of bench_scaling: environments, batches and numbers of samplers, actors and learners.
 
-**Samplers** (WALL-E). A trajectory is 40 environments of one sampler over T steps, an update
-takes 20 of them, and T is chosen so that these are the samples of one iteration: T = 25 for
-20,000. So an iteration is one update, of the same batch, however many samplers collect it, and
-each of 1, 2, 5, 10, 20 has an equal part in it. An actor may have 20 trajectories under way, the
-least that lets one alone fill a batch: one sampler therefore waits for the update, as WALL-E's
-do; more of them collect meanwhile. A sleeping environment has observations of the size of
-HalfCheetah's, 17 float64, and 37 steps/s, so that one sampler is as fast as WALL-E's one was:
-20,000 samples in 14 s.
+**Samplers** (WALL-E). A trajectory has 40 environments of one sampler over T steps, an update 20
+trajectories, and T gives the samples of one iteration: T = 25 for 20,000. So an iteration is one
+update of the same batch, shared equally by 1, 2, 5, 10 or 20 samplers. An actor may have 20
+trajectories under way, which lets one alone fill a batch: one sampler therefore waits for the
+update, as WALL-E's do; more samplers collect meanwhile. A sleeping environment has observations
+of the size of HalfCheetah's, 17 float64, and 37 steps/s, so that one sampler is as fast as
+WALL-E's: 20,000 samples in 14 s.
 
-**Actors** (impala_horovod_gym). Batches as Pong has them here: 16 environments, T = 20, two
+**Actors** (impala_horovod_gym). Batches are those of Pong here: 16 environments, T = 20, two
 trajectories an update. A sleeping environment has observations of the size of Pong's stack, 84 x
 84 x 4 bytes, each sent whole (Pong's frames are sent once), and 50 steps/s: an actor delivers at
-most 800. The network is an mlp with one 16 wide layer after 28,224 inputs for policy and value
-each, whose weights are as large as those of the convolutional one of the IMPALA paper.
+most 800. The network is an mlp with one layer of 16 after 28,224 inputs for policy and value
+each; its weights are as large as those of the convolutional network of the IMPALA paper.
 
-**Learners** (impala_horovod_gym). As the actors, with the same number of them for each learner, as
-the seed's 45. The network is the actors', so gradients of 3.6 MB are summed, but an actor has four
-environments only: all learners learn at the same moment, since a step is made of sums over all,
-and the less they compute, the less it is the cores that are measured. With two actors, a learner
-that is alone is idle for nine tenths of its time; four of them use less than half of two cores.
+**Learners** (impala_horovod_gym). Each learner has the same number of actors. The network is that
+of the actors, so gradients of 3.6 MB are summed, but an actor has only four environments: all
+learners learn at the same moment, and the less they compute, the less the cores limit the result.
+With two actors, one learner is idle for nine tenths of its time; four of them use less than half
+of two cores.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from typing import Any
 __all__ = ['ACTORS', 'LEARNERS', 'MOST', 'PER_T', 'SAMPLERS', 'SHAPES', 'Cell', 'Shape', 'asleep',
            'order', 'plan']
 
-# Processes on one host that find each other (config/dds/fastdds.xml.in), less some in reserve.
+# Processes that find each other on one host (config/dds/fastdds.xml.in), less a reserve.
 MOST = 56
 
 
 @dataclass(frozen=True)
 class Shape:
     """
-    What one table is measured with.
+    Settings of one table.
 
     Attributes:
         name: of the table.
@@ -64,7 +63,7 @@ SAMPLERS = Shape('samplers', 'dummy/OBS136-FPS37-v0', 'HalfCheetah-v5', 40, 0, 2
                  ('max_policy_lag:=20',))
 ACTORS = Shape('actors', 'dummy/OBS28224-FPS50-v0', 'ALE/Pong-v5', 16, 20, 2,
                ('max_policy_lag:=4', 'hidden_size:=16'))
-# Where all start at the same time on few cores, the last learner may be long in coming.
+# With many processes on few cores, the last learner may start late.
 LEARNERS = Shape('learners', 'dummy/OBS28224-FPS50-v0', 'ALE/Pong-v5', 4, 20, 2,
                  ('max_policy_lag:=4', 'hidden_size:=16', 'group_timeout:=600'))
 SHAPES = (SAMPLERS, ACTORS, LEARNERS)
@@ -74,7 +73,7 @@ PER_T = SAMPLERS.num_envs * SAMPLERS.batch_size
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: a table, and how many processes of the kind that it is named after."""
+    """One measurement: a table, and a number of its samplers, actors or learners."""
 
     shape: Shape
     processes: int
@@ -86,7 +85,7 @@ class Cell:
 
 
 def asleep(env_id: str) -> bool:
-    """Return whether the environment of that name only sleeps; it must exist."""
+    """Return whether an existing environment only sleeps."""
     from vdl_ros.envs.dummy import NAMESPACE, parse
     if not env_id.startswith(NAMESPACE):
         return False
@@ -101,11 +100,11 @@ def plan(
     Return the plan of a table's run with one process, and its settings.
 
     Args:
-        shape: what is measured.
+        shape: of the table.
         env_id: environment.
         samples: of an iteration of the samplers.
-        seconds: to measure at least.
-        actors: processes that collect.
+        seconds: of the measurement at least.
+        actors: number of processes.
 
     Raises:
         ValueError: a setting that is not allowed, in one line.
@@ -122,9 +121,9 @@ def plan(
 
 def order(counts: Mapping[str, Sequence[int]], number: int) -> Iterator[Cell]:
     """
-    Yield all cells of round ``number``; the tables take turns, and each second round goes back.
+    Yield all cells of round ``number``; the tables take turns, every second round is reversed.
 
-    A slow hour of the machine then lies on all tables, and on few and many processes alike.
+    So a slow phase of the machine affects all tables, and few and many processes alike.
 
     Args:
         counts: of processes, by table.

@@ -1,17 +1,18 @@
-"""What bench_scaling found: figures of each cell over its rounds, the seeds' beside, Markdown."""
+"""Figures of bench_scaling: samplers and actors beside those of the seeds, tables."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from benchmarks import report
 from benchmarks.scaling.fit import fit, held_out
 from vdl_ros.common.thread_timer import ACTING, TRAINING
 
 __all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'Run', 'actor_row', 'actors_text', 'common',
-           'common_cells', 'law_of', 'sampler_row', 'samplers_text', 'table', 'with_speedups']
+           'common_cells', 'law_of', 'sampler_row', 'samplers_text', 'with_speedups']
 
 # WALL-E, HalfCheetah-v2, 20,000 samples an iteration, read off its plots to 5 %: minutes of
 # collecting and of learning by samplers. The machine is not stated.
@@ -34,9 +35,9 @@ def sampler_row(samplers: int, runs: Sequence[Run], samples: int, kind: str) -> 
     """
     Return the figures of so many samplers, medians over the rounds, s of one iteration.
 
-    ``collection_s`` is how long the samplers were at it, ``learning_s`` how long the learner;
-    ``total_s`` adds them up, as a loop takes that does one after the other; ``iteration_s`` is
-    what an iteration took here, where both go on at the same time.
+    ``collection_s`` is how long the samplers collect, ``learning_s`` how long the learner learns;
+    ``total_s`` is their sum, as for a loop that does one after the other; ``iteration_s`` is the
+    duration of an iteration here, where both run at the same time.
 
     Args:
         samplers: processes.
@@ -79,8 +80,8 @@ def actor_row(actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
     """
     Return the figures of so many actors, medians over the rounds.
 
-    ``learner_busy`` is the share of its time in which the thread that learns does not wait;
-    ``steps_per_s_busy`` the speed divided by it: what it would learn from if it never waited.
+    ``learner_busy`` is the share of time in which the training thread does not wait;
+    ``steps_per_s_busy`` is the speed divided by it.
 
     Args:
         actors: processes.
@@ -117,14 +118,14 @@ def _training(run: Run) -> Mapping[str, float]:
 
 
 def _collecting(run: Run) -> float:
-    """Return the share of their time that actors collect, and do not wait for the learner."""
+    """Return the share of time in which actors collect."""
     return statistics.mean(
         sum(threads[ACTING].get(name, 0.0) for name in _COLLECTING)
         for threads in run['time_shares'].values() if ACTING in threads)
 
 
 def common(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return what is told of every cell; ``cores`` is what the whole graph used."""
+    """Return the figures that all tables have; ``cores`` is the use of the whole graph."""
     return {
         'policy_lag': statistics.median(run['summary']['policy_lag']['mean'] for run in runs),
         'trajectories_lost': sum(run['summary']['trajectories_lost'] for run in runs),
@@ -135,7 +136,7 @@ def common(runs: Sequence[Run]) -> dict[str, Any]:
 
 def law_of(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """
-    Return the law of actors and steps/s, and the point with the most actors as others predict it.
+    Return the law of actors and steps/s, and its prediction for the most actors from the others.
 
     Raises:
         ValueError: too few numbers of actors for a law.
@@ -159,7 +160,7 @@ def samplers_text(found: Mapping[str, Any]) -> str:
         'Speed-ups are over one sampler. "iteration" is ours alone: samplers and learner at the '
         'same time.',
         '',
-        *table(('samplers', 'environments', 'collection', 'learning', 'total', 'iteration',
+        *report.table(('samplers', 'environments', 'collection', 'learning', 'total', 'iteration',
                 'collection speed-up', 'total speed-up', 'iteration speed-up', 'lag', 'lost',
                 'cores', 'other cores'), map(_sampler_cells, found['samplers']))])
 
@@ -175,7 +176,7 @@ def actors_text(found: Mapping[str, Any]) -> str:
         f'Actors: {found["actor_env"]} ({found["actors"][0]["environments"]}), one learner, agent '
         'steps/s. "if never idle" is the speed over the busy share of the learner\'s thread.',
         '',
-        *table(('actors', 'environments', 'steps/s', 'law', 'learner busy', 'if never idle',
+        *report.table(('actors', 'environments', 'steps/s', 'law', 'learner busy', 'if never idle',
                 'actors collect', 'MB/s in', 'MB/s out', 'lag', 'lost', 'cores', 'other cores'),
                (_actor_cells(row, law.predict(row['actors'])) for row in found['actors'])),
         '',
@@ -184,7 +185,7 @@ def actors_text(found: Mapping[str, Any]) -> str:
         '',
         'impala_horovod_gym, Pong, one learner with a GPU, actors of 4 cores each (computing):',
         '',
-        *table(('actors', 'steps/s', 'law'), (
+        *report.table(('actors', 'steps/s', 'law'), (
             (f'{actors}', f'{speed:,.0f}', f'{seed.predict(actors):,.0f}')
             for actors, speed in seeds)),
         '',
@@ -217,7 +218,7 @@ def common_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _sentence(law: Mapping[str, Any]) -> str:
-    """Return what the law says, in words."""
+    """Return the law as a sentence."""
     if not law['reached']:
         return (f'The law: an actor delivers {law["per_actor"]:,.0f} agent steps/s; '
                 f'{law["most"]:.0f} actors do not fill the learner.')
@@ -233,9 +234,3 @@ def _sentence(law: Mapping[str, Any]) -> str:
     left = law['left_out']
     return (f'{text} From the fewer actors alone, it foretells {left["predicted"]:,.0f} for '
             f'{left["actors"]:.0f}; {left["measured"]:,.0f} were measured.')
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table in Markdown."""
-    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
-            *('| ' + ' | '.join(row) + ' |' for row in rows)]

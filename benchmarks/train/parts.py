@@ -4,8 +4,8 @@ One part of a training, alone on one core with one thread: what an agent step co
 Arguments: PART SECONDS SETTINGS. PART is ``step`` (the environments, random actions), ``infer``
 (a policy chooses actions, as in an actor) or ``learn`` (an update from the batch of a run,
 assembled as in a learner); SETTINGS is a JSON object. Prints one JSON object:
-``seconds_per_step``, ``calls``, and ``parameters`` of the network. Steps that only reset an
-environment take time, but do not count: nobody learns from them.
+``seconds_per_step``, and ``parameters`` of the network. Steps that only reset an environment take
+time, but do not count.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import dataclasses
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.env.stepping import frames_per_s
 from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
@@ -31,41 +31,19 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['PARTS', 'measure', 'seconds_per_step']
+__all__ = ['PARTS', 'measure']
 
 PARTS = ('step', 'infer', 'learn')
-# Share of the measurement that is done before it, for caches and memory.
-_WARM_UP = 0.25
+_WARM_UP = 0.25  # of the measured seconds, before them
 _ACTIONS = 256
 
 
-def seconds_per_step(
-    once: Callable[[], int], seconds: float, clock: Callable[[], float] = time.perf_counter,
-) -> tuple[float, int]:
-    """
-    Call ``once``, which returns how many agent steps it did, for ``seconds`` after a warm-up.
-
-    Returns:
-        Seconds per agent step, and the calls that were measured.
-    """
-    began = clock()
-    once()
-    while clock() - began < _WARM_UP * seconds:
-        once()
-    steps = calls = 0
-    began = clock()
-    while (spent := clock() - began) < seconds or not steps:
-        steps += once()
-        calls += 1
-    return spent / steps, calls
-
-
 class _Part:
-    """Environments, an actor and a learner of a run; each measurement uses its own of them."""
+    """Environments and a learner of a run; each method prepares one measurement."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         env = select(EnvConfig, settings)
-        # The same batch again and again would lead nowhere good: the update is made, by nothing.
+        # Updates repeat one batch: a learning rate of 0 keeps the weights.
         self.train = dataclasses.replace(select(TrainConfig, settings), learning_rate=0.0)
         self.envs = factory.make(env, self.train.seed)
         spaces = self.envs.single_observation_space, self.envs.single_action_space
@@ -118,8 +96,8 @@ def measure(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str,
     torch.set_num_threads(1)
     made = _Part(settings)
     try:
-        cost, calls = seconds_per_step(getattr(made, part)(), seconds)
-        return {'seconds_per_step': cost, 'calls': calls, 'parameters': sum(
+        speed = frames_per_s(getattr(made, part)(), seconds, warm_up=_WARM_UP)
+        return {'seconds_per_step': 1.0 / speed, 'parameters': sum(
             each.numel() for each in made.learner.policy.parameters())}
     finally:
         made.envs.close()

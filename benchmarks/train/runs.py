@@ -1,9 +1,9 @@
 """
-Trainings under observation: started as a user does, measured once they are steady, interrupted.
+Training runs: started as a user does, measured once they are steady, then interrupted.
 
-Both kinds of run, serial mode and the launched graph, are read in the same way: speed from the
-run's progress.csv, losses and bytes from its summary.json, processor time and memory from the
-system. Where the time of the graph's threads goes is heard on ``/statistics``.
+Serial mode and the launched graph are measured in the same way: speed from the run's
+progress.csv, losses and bytes from its summary.json, processor time and memory from the system.
+Time shares of the graph's threads come from ``/statistics``.
 """
 
 from __future__ import annotations
@@ -33,29 +33,28 @@ from vdl_ros.common.thread_timer import ACTING, PHASES
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics.thread_time_statistics import Share, read_share
 
-__all__ = ['Listener', 'Plan', 'run_graph', 'run_part', 'run_serial', 'whole_reports',
-           'wholly_heard']
+__all__ = ['Listener', 'Plan', 'reporting_nodes', 'run_graph', 'run_part', 'run_serial',
+           'shares_by_thread', 'whole_reports']
 
-# Time for the first update, with each process that must start before it; and beyond the
-# measurement for what is to come.
+# Time until the first update, for each further process, and beyond the measurement.
 _START_S, _START_EACH_S, _PATIENCE_S = 60.0, 30.0, 60.0
-_LOOK_S = 0.05
-# So long that it is not reached; the run is interrupted.
+_POLL_S = 0.05
+# Never reached: the run is interrupted.
 _ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}
 
 
 @dataclass(frozen=True)
 class Plan:
     """
-    What is run, and for how long.
+    Settings and duration of a run.
 
     Attributes:
-        settings: as a user types them, by name; of environment and training.
-        more: settings that only the launch has.
+        settings: of environment and training, texts by name.
+        more: settings of the launch file alone.
         num_actors: of the graph.
-        warm_up: s that do not count, once all actors have delivered.
-        seconds: s that do.
-        num_learners: of the graph, with the actors shared out among them.
+        warm_up: s before the measurement, once all actors have delivered.
+        seconds: s of the measurement.
+        num_learners: of the graph; they share the actors.
     """
 
     settings: Mapping[str, str]
@@ -67,55 +66,55 @@ class Plan:
 
 
 class Listener:
-    """Hears where the time of nodes goes; spins in a thread from start to end."""
+    """Receives the time shares of nodes; spins in a thread until it is closed."""
 
     def __init__(self) -> None:
-        """Listen from now on."""
+        """Subscribe to ``/statistics``."""
         self._context = rclpy.Context()
-        # Not with the words of this command: some look like remappings.
+        # Without the arguments of this command: some look like remappings.
         rclpy.init(args=[], context=self._context)
         self._node = Node('bench_train', context=self._context)
-        self._heard: list[tuple[float, Share]] = []
-        self._over = threading.Event()
+        self._received: list[tuple[float, Share]] = []
+        self._stop = threading.Event()
         self._node.create_subscription(
-            MetricsMessage, '/statistics', self._hear, qos.TOPICS['/statistics'])
+            MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
         self._thread = threading.Thread(target=self._spin, name='listener')
         self._thread.start()
 
     def _spin(self) -> None:
-        while not self._over.is_set():
+        while not self._stop.is_set():
             self._executor.spin_once(timeout_sec=0.1)
 
-    def _hear(self, message: MetricsMessage) -> None:
+    def _on_statistics(self, message: MetricsMessage) -> None:
         share = read_share(message)
         if share is not None:
-            self._heard.append((time.monotonic(), share))
+            self._received.append((time.monotonic(), share))
 
-    def forget(self) -> None:
-        """Begin anew, with another run."""
-        self._heard.clear()
+    def clear(self) -> None:
+        """Forget earlier runs."""
+        self._received.clear()
 
     def time_shares(
         self, since: float, until: float = float('inf'),
     ) -> dict[str, dict[str, dict[str, float]]]:
-        """Return shares by node, thread and phase, of what was heard between two (monotonic) s."""
+        """Return shares by node, thread and phase between two times, monotonic s."""
         return shares_by_thread(
-            share for when, share in list(self._heard) if since <= when <= until)
+            share for when, share in list(self._received) if since <= when <= until)
 
     def reported(self, since: float) -> int:
-        """Return how many nodes were heard with a whole report since (monotonic) s."""
-        return len(wholly_heard(share for when, share in list(self._heard) if when >= since))
+        """Return how many nodes have sent a whole report since a time, monotonic s."""
+        return len(reporting_nodes(share for when, share in list(self._received) if when >= since))
 
     def delivering(self) -> int:
-        """Return how many actors have sent something since the run began."""
-        return len({share.node for _, share in list(self._heard)
+        """Return how many actors have published since the run began."""
+        return len({share.node for _, share in list(self._received)
                     if share.thread == ACTING and share.phase == 'publish'})
 
     def close(self) -> None:
-        """Listen no more."""
-        self._over.set()
+        """Unsubscribe and end the thread."""
+        self._stop.set()
         self._thread.join()
         self._executor.shutdown()
         self._node.destroy_node()
@@ -123,58 +122,56 @@ class Listener:
 
 
 def shares_by_thread(shares: Iterable[Share]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return mean shares by node, thread and phase, over the time of the whole reports."""
+    """Return mean shares by node, thread and phase, over the time of all whole reports."""
     spent: dict[str, dict[str, dict[str, float]]] = {}
     for each in whole_reports(shares):
         thread = spent.setdefault(each.node.rpartition('/')[2], {}).setdefault(each.thread, {})
         thread[each.phase] = thread.get(each.phase, 0.0) + each.share * each.seconds
-    # The sum is the time that was heard of, also where a phase is missing: a thread that has not
-    # been in one yet does not report it.
+    # Divided by the sum of all phases: a thread does not report a phase before its first time.
     return {node: {name: {phase: seconds / sum(thread.values())
                           for phase, seconds in thread.items()}
                    for name, thread in threads.items()} for node, threads in spent.items()}
 
 
-def wholly_heard(shares: Iterable[Share]) -> set[str]:
+def reporting_nodes(shares: Iterable[Share]) -> set[str]:
     """
-    Return the nodes of which each thread has a whole report among ``shares``, in the order heard.
+    Return the nodes of which each thread has a whole report among ``shares``, in order of arrival.
 
-    That all threads of a node were heard is known once something begins to repeat itself.
+    All threads of a node are known once a phase of one of them arrives for the second time.
     """
     shares = list(shares)
-    heard: set[tuple[str, str, str]] = set()
-    again: set[str] = set()
+    seen: set[tuple[str, str, str]] = set()
+    repeated: set[str] = set()
     for each in shares:
-        what = each.node, each.thread, each.phase
-        if what in heard:
-            again.add(each.node)
-        heard.add(what)
+        key = each.node, each.thread, each.phase
+        if key in seen:
+            repeated.add(each.node)
+        seen.add(key)
     whole = {(each.node, each.thread) for each in whole_reports(shares)}
-    return again - {node for node, thread, _ in heard if (node, thread) not in whole}
+    return repeated - {node for node, thread, _ in seen if (node, thread) not in whole}
 
 
 def whole_reports(shares: Iterable[Share]) -> list[Share]:
     """
-    Return those of ``shares``, in the order heard, whose report is among them as a whole.
+    Return those of ``shares``, in order of arrival, whose report has arrived as a whole.
 
-    A thread's report is a message for each of its phases, in the order of PHASES, and together
-    they are 1. Where hearing begins or ends in the middle of one, what is left of it would be
-    weighed with other reports.
+    A thread's report has a message for each of its phases, in the order of PHASES; their shares
+    add up to 1. The rest of a cut report would distort the mean.
     """
     reports: dict[tuple[str, str], list[list[Share]]] = {}
     for each in shares:
-        own = reports.setdefault((each.node, each.thread), [])
-        if not own or own[-1][-1].seconds != each.seconds or (
-                PHASES.index(each.phase) <= PHASES.index(own[-1][-1].phase)):
-            own.append([])
-        own[-1].append(each)
-    return [each for own in reports.values() for report in own
+        found = reports.setdefault((each.node, each.thread), [])
+        if not found or found[-1][-1].seconds != each.seconds or (
+                PHASES.index(each.phase) <= PHASES.index(found[-1][-1].phase)):
+            found.append([])
+        found[-1].append(each)
+    return [each for found in reports.values() for report in found
             if math.isclose(sum(share.share for share in report), 1.0, abs_tol=1e-6)
             for each in report]
 
 
-class _Use:
-    """Processor time of a command's processes, and of the whole machine, since a moment."""
+class _ResourceUse:
+    """Processor time and memory of a command's processes, and of all others."""
 
     def __init__(self, pid: int, name: Callable[[psutil.Process], str]) -> None:
         root = psutil.Process(pid)
@@ -184,10 +181,10 @@ class _Use:
 
     def take(self) -> tuple[dict[str, dict[str, float]], float]:
         """
-        Return cores and memory in use by process, and the cores that all others used.
+        Return cores and memory by process, and the cores that all others used.
 
         Raises:
-            RuntimeError: one of the processes is no more.
+            RuntimeError: one of the processes has ended.
         """
         seconds = time.monotonic() - self._began
         try:
@@ -217,7 +214,7 @@ def run_serial(plan: Plan) -> dict[str, Any]:
     Measure serial mode.
 
     Raises:
-        RuntimeError: it ended before it was measured, or not as it should.
+        RuntimeError: the run ended too early, or with an error.
     """
     def command(folder: Path) -> list[str]:
         words = [sys.executable, '-m', 'vdl_ros.local_training']
@@ -234,7 +231,7 @@ def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
     Measure the graph of ``train.launch.py``.
 
     Raises:
-        RuntimeError: it ended before it was measured, or not as it should.
+        RuntimeError: the run ended too early, or with an error.
     """
     def command(folder: Path) -> list[str]:
         settings = plan.settings | plan.more | _ENDLESS | {
@@ -243,14 +240,13 @@ def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
         return ['ros2', 'launch', 'vdl_ros', 'train.launch.py',
                 *(f'{name}:={value}' for name, value in settings.items())]
 
-    def heard(since: float) -> bool:
-        # An actor is a node, and so is each of several learners.
+    def complete(since: float) -> bool:
         return listener.reported(since) >= plan.num_actors + plan.num_learners
 
-    listener.forget()
-    found = _run(plan, command, _node_name, heard,
+    listener.clear()
+    found = _run(plan, command, _node_name, complete,
                  lambda: listener.delivering() >= plan.num_actors)
-    # Without the end of the run, when checkpoint and curve are written.
+    # Without the end of the run, where checkpoint and curve are written.
     return found | {'time_shares': listener.time_shares(found['began'], found['ended'])}
 
 
@@ -268,16 +264,15 @@ def _run(
     Start a run, measure it, interrupt it.
 
     Args:
-        plan: for how long.
-        command: returns its words for a folder to write to.
+        plan: duration.
+        command: returns the words of the command for a run folder.
         name: returns the name of one of its processes.
-        complete: returns whether enough was heard since a moment; waited for.
-        ready: returns whether all take part; waited for before the warm-up.
+        complete: returns whether all nodes have reported since a time; awaited before the end.
+        ready: returns whether all actors take part; awaited before the warm-up.
 
     Returns:
-        ``steps_per_s``; ``processes``, cores and memory in use by name; ``foreign_cores`` of all
-        other processes; ``summary`` as the run wrote it; ``began`` and ``ended``, between
-        which it was measured (monotonic).
+        ``steps_per_s``; ``processes``, cores and memory by name; ``foreign_cores`` of all other
+        processes; ``summary`` of the run; ``began`` and ``ended`` of the measurement, monotonic s.
     """
     start_s = _START_S + _START_EACH_S * (plan.num_actors + plan.num_learners - 1)
     with tempfile.TemporaryDirectory() as temporary:
@@ -297,7 +292,7 @@ def _run(
                     return False
                 if time.monotonic() > deadline:
                     raise RuntimeError(f'{what}: not within {seconds:g} s')
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             return process.poll() is None
 
         def wall() -> float:
@@ -311,7 +306,7 @@ def _run(
                     ready, start_s, 'something from every actor') and wait(
                     wall_reaches(wall() + plan.warm_up), plan.warm_up + _PATIENCE_S, 'warm-up'):
                 start, began = wall(), time.monotonic()
-                use = _Use(process.pid, name)
+                use = _ResourceUse(process.pid, name)
                 if wait(lambda: wall() >= start + plan.seconds and complete(began),
                         plan.seconds + _PATIENCE_S, 'measurement'):
                     processes, foreign = use.take()
@@ -335,7 +330,7 @@ def run_part(part: str, plan: Plan, settings: Mapping[str, Any]) -> dict[str, An
     Measure a part of a training alone; see train/parts.py.
 
     Raises:
-        RuntimeError: it has failed.
+        RuntimeError: it failed.
     """
     done = subprocess.run(
         module_command('benchmarks.train.parts', part, str(plan.seconds), json.dumps(settings)),

@@ -1,13 +1,14 @@
-"""What bench_train found: the steady rate of a run, the roofline, medians over rounds, tables."""
+"""Figures of bench_train: steady rate of a run, roofline, medians over rounds, tables."""
 
 from __future__ import annotations
 
 import csv
 import io
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks import report
 from vdl_ros.common.thread_timer import PHASES
 
 __all__ = ['TooFewRowsError', 'markdown', 'progress_rows', 'result', 'roofline', 'steady_rate']
@@ -16,7 +17,7 @@ _PARTS = ('step', 'infer', 'learn')
 
 
 class TooFewRowsError(ValueError):
-    """A run that has not come far enough to say how fast it is."""
+    """Progress of a run is too short to measure its speed."""
 
 
 def progress_rows(text: str) -> list[tuple[float, float]]:
@@ -70,7 +71,7 @@ def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> 
         rounds: each with ``graph`` and ``serial`` as of train/runs.py, and by part what
             train/parts.py printed.
         cores: that the processes may use.
-        num_actors: who hears each policy.
+        num_actors: receivers of each policy.
     """
     graphs, serials = ([each[name] for each in rounds] for name in ('graph', 'serial'))
     times = {part: statistics.median(each[part]['seconds_per_step'] for each in rounds)
@@ -94,7 +95,8 @@ def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> 
         'wire_bytes_per_step_in': per_step['in'], 'wire_bytes_per_step_out': per_step['out'],
         'policy_lag': {'mean': statistics.mean(each['mean'] for each in lags),
                        'max': max(each['max'] for each in lags)},
-        'message_age_ms': {name: _median(each[name] for each in ages) for name in ('p50', 'p99')},
+        'message_age_ms': {
+            name: report.median(each[name] for each in ages) for name in ('p50', 'p99')},
         'trajectories_lost': sum(each['summary']['trajectories_lost'] for each in graphs),
         'trajectories_rejected': sum(each['summary']['trajectories_rejected'] for each in graphs),
         'parameters': rounds[0]['infer']['parameters'],
@@ -114,10 +116,6 @@ def _round(found: Mapping[str, Any], cores: int) -> dict[str, float]:
             **{f't_{part}_us': time * 1e6 for part, time in zip(_PARTS, times, strict=True)}}
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
 
 def _mean(trees: Sequence[Any]) -> Any:
     """Return the mean of nested mappings of numbers, each number over those that have it."""
@@ -131,7 +129,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     """Return the result as tables for a page."""
     spread = [each['efficiency'] for each in found['rounds']]
     lines = [
-        *_table(('', 'agent steps/s', 'of the roofline'), [
+        *report.table(('', 'agent steps/s', 'of the roofline'), [
             ('roofline', f'{found["roofline_steps_per_s"]:,.0f}', '1'),
             ('distributed', f'{found["steps_per_s"]:,.0f}', f'{found["efficiency"]:.2f}'),
             ('serial', f'{found["serial_steps_per_s"]:,.0f}',
@@ -162,15 +160,7 @@ def _shares_table(found: Mapping[str, Any]) -> list[str]:
         threads = found['time_shares'].get(process, {})
         for number, (thread, shares) in enumerate(sorted(threads.items()) or [('', {})]):
             figures = (f'{use["cpu_cores"]:.2f}', f'{use["memory_mb"]:.0f}')
-            rows.append((process, thread, *(_percent(shares.get(name)) for name in PHASES),
+            rows.append((process, thread, *(report.percent(shares.get(name)) for name in PHASES),
                          *(figures if not number else ('', ''))))
-    return _table(('process', 'thread', *(f'{name} %' for name in PHASES), 'cores', 'MB'), rows)
-
-
-def _percent(share: float | None) -> str:
-    return '' if share is None else f'{share:.1%}'.rstrip('%')
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
-            *('| ' + ' | '.join(row) + ' |' for row in rows)]
+    return report.table(
+        ('process', 'thread', *(f'{name} %' for name in PHASES), 'cores', 'MB'), rows)

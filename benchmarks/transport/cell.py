@@ -1,10 +1,9 @@
-"""One measurement of bench_transport: what its server and its clients are told."""
+"""One measurement of bench_transport, as its server and its clients receive it."""
 
 from __future__ import annotations
 
 import resource
 from dataclasses import dataclass
-from typing import Any
 
 __all__ = ['WAYS', 'Cell', 'Way', 'cpu_seconds']
 
@@ -12,12 +11,12 @@ __all__ = ['WAYS', 'Cell', 'Way', 'cpu_seconds']
 @dataclass(frozen=True)
 class Way:
     """
-    How packets travel.
+    How packets are sent.
 
-    ``family`` names its processes: ``tcp``, or the executor of those with DDS. With
-    ``serialized``, packets are encoded once, before the clock starts, and never decoded: what is
-    left is the transport's own share. With ``kept``, each TCP packet gets memory of its own, as
-    it must where somebody wants to have it, and as DDS does.
+    Attributes:
+        family: of its processes: ``tcp``, or with DDS the executor.
+        serialized: encode packets once, before the measurement, and never decode them.
+        kept: receive each TCP packet into a new buffer, as DDS does.
     """
 
     family: str
@@ -38,12 +37,17 @@ WAYS = {
 @dataclass(frozen=True)
 class Cell:
     """
-    What is measured now.
+    One measurement.
 
-    ``task`` is ``throughput`` or ``round_trip``; ``size`` is the bytes of data in a packet,
-    ``packets`` how many each client sends, ``window`` how many of them it may have under way over
-    DDS (TCP has the kernel's window), ``limit`` the seconds after which what has not come is
-    lost. ``token`` is another one in each measurement: what is late belongs to none.
+    Attributes:
+        way: key of WAYS.
+        task: ``throughput`` or ``round_trip``.
+        clients: number of them.
+        size: bytes of data in a packet.
+        packets: that each client sends.
+        window: packets that a client may have under way over DDS; TCP has the kernel's window.
+        limit: s after which a missing packet is lost.
+        token: different in each measurement, so that late packets are ignored.
     """
 
     way: str
@@ -55,17 +59,12 @@ class Cell:
     limit: float
     token: int
 
-    @classmethod
-    def from_order(cls, order: dict[str, Any]) -> Cell:
-        """Return the cell of a line that another process wrote."""
-        return cls(**order)
-
     def start_id(self, client: int) -> int:
-        """Return the number that packets of a client of this cell carry."""
+        """Return the number in the packets of a client of this cell."""
         return self.token * 256 + client
 
     def client(self, start_id: int) -> int | None:
-        """Return whose packet it is, or None if it is of another cell."""
+        """Return the client that sent a packet, or None if it is of another cell."""
         token, client = divmod(start_id, 256)
         return client if token == self.token and client < self.clients else None
 

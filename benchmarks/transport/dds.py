@@ -3,8 +3,8 @@ The DDS side of bench_transport: trajectories as actors send them, credit as lea
 
 Clients publish ``trajectories`` (vdl_ros/Trajectory) with one uint8 tensor; the server answers
 each client on ``client_N/credit`` (vdl_ros/Credit) or, in round trips, sends the packet back on
-``client_N/answers``. Every topic has the profile STREAM, every process the package's transport.
-The same topics once more, with ``_serialized`` behind them, carry bytes that nobody decodes.
+``client_N/answers``. Topics have the profile STREAM, processes the package's transport. The same
+topics with the suffix ``_serialized`` carry bytes that are not decoded.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from vdl_ros.ros.process import make_executor, stop_on_signals
 from vdl_ros.ros.qos import STREAM
 from vdl_ros.ros.training.trajectories import to_trajectory
 
-__all__ = ['DdsClient', 'DdsServer', 'incarnation_of']
+__all__ = ['DdsClient', 'DdsServer', 'start_id_of']
 
 _MATCH_S = 30.0
 _THREADS = 2
 
 
-def incarnation_of(data: bytes) -> int:
+def start_id_of(data: bytes) -> int:
     """
     Return the field ``start_id`` of a serialized Trajectory.
 
-    CDR: four bytes that name the byte order, then stamp, two strings and a uint64, each aligned
-    to its size counted from behind those four.
+    CDR: four bytes with the byte order, then stamp, two strings and a uint64, each aligned to its
+    size from there.
     """
     order = '<' if data[1] else '>'
     position = 12
@@ -61,12 +61,8 @@ def _executor(kind: str) -> Executor:
     return executor
 
 
-def _nothing() -> None:
-    """Tell nobody."""
-
-
 class _Peer:
-    """A node and its executor; both stay from cell to cell."""
+    """A node and its executor, for all cells."""
 
     def __init__(self, name: str, namespace: str, executor: str) -> None:
         self._transport = transport.configure().describe()
@@ -77,8 +73,8 @@ class _Peer:
                           start_parameter_services=False)
         self._executor = _executor(executor)
         self._executor.add_node(self._node)
-        # Its callbacks run in other threads, which must tell the one that waits for them.
-        self._tell = self._executor.wake if executor == 'multi' else _nothing
+        # Its callbacks run in other threads and must wake the one that waits for them.
+        self._wake = self._executor.wake if executor == 'multi' else lambda: None
 
     def hello(self) -> dict[str, Any]:
         """Return the transport in force."""
@@ -86,7 +82,7 @@ class _Peer:
 
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
         """
-        Return what runs the cell, once every topic has a listener.
+        Return a function that runs the cell, once every topic has a subscription.
 
         Raises:
             TimeoutError: a topic has none.
@@ -94,7 +90,8 @@ class _Peer:
         self._cell = cell
         for publisher in self._publishers(cell):
             if not self._until(lambda end=publisher: end.get_subscription_count() > 0, _MATCH_S):
-                raise TimeoutError(f'{publisher.topic_name}: no listener within {_MATCH_S:g} s')
+                raise TimeoutError(
+                    f'{publisher.topic_name}: no subscription within {_MATCH_S:g} s')
         return self._start(cell)
 
     def close(self) -> None:
@@ -111,7 +108,7 @@ class _Peer:
         raise NotImplementedError
 
     def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Call back until the condition holds, a stop or the end of time."""
+        """Spin until the condition holds, a stop or a timeout; return whether it holds."""
         if condition():
             return True
         end = time.perf_counter() + seconds
@@ -125,13 +122,13 @@ class _Peer:
     def _publisher(self, kind: Any, topic: str) -> Any:
         return self._node.create_publisher(kind, topic, STREAM)
 
-    def _listen(self, kind: Any, topic: str, callback: Callable[[Any], None],
+    def _subscribe(self, kind: Any, topic: str, callback: Callable[[Any], None],
                 raw: bool = False) -> None:
         self._node.create_subscription(kind, topic, callback, STREAM, raw=raw)
 
 
 class DdsServer(_Peer):
-    """Counts what comes, gives credit for it, or sends it back."""
+    """Counts packets and publishes credit for them, or sends them back."""
 
     def __init__(self, total: int, namespace: str, executor: str) -> None:
         """Make the topics of ``total`` clients."""
@@ -142,8 +139,8 @@ class DdsServer(_Peer):
                          for each in clients]
         self._serialized = [self._publisher(Trajectory, f'client_{each}/answers_serialized')
                             for each in clients]
-        self._listen(Trajectory, 'trajectories', self._hear)
-        self._listen(Trajectory, 'trajectories_serialized', self._hear_bytes, raw=True)
+        self._subscribe(Trajectory, 'trajectories', self._on_trajectory)
+        self._subscribe(Trajectory, 'trajectories_serialized', self._on_bytes, raw=True)
 
     def _publishers(self, cell: Cell) -> list[Any]:
         return [*self._credit, *self._answers, *self._serialized]
@@ -158,7 +155,7 @@ class DdsServer(_Peer):
         self._until(lambda: sum(self._received) >= wanted, self._cell.limit)
         return {'received': self._received, 'seconds': self._seconds}
 
-    def _hear(self, message: Trajectory) -> None:
+    def _on_trajectory(self, message: Trajectory) -> None:
         client = self._cell.client(message.start_id)
         if client is None:
             return
@@ -171,8 +168,8 @@ class DdsServer(_Peer):
                                  f'after {self._received[client]} packets of {self._cell.size}')
         self._count(client, message.sequence + 1)
 
-    def _hear_bytes(self, data: bytes) -> None:
-        client = self._cell.client(incarnation_of(data))
+    def _on_bytes(self, data: bytes) -> None:
+        client = self._cell.client(start_id_of(data))
         if client is None:
             return
         if self._cell.task == 'round_trip':
@@ -183,17 +180,17 @@ class DdsServer(_Peer):
         cell = self._cell
         self._received[client] += 1
         self._seconds[client] = time.perf_counter() - self._began
-        # Half a window at a time: the client is never idle, and answers stay few.
+        # After half a window: the client is never idle, and answers stay few.
         if cell.task == 'throughput' and (used % max(cell.window // 2, 1) == 0
                                           or used >= cell.packets):
             self._credit[client].publish(Credit(
                 actor_id=f'client_{client}', start_id=cell.start_id(client), used=used))
         if sum(self._received) == cell.clients * cell.packets:
-            self._tell()
+            self._wake()
 
 
 class DdsClient(_Peer):
-    """Sends trajectories while it has credit, or measures how long they take there and back."""
+    """Sends trajectories while it has credit, or measures round trips."""
 
     def __init__(self, index: int, namespace: str, executor: str) -> None:
         """Make the topics of client number ``index``."""
@@ -201,9 +198,9 @@ class DdsClient(_Peer):
         self._index = index
         self._typed = self._publisher(Trajectory, 'trajectories')
         self._serialized = self._publisher(Trajectory, 'trajectories_serialized')
-        self._listen(Credit, f'client_{index}/credit', self._hear_credit)
-        self._listen(Trajectory, f'client_{index}/answers', self._hear)
-        self._listen(Trajectory, f'client_{index}/answers_serialized', self._hear_bytes, raw=True)
+        self._subscribe(Credit, f'client_{index}/credit', self._on_credit)
+        self._subscribe(Trajectory, f'client_{index}/answers', self._on_trajectory)
+        self._subscribe(Trajectory, f'client_{index}/answers_serialized', self._on_bytes, raw=True)
 
     def _publishers(self, cell: Cell) -> list[Any]:
         return [self._typed, self._serialized]
@@ -250,16 +247,16 @@ class DdsClient(_Peer):
             trips.append((time.perf_counter() - began) * 1e3)
         return {'sent': self._sent, 'trips_ms': trips}
 
-    def _hear_credit(self, message: Credit) -> None:
+    def _on_credit(self, message: Credit) -> None:
         if self._cell.client(message.start_id) == self._index:
             self._used = max(self._used, message.used)
-            self._tell()
+            self._wake()
 
-    def _hear(self, message: Trajectory) -> None:
+    def _on_trajectory(self, message: Trajectory) -> None:
         if self._cell.client(message.start_id) == self._index:
             self._used = max(self._used, message.sequence + 1)
-            self._tell()
+            self._wake()
 
-    def _hear_bytes(self, data: bytes) -> None:
-        if self._cell.client(incarnation_of(data)) == self._index:
+    def _on_bytes(self, data: bytes) -> None:
+        if self._cell.client(start_id_of(data)) == self._index:
             self._used += 1

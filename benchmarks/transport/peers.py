@@ -23,7 +23,7 @@ _END_S = 5.0
 
 
 class PeerError(RuntimeError):
-    """A process that does not start, does not answer or has failed; the text is one line."""
+    """A process does not start, does not answer or has failed; one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +31,12 @@ class Hosts:
     """
     Where server and clients run.
 
-    ``server`` and ``clients`` are what stands before their commands, ``address`` is the server's,
-    ``discovery`` the range that DDS needs.
+    Attributes:
+        name: in the tables.
+        address: of the server.
+        discovery: range of discovery that DDS needs.
+        server: words before its command.
+        clients: words before their commands.
     """
 
     name: str
@@ -57,10 +61,10 @@ def _ip(*words: str) -> None:
 @contextlib.contextmanager
 def two_hosts() -> Iterator[Hosts]:
     """
-    Give two network namespaces joined by a veth pair, and take them away again.
+    Yield two network namespaces joined by a veth pair; remove them at the end.
 
     Raises:
-        OSError: they may not be made here.
+        OSError: they cannot be made on this machine.
     """
     tag = f'{os.getpid()}'
     names = [f'vdl-bench-{tag}-{side}' for side in 'ab']
@@ -78,37 +82,37 @@ def two_hosts() -> Iterator[Hosts]:
         server, clients = (('ip', 'netns', 'exec', name) for name in names)
         yield Hosts('two namespaces', '10.91.8.1', 'SUBNET', server, clients)
     finally:
-        for name in names:  # the links go with them
+        for name in names:  # with their links
             with contextlib.suppress(OSError):
                 _ip('netns', 'del', name)
 
 
 class _Peer:
-    """One process that is asked by lines of JSON."""
+    """A worker process, with which lines of JSON are exchanged."""
 
     def __init__(self, prefix: tuple[str, ...], words: list[str], env: Mapping[str, str]) -> None:
         self._name = ' '.join(words[:3])
-        # A session of its own: Ctrl-C reaches only the parent, which ends all in order.
+        # In a new session Ctrl-C reaches only the parent, which ends its workers in order.
         self._process = subprocess.Popen(
             [*prefix, *module_command('benchmarks.transport.worker', *words)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(env),
             start_new_session=True)
 
-    def tell(self, order: Mapping[str, Any]) -> None:
+    def send(self, request: Mapping[str, Any]) -> None:
         """Send one line."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(order) + '\n')
+            self._process.stdin.write(json.dumps(request) + '\n')
             self._process.stdin.flush()
         except BrokenPipeError:
             raise PeerError(f'{self._name}: ended with status {self._process.wait()}') from None
 
-    def hear(self, seconds: float) -> dict[str, Any]:
+    def receive(self, seconds: float) -> dict[str, Any]:
         """
         Return the answer.
 
         Raises:
-            PeerError: there is none, or it says what went wrong.
+            PeerError: there is none, or it is an error.
         """
         stream = self._process.stdout
         assert stream is not None
@@ -122,8 +126,8 @@ class _Peer:
             raise PeerError(answer['error'])
         return answer
 
-    def ask_to_end(self) -> None:
-        """Ask without waiting."""
+    def interrupt(self) -> None:
+        """Ask the process to end, without waiting."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -131,7 +135,7 @@ class _Peer:
             self._process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Wait for the end; a process that does not come to it is killed."""
+        """Wait for the end of the process; kill it after a while."""
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -149,7 +153,7 @@ class Team:
         Start them.
 
         Raises:
-            PeerError: one does not start.
+            PeerError: a process does not start.
         """
         self.transport = ''
         self._peers: list[_Peer] = []
@@ -159,14 +163,14 @@ class Team:
         where = hosts.address if family == 'tcp' else f'/bench_transport_{os.getpid()}/{family}'
         try:
             self._start(hosts.server, [family, 'server', '0', str(clients), where, '0'], env)
-            said = self._peers[0].hear(_START_S)
-            self.transport = str(said['transport'])
-            port = str(said.get('port', 0))
+            server = self._peers[0].receive(_START_S)
+            self.transport = str(server['transport'])
+            port = str(server.get('port', 0))
             for index in range(clients):
                 self._start(
                     hosts.clients, [family, 'client', str(index), str(clients), where, port], env)
             for peer in self._peers[1:]:
-                peer.hear(_START_S)
+                peer.receive(_START_S)
         except BaseException:
             self.close()
             raise
@@ -176,19 +180,19 @@ class Team:
 
     def measure(self, cell: Cell) -> dict[str, Any]:
         """
-        Return what a cell's processes found.
+        Return the measurement of a cell.
 
-        ``received`` and ``seconds`` are the server's, one number for each client; ``sent`` has
-        one for each client too; ``trips_ms`` all round trips; ``cpu_s`` is that of all together.
+        ``received``, ``seconds`` (by the server) and ``sent`` have a number for each client;
+        ``trips_ms`` all round trips; ``cpu_s`` is the processor time of all processes.
         """
         active = self._peers[:1 + cell.clients]
         for peer in active:
-            peer.tell(dataclasses.asdict(cell))
+            peer.send(dataclasses.asdict(cell))
         for peer in active:
-            peer.hear(_START_S)
+            peer.receive(_START_S)
         for peer in active:
-            peer.tell({'go': True})
-        server, *clients = [peer.hear(cell.limit + _GRACE_S) for peer in active]
+            peer.send({'go': True})
+        server, *clients = [peer.receive(cell.limit + _GRACE_S) for peer in active]
         return {
             'received': server['received'], 'seconds': server['seconds'],
             'sent': [each['sent'] for each in clients],
@@ -198,7 +202,7 @@ class Team:
     def close(self) -> None:
         """End every process."""
         for peer in self._peers:
-            peer.ask_to_end()
+            peer.interrupt()
         for peer in self._peers:
             peer.end()
         self._peers.clear()

@@ -1,8 +1,8 @@
 """
-What bench_transport found: medians over rounds, ratios to TCP, aims, and Markdown.
+Figures of bench_transport: medians over rounds, ratios to TCP, aims, tables.
 
-A sample is one cell of one round; a row is the median of a cell's samples. Ratios are taken
-within a round, where both were measured one after the other, before their median is.
+A sample is one cell of one round; a row has the medians of a cell's samples. Ratios are medians
+of the ratios within each round.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from benchmarks import report
 from benchmarks.transport.cell import Cell
 
 __all__ = ['aims', 'markdown', 'percentile', 'rows', 'sample']
 
 MB = 1e6
-LARGE = 800_000  # bytes; from here on DDS shall reach half of TCP
+LARGE = 800_000  # bytes; from this size on DDS shall reach half of TCP
 LEAST_RATIO = 0.5
 ASKED = 28_000  # bytes of the round trip that has an aim
 MOST_MS = 0.3
@@ -81,7 +82,7 @@ def rows(samples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             row[name] = sum(each[name] for each in group)
         for name in group[0]:
             if name.endswith(('_ms', '_MB', '_s')) or name.startswith('MBps'):
-                row[name] = _median(each[name] for each in group)
+                row[name] = report.median(each[name] for each in group)
         for name, way in (('of_tcp', 'tcp'), ('of_tcp_kept', 'tcp-kept')):
             row[name] = _ratio(group, together.get((*key[:4], way), ()))
         found.append(row)
@@ -96,12 +97,8 @@ def _ratio(
     pairs = [(each, reference[each['round']]) for each in group if each['round'] in reference]
     rates = [(each.get('MBps', each.get('p50_ms')), other.get('MBps', other.get('p50_ms')))
              for each, other in pairs]
-    return _median(rate / other for rate, other in rates if rate and other)
+    return report.median(rate / other for rate, other in rates if rate and other)
 
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
 
 
 def aims(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -141,12 +138,12 @@ def markdown(found: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, 
         flow = [row for row in mine if row['task'] == 'throughput']
         trips = [row for row in mine if row['task'] == 'round_trip']
         if flow:
-            lines += [f'### Throughput, {hosts}', '', *_table(
+            lines += [f'### Throughput, {hosts}', '', *report.table(
                 ('packet', 'clients', 'way', 'MB/s each', 'MB/s in all', 'packets/s',
                  'CPU ms/MB', 'lost', 'of TCP', 'of TCP, kept', 'seed, MB/s'),
                 map(_throughput, flow)), '']
         if trips:
-            lines += [f'### Round trip, {hosts}', '', *_table(
+            lines += [f'### Round trip, {hosts}', '', *report.table(
                 ('packet', 'way', 'p50 ms', 'p99 ms', 'lost', 'of TCP', 'of TCP, kept'),
                 map(_round_trip, trips)), '']
     lines += [SEED_NOTE, '']
@@ -174,7 +171,3 @@ def _lost(row: Mapping[str, Any]) -> str:
 
 def _text(value: float | None, digits: int) -> str:
     return '-' if value is None else f'{value:,.{digits}f}'
-
-
-def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    return [f'| {" | ".join(line)} |' for line in (head, ['---'] * len(head), *body)]

@@ -1,8 +1,8 @@
 """
 The raw TCP side of bench_transport: one connection for each client, no delay, no codec.
 
-A packet is its length, four bytes little-endian, and that many bytes. A client opens with its
-number and ends a throughput cell by waiting for the server's word that all has come.
+A packet is its length, four bytes little-endian, and that many bytes. A client first sends its
+number; after a throughput cell it waits for the server's count of packets.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _fill(connection: socket.socket, view: memoryview) -> None:
 
 
 class _Receiver:
-    """Takes packets of one size off a connection, into the same memory or new one each time."""
+    """Receives packets of one size, into the same buffer or a new one each time."""
 
     def __init__(self, connection: socket.socket, size: int, kept: bool) -> None:
         self._connection, self._size, self._kept = connection, size, kept
@@ -60,7 +60,7 @@ class _Receiver:
         Receive one packet.
 
         Raises:
-            ValueError: a length that is not the agreed one.
+            ValueError: its length is not that of the cell.
         """
         if self._kept:
             self._renew()
@@ -72,7 +72,7 @@ class _Receiver:
 
 
 class TcpServer:
-    """Receives from, or answers, every client in a thread of its own."""
+    """Receives from, or answers, each client in a separate thread."""
 
     def __init__(self, total: int, address: str) -> None:
         """Listen for ``total`` clients at a free port of ``address``."""
@@ -81,11 +81,11 @@ class TcpServer:
         self._connections: dict[int, socket.socket] = {}
 
     def hello(self) -> dict[str, Any]:
-        """Return what the clients must know."""
+        """Return the port, for the clients."""
         return {'port': self._listener.getsockname()[1], 'transport': 'TCP, no delay'}
 
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
-        """Return what runs the cell."""
+        """Return a function that runs the cell."""
         while len(self._connections) < self._total:
             connection, _ = self._listener.accept()
             _configure(connection)
@@ -140,18 +140,18 @@ class TcpClient:
         Connect as client number ``index``.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no server listens there.
         """
         self._connection = socket.create_connection((address, port))
         _configure(self._connection)
         self._connection.sendall(_LENGTH.pack(index))
 
     def hello(self) -> dict[str, Any]:
-        """Return nothing that anybody must know."""
+        """Return an empty greeting."""
         return {}
 
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
-        """Return what runs the cell."""
+        """Return a function that runs the cell."""
         _limit(self._connection, cell.limit)
         packet = _LENGTH.pack(cell.size) + os.urandom(cell.size)
         if cell.task == 'throughput':

@@ -29,12 +29,12 @@ def _make(words: list[str]) -> Any:
             else DdsClient(int(index), where, family))
 
 
-def _serve(link: Any, orders: TextIO, reply: Callable[[dict[str, Any]], None]) -> None:
+def _serve(link: Any, requests: TextIO, reply: Callable[[dict[str, Any]], None]) -> None:
     reply(link.hello())
-    for line in orders:
-        run = link.prepare(Cell.from_order(json.loads(line)))
+    for line in requests:
+        run = link.prepare(Cell(**json.loads(line)))
         reply({'ready': True})
-        if not orders.readline():
+        if not requests.readline():
             return
         before = cpu_seconds()
         found = run()
@@ -42,10 +42,10 @@ def _serve(link: Any, orders: TextIO, reply: Callable[[dict[str, Any]], None]) -
 
 
 def main() -> int:
-    """Do what the lines on standard input say."""
+    """Serve requests from standard input."""
     words = sys.argv[1:]
     die_with_parent()
-    # Libraries may write to standard output: what they write goes where errors go.
+    # Libraries may write to standard output: send that to standard error.
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
 

@@ -1,4 +1,4 @@
-"""What the tests of benchmarks share: the processes that do the work."""
+"""Fixtures of the tests of benchmarks."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def workers():
-    """Return a function: the living processes of a command that have a word with this in it."""
+    """Return a function: the living processes of a command with this text in a word."""
     def find(command, part):
         found = []
         for process in command.family():

@@ -1,4 +1,4 @@
-"""bench_actor_learner: its split, ratios, break-even and refusals; and two very short runs."""
+"""bench_actor_learner: shares of time, ratios, break-even, errors, and short runs."""
 
 import json
 import math
@@ -15,18 +15,18 @@ COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_actor_learner')
 
 
 
-def test_time_is_split_as_the_seed_did():
+def test_time_is_split_into_computation_and_communication():
     split = table.split
     assert split({'acting': {'step': 0.25, 'infer': 0.125, 'encode': 0.0625, 'publish': 0.0625,
                              'wait': 0.5}}) == {
         'computation': 0.375, 'communication': 0.125, 'wait': 0.5, 'other': 0.0}
-    # The callbacks' waiting says nothing; their work does.
+    # The waiting of the callbacks thread does not count; its work does.
     assert split({'callbacks': {'receive': 0.25, 'wait': 0.75},
                   'training': {'learn': 0.5, 'decode': 0.125, 'wait': 0.25, 'other': 0.125}}) == {
         'computation': 0.5, 'communication': 0.375, 'wait': 0.25, 'other': 0.125}
 
 
-def test_a_run_becomes_figures():
+def test_figures_of_a_run():
     summary = {'agent_steps': 1000, 'episodes': 40, 'trajectories_lost': 1,
                'trajectories_rejected': 0, 'wire_bytes': {'in': 5000, 'out': 700}}
     found = table.figures({
@@ -56,7 +56,7 @@ def found():
         {'serial': run(200.0, kind='serial'), 'actor': run(100.0)}])
 
 
-def test_ratios_are_of_runs_side_by_side(found):
+def test_ratio_is_the_median_of_the_ratios_of_each_round(found):
     assert [found[way]['steps_per_s'] for way in ('serial', 'actor')] == [200, 200]
     assert 'ratio' not in found['serial']
     assert [found['actor'][name] for name in ('ratio', 'ratio_min', 'ratio_max')] == [1, 0.5, 2]
@@ -64,12 +64,12 @@ def test_ratios_are_of_runs_side_by_side(found):
     assert found['actor']['trajectories_lost'] == 3
 
 
-def test_all_ways_play_episodes_of_one_length():
+def test_all_modes_have_episodes_of_the_same_length():
     seconds = table.episode_seconds
     both = {'serial': {'steps_per_s': 100.0, 'agent_steps': 1000, 'episodes': 30},
             'actor': {'steps_per_s': 200.0, 'agent_steps': 1000, 'episodes': 50}}
     assert seconds(both) == {'serial': 200 * 25 / 100, 'actor': 200 * 25 / 200}
-    # None has ended, or an unfinished one would count as a long one: the limit.
+    # The limit, if no episode has ended or most of the steps are of an unfinished one.
     for episodes in (0, 1):
         assert seconds({'serial': {'steps_per_s': 100.0, 'agent_steps': 1000,
                                    'episodes': episodes}}) == {'serial': 200.0}
@@ -86,7 +86,7 @@ def test_all_ways_play_episodes_of_one_length():
     ([(100, 0.9), (1000, 1.1)], None, 'never paid', True),
     ([(10, 4.0), (160, 0.25), (1000, 1.5), (5000, 0.5)], 40, 'crossed', True),
 ])
-def test_the_break_even_lies_between_two_points(points, size, says, again):
+def test_break_even_is_interpolated_between_two_sizes(points, size, says, again):
     assert table.crossing(points) == {
         'bytes': size and pytest.approx(size), 'says': says, 'pays_again': again}
 
@@ -95,7 +95,7 @@ def cases(*words):
     return bench_actor_learner.arguments(words)[1]
 
 
-def test_cases_are_the_table_and_the_sweep():
+def test_cases_of_the_table_and_of_the_sweep():
     rows = cases('--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5')
     assert [case.env_id for case in rows] == ['CartPole-v1', 'Hopper-v5']
     assert {case.ways for case in rows} == {('serial', 'actor', 'learner')}
@@ -107,7 +107,7 @@ def test_cases_are_the_table_and_the_sweep():
     assert {case.ways for case in sweep} == {('serial', 'learner')}
     assert sweep[0].settings['num_envs'] == '3'
     assert len(cases('--quick')) == 3
-    # Settings that belong to nobody would end each run.
+    # An unknown setting would end each run.
     from vdl_ros.common.settings import select, settings_of
     from vdl_ros.envs.env_config import EnvConfig
     from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
@@ -119,7 +119,7 @@ def test_cases_are_the_table_and_the_sweep():
         verify(train, make_algorithm_config(train, values))
 
 
-def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(monkeypatch):
+def test_missing_environment_is_an_error_only_if_it_was_named(monkeypatch):
 
     def check(env_id):
         if env_id == 'Hopper-v5':
@@ -133,7 +133,7 @@ def test_what_is_not_installed_is_left_out_unless_it_was_asked_for(monkeypatch):
         bench_actor_learner.arguments(['--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5'])
 
 
-def test_an_environment_takes_the_time_that_its_name_says():
+def test_dummy_environment_has_the_requested_step_time():
     from vdl_ros.envs.dummy import parse
     dummy_id = bench_actor_learner.dummy_id
     for step_ms in (0.01, 1 / 3, 1.0, 7.0, 10000.0):
@@ -143,7 +143,7 @@ def test_an_environment_takes_the_time_that_its_name_says():
             assert dummy.step_s == pytest.approx(step_ms / 1e3, rel=1e-6)
 
 
-def test_what_fails_is_left_out_and_named():
+def test_failed_case_is_left_out_with_its_reason():
     done = []
 
     def measured(case, way):
@@ -157,13 +157,13 @@ def test_what_fails_is_left_out_and_named():
     found = bench_actor_learner.collect(both, 3, measured, problems)
     assert problems == {'b': 'it broke'}
     assert {case.env_id: len(rounds) for case, rounds in found.items()} == {'a': 3}
-    # Who comes first changes from round to round.
+    # Each round begins with another mode.
     assert done == [('a', 'serial'), ('a', 'actor'), ('b', 'serial'), ('b', 'actor'),
                     ('a', 'actor'), ('a', 'serial'), ('b', 'actor'), ('a', 'serial'),
                     ('a', 'actor')]
 
 
-def test_tables_are_whole(found):
+def test_tables_have_all_rows_and_columns(found):
     text = table.markdown({
         'environments': {
             'Hopper-v5': {'cell': found, 'seconds': {'serial': 25.0, 'actor': 12.5}},
@@ -188,7 +188,7 @@ def test_tables_are_whole(found):
         assert lines[start - 1].count('|') == head.count('|') == lines[start + 1].count('|')
 
 
-def test_a_break_even_is_said_in_bytes_per_ms():
+def test_break_even_in_bytes_per_ms():
 
     def with_ratio(ratio):
         return {'actor': {'ratio': ratio, 'ratio_min': ratio, 'ratio_max': ratio}}
@@ -208,7 +208,7 @@ def test_a_break_even_is_said_in_bytes_per_ms():
     (['--env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v"),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
-def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
+def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_actor_learner', *words])
     assert bench_actor_learner.main() == 2
     captured = capsys.readouterr()
@@ -217,7 +217,7 @@ def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     assert captured.err.count('\n') == 1
 
 
-def test_a_very_short_run_prints_one_object_only(tmp_path):
+def test_short_run_prints_only_one_json_object(tmp_path):
     done = subprocess.run(
         [*COMMAND, '--only', 'table', '--env', 'CartPole-v1', '--inference', 'learner',
          '--rounds', '1', '--seconds', '0.3', '--warm-up', '0', '--json', '--output', 'out.json'],

@@ -1,4 +1,4 @@
-"""bench_env: its figures, its table, its refusals; and one very short measurement."""
+"""bench_env: figures, table, errors, and a short run."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def one(speed, memory=1e6):
             'observation': IMAGE, 'backends': ['sync', 'own']}
 
 
-def test_medians_and_the_winner():
+def test_medians_and_the_best_back_end():
     found = table.row('CartPole-v1', {
         'single': [one(100.0), one(400.0), one(200.0)],
         'sync': [one(900.0), one(100.0), one(110.0)],
@@ -43,7 +43,7 @@ def test_medians_and_the_winner():
     assert line.endswith('async failed: it broke')
 
 
-def test_table_shows_every_row_and_what_is_missing():
+def test_table_shows_missing_and_broken_environments():
     row = table.row
     rows = [row('CartPole-v1', {'single': [one(1234.5, 8700.0)], 'own': [one(50_000.0)]}),
             row('VizdoomDeathmatch', {'single': [{'missing': 'pip install it'}]}),
@@ -60,7 +60,7 @@ def test_table_shows_every_row_and_what_is_missing():
         'VizdoomDeathmatch: not installed: pip install it')
 
 
-def test_size_of_observations_with_parts():
+def test_size_of_nested_observations():
     space = spaces.Dict({
         'screen': spaces.Box(0, 255, (4, 5, 3), np.uint8),
         'state': spaces.Tuple((spaces.Box(-1, 1, (7,), np.float64), spaces.Discrete(3)))})
@@ -69,18 +69,19 @@ def test_size_of_observations_with_parts():
         ([4, 5, 3], 'uint8', 60, 60), ([7], 'float64', 7, 56), ([], 'int64', 1, 8)]
 
 
-def test_speed_is_frames_over_time_after_the_warm_up():
+@pytest.mark.parametrize('warm_up', [0.1, 0.25])
+def test_speed_is_measured_after_the_warm_up(warm_up):
     now = [0.0]
 
     def once():
-        # The first steps are slow, as those of many libraries are.
-        now[0] += 1.0 if now[0] < 1.0 else 0.25
-        return 3
+        # Slow at first; every second call is a reset.
+        now[0] += 5.0 * warm_up if now[0] < 5.0 * warm_up else 0.125
+        return 4 if int(now[0] * 8) % 2 else 0
 
-    assert stepping.frames_per_s(once, 5.0, lambda: now[0]) == 3 / 0.25
+    assert stepping.frames_per_s(once, 5.0, lambda: now[0], warm_up=warm_up) == 2 / 0.125
 
 
-def test_resets_are_no_frames():
+def test_resets_do_not_count_as_frames():
     env = gymnasium.make_vec('CartPole-v1', 3, max_episode_steps=2)
     once = stepping.stepper(env)
     assert [once() for _ in range(7)] == [3, 3, 0, 3, 3, 0, 3]
@@ -94,14 +95,14 @@ def test_resets_are_no_frames():
     ('ALE/Breakout-v5:84x84x4', ('own', 'own-threads', 'actors')),
     ('dummy/OBS8-FPS9-v0', ('sync', 'async', 'own', 'actors')),
 ])
-def test_back_ends_are_those_that_exist(name, expected):
+def test_back_ends_of_an_environment(name, expected):
     assert backends.backends(name) == expected
 
 
 @pytest.mark.parametrize(('backend', 'shape'), [
     ('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
     ('own-threads', (2, 1, 210, 160, 3))])
-def test_back_ends_of_raw_atari_give_the_same_pictures(backend, shape):
+def test_back_ends_of_raw_atari_give_frames_of_the_same_size(backend, shape):
     env = backends.make('ALE/Breakout-v5', backend, 2)
     observations, _ = env.reset(seed=0)
     assert observations.shape == shape
@@ -114,11 +115,11 @@ def test_back_ends_of_raw_atari_give_the_same_pictures(backend, shape):
     ('vizdoom', 'VizdoomDeathmatch', 'pip install --no-deps vizdoom'),
     ('mujoco', 'Hopper-v5', 'pip install mujoco, or make setup'),
 ])
-def test_a_missing_library_is_named(monkeypatch, module, name, advice):
+def test_missing_library_is_named_with_its_install_command(monkeypatch, module, name, advice):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(backends.NotInstalledError, match=f'^{advice}'):
         backends.prepare(name)
-    # A row says so later; it is no reason not to begin.
+    # The other environments are measured all the same.
     assert bench_env.arguments(['--env', name]).env == [name]
 
 
@@ -132,7 +133,7 @@ def test_a_missing_library_is_named(monkeypatch, module, name, advice):
     (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
-def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
+def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_env', *words])
     assert bench_env.main() == 2
     captured = capsys.readouterr()
@@ -141,7 +142,7 @@ def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     assert captured.err.count('\n') == 1
 
 
-def test_groups_and_quick():
+def test_environment_groups_and_defaults_with_quick():
     arguments = bench_env.arguments
     full, quick = arguments([]), arguments(['--quick', '--rounds', '2', '--env', 'dummy'])
     assert full.env == [*backends.GYM, *backends.DUMMY]
@@ -152,18 +153,18 @@ def test_groups_and_quick():
 
 @pytest.mark.parametrize(('num_envs', 'cores', 'expected'), [
     (16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])])
-def test_shares_of_the_copies(num_envs, cores, expected):
+def test_copies_are_shared_equally_among_processes(num_envs, cores, expected):
     assert actors.shares(num_envs, cores) == expected
 
 
-def test_what_hangs_or_breaks_is_ended_and_told(monkeypatch):
+def test_hanging_or_failing_measurement_is_ended_with_its_error(monkeypatch):
     assert bench_env.run('Nothing-v1', 'sync', 1, 0.01) == {
         'error': "--env: no environment 'Nothing-v1'"}
     monkeypatch.setattr(bench_env, 'PATIENCE_S', 0.0)
     assert bench_env.run('CartPole-v1', 'sync', 1, 0.01) == {'error': 'not ended after 0.02 s'}
 
 
-def test_a_very_short_run_prints_one_object_only(tmp_path):
+def test_short_run_prints_only_one_json_object(tmp_path):
     done = subprocess.run(
         [*COMMAND, '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
          '--seconds', '0.02', '--rounds', '1', '--json', '--output', 'out.json'], cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""bench_scaling: its law, figures, tables, picture and refusals; and one very short run."""
+"""bench_scaling: law, figures, tables, plot, errors, and short runs."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ def points(*parameters, numbers=(1, 2, 4, 8, 16), noise=0.0):
 
 
 @pytest.mark.parametrize('sharpness', [0.8, 1.0, 2.5, 6.0])
-def test_the_law_is_found_again(sharpness):
+def test_fit_recovers_the_parameters_of_a_law(sharpness):
     found = fit.fit(points(800.0, 5000.0, sharpness))
     assert (found.per_actor, found.limit, found.sharpness) == pytest.approx(
         (800.0, 5000.0, sharpness), rel=1e-3)
@@ -31,7 +31,7 @@ def test_the_law_is_found_again(sharpness):
     assert found.predict(found.actors_for(0.9)) == pytest.approx(0.9 * found.limit)
 
 
-def test_the_law_is_the_smaller_of_two_lines_where_it_is_sharp():
+def test_sharp_law_is_the_minimum_of_two_lines():
     law = fit.law
     assert law(np.array([1.0, 5.0, 20.0]), 100.0, 1000.0, 500.0) == pytest.approx(
         [100.0, 500.0, 1000.0])
@@ -40,7 +40,7 @@ def test_the_law_is_the_smaller_of_two_lines_where_it_is_sharp():
     assert law(np.array([1e-6, 1e9]), 100.0, 1000.0, 16.0) == pytest.approx([1e-4, 1000.0])
 
 
-def test_noise_moves_the_law_little():
+def test_fit_with_noise_is_close():
     numbers = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32)
     found = fit.fit(points(800.0, 5000.0, 3.0, numbers=numbers,
                                            noise=0.03))
@@ -48,13 +48,13 @@ def test_noise_moves_the_law_little():
     assert 0.01 < found.error < 0.05
 
 
-def test_few_numbers_of_actors_leave_two_parameters():
+def test_fit_of_few_numbers_of_actors_has_a_fixed_sharpness():
     found = fit.fit(points(800.0, 2000.0, 2.0, numbers=(1, 4)))
     assert found.sharpness == 2.0
     assert (found.per_actor, found.limit) == pytest.approx((800.0, 2000.0), rel=1e-3)
 
 
-def test_a_knee_that_was_not_measured_is_said():
+def test_sentence_of_a_law_without_a_measured_knee():
     growing = fit.fit([(n, 700.0 * n) for n in (1, 2, 4, 8)])
     assert not growing.reached
     assert growing.per_actor == pytest.approx(700.0, rel=1e-3)
@@ -71,19 +71,19 @@ def test_a_knee_that_was_not_measured_is_said():
     ([], '0 numbers of actors are too few'), ([(2, 5.0), (2, 6.0)], '1 numbers of actors are too'),
     ([(1, 5.0), (2, 0.0)], 'above 0'), ([(0, 5.0), (2, 5.0)], 'above 0'),
     ([(1, float('nan')), (2, 5.0)], 'above 0')])
-def test_what_is_no_measurement_has_no_law(wrong, message):
+def test_fit_rejects_too_few_or_non_positive_points(wrong, message):
     with pytest.raises(ValueError, match=message):
         fit.fit(wrong)
 
 
-def test_the_last_point_is_foretold_by_the_others():
+def test_last_point_is_predicted_from_the_others():
     held_out = fit.held_out
     given = points(800.0, 4000.0, 2.0, numbers=(1, 2, 8, 32))
     assert held_out([*given[:3], (32, 1.0)]) == (32, pytest.approx(given[3][1], rel=1e-3))
     assert held_out(given[:3]) is None
 
 
-def test_the_seeds_actors_fill_its_learner_as_it_says():
+def test_law_of_the_seed_has_the_published_limit():
     found = table.law_of(table.SEED_ACTORS)
     assert 6000 < found['limit'] < 6300
     assert 30 < found['knee'] < 45
@@ -91,11 +91,11 @@ def test_the_seeds_actors_fill_its_learner_as_it_says():
     assert found['error'] < 0.1
 
 
-def test_an_iteration_has_its_samples():
+def test_plan_of_an_iteration_has_its_samples():
     made, settings = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 20_000, 8.0)
     assert (made.num_actors, made.seconds, made.warm_up) == (1, 8.0, 2.0)
     assert settings['num_envs'] * settings['unroll_length'] * settings['batch_size'] == 20_000
-    # Nobody waits for an update longer than until one actor alone would have filled it.
+    # One actor alone can fill a batch.
     assert settings['max_policy_lag'] == settings['batch_size']
     _, settings = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
     assert (settings['env_id'], settings['unroll_length']) == ('dummy/OBS28224-FPS50-v0', 20)
@@ -112,14 +112,14 @@ def test_every_learner_has_the_same_number_of_actors():
     assert (four.num_learners, four.num_actors) == (1, 4)
 
 
-def test_only_what_sleeps_is_said_to_sleep():
+def test_sleeping_environments_are_recognised():
     asleep = runs.asleep
     assert [asleep(name) for name in (
         'dummy/OBS8-FPS5-v0', 'dummy/OBS8-FPS5-SERIAL-v0', 'dummy/OBS8-FPS5-BUSY-v0',
         'dummy/OBS8-v0', 'HalfCheetah-v5')] == [True, True, False, False, False]
 
 
-def test_every_second_round_goes_back():
+def test_every_second_round_is_reversed():
     def names(number):
         return [f'{cell.shape.name[0]}{cell.processes}'
                 for cell in runs.order(
@@ -144,7 +144,7 @@ def run(speed, learn=0.25, step=0.5, lost=0):
                         'policy_lag': {'mean': 1.5, 'max': 3}, 'trajectories_lost': lost}}
 
 
-def test_an_iteration_is_split_into_collecting_and_learning():
+def test_iteration_is_split_into_collecting_and_learning():
     row = table.sampler_row(
         2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000, 'asleep')
     # Actors step and infer 0.625 and 0.375 of 5 s; the learner decodes and learns 0.375 of them.
@@ -167,7 +167,7 @@ def test_speedups_are_over_one_sampler():
     assert 'iteration_speedup' not in rows[2]['seed']
 
 
-def test_a_learner_that_waits_could_take_in_more():
+def test_speed_of_a_learner_without_waiting():
     row = table.actor_row(4, [run(1000.0, learn=0.25)], 'asleep')
     assert (row['steps_per_s'], row['learner_busy'], row['steps_per_s_busy']) == (1000, 0.5, 2000)
     assert row['actors_collecting'] == 0.5
@@ -186,7 +186,7 @@ def group_run(speed, *learn, updates=5):
     return found
 
 
-def test_what_is_told_of_learners_is_of_all_of_them():
+def test_learner_figures_are_means_over_all_learners():
     row = learners.learner_row(2, 6, [
         group_run(200.0, 0.25, 0.75), group_run(400.0, 0.5, 0.625, updates=10)], 'asleep')
     # 500 steps in five updates: a hundred each; in ten: fifty. So two and eight updates a second.
@@ -199,7 +199,7 @@ def test_what_is_told_of_learners_is_of_all_of_them():
     assert (row['policy_lag'], row['trajectories_lost'], row['cores']) == (1.5, 0, 0.75)
 
 
-def test_efficiency_is_what_is_left_of_one_learner():
+def test_efficiency_is_speedup_over_number_of_learners():
     rows = learners.with_efficiencies([
         learners.learner_row(n, 2 * n, [group_run(speed, *[0.5] * n)], 'asleep')
         for n, speed in ((1, 400.0), (4, 1200.0), (9, 1800.0))])
@@ -212,7 +212,7 @@ def test_efficiency_is_what_is_left_of_one_learner():
     assert found == [1.0, 0.93, 0.9, 0.81, 0.72, 0.62, 0.53, 0.47]
 
 
-@pytest.fixture
+@pytest.fixture(scope='module')
 def found():
     """Return the object of a whole benchmark."""
     options = bench_scaling.arguments(
@@ -224,7 +224,7 @@ def found():
     return bench_scaling.result(options, measured) | {'cores': 2}
 
 
-def test_tables_are_whole(found):
+def test_tables_have_all_rows_and_columns(found):
     text = bench_scaling.markdown(found)
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith('|---')]
@@ -232,7 +232,7 @@ def test_tables_are_whole(found):
     for number in heads:
         end = lines.index('', number)
         assert len({line.count('|') for line in lines[number - 1:end]}) == 1
-    # Of each figure of ours it is said whether environments slept.
+    # Each row shows whether environments slept.
     rows = [line.split(' | ') for line in lines if line.startswith(('| 1 |', '| 3 |', '| 8 |'))]
     assert [row[:3].count('asleep') for row in rows] == [1] * 5
     assert rows[0][2] == '100.00 (13.98)'
@@ -249,7 +249,7 @@ def test_tables_are_whole(found):
 @pytest.mark.parametrize(('only', 'own'), [
     ('samplers', {'samplers'}), ('learners', {'learners'}),
     ('actors', {'actors', 'most_steps_per_s', 'law', 'seed_law'})])
-def test_one_table_alone_is_told_of_alone(found, only, own):
+def test_only_one_table_is_measured_and_printed(found, only, own):
     measured = {('samplers', 1): [run(100.0)], ('learners', 1): [group_run(300.0, 0.5)]} | {
         ('actors', n): [run(100.0 * n)] for n in (1, 2, 4, 8, 16)}
     options = bench_scaling.arguments(['--only', only])
@@ -266,7 +266,7 @@ def test_one_table_alone_is_told_of_alone(found, only, own):
     assert text.count('\n|---') == (2 if only == 'actors' else 1)
 
 
-def test_the_picture_is_drawn(found, tmp_path):
+def test_plot_has_its_titles(found, tmp_path):
     plot.draw(tmp_path / 'law.svg', found)
     text = (tmp_path / 'law.svg').read_text()
     for title in ('agent steps/s, environments asleep', 'knee at 2.5 actors',
@@ -296,7 +296,7 @@ def test_the_picture_is_drawn(found, tmp_path):
     (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one of '),
     (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there is no'),
 ])
-def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
+def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_scaling', *words])
     assert bench_scaling.main() == 2
     captured = capsys.readouterr()
@@ -307,7 +307,7 @@ def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
 
 @pytest.mark.parametrize(('error', 'status', 'said'), [
     (KeyboardInterrupt(), 130, 'interrupted'), (RuntimeError('it broke'), 1, 'it broke')])
-def test_what_ends_it_early_is_the_status(monkeypatch, capsys, error, status, said):
+def test_exit_status_of_an_interrupt_and_of_a_failure(monkeypatch, capsys, error, status, said):
     def fail(_):
         raise error
 
@@ -323,7 +323,7 @@ def test_what_ends_it_early_is_the_status(monkeypatch, capsys, error, status, sa
 @pytest.mark.parametrize(('broken', 'left'), [
     ({'samplers': {3}, 'actors': {4}, 'learners': {2}}, True), ({'samplers': {1}}, False),
     ({'actors': {1, 2}}, False), ({'learners': {1}}, False)])
-def test_a_run_that_fails_leaves_the_others_their_figures(monkeypatch, broken, left):
+def test_failed_run_does_not_affect_other_figures(monkeypatch, broken, left):
     def run_graph(plan, listener):
         table = {'40': 'samplers', '16': 'actors', '4': 'learners'}[plan.settings['num_envs']]
         number = plan.num_learners if table == 'learners' else plan.num_actors
@@ -349,7 +349,7 @@ def test_a_run_that_fails_leaves_the_others_their_figures(monkeypatch, broken, l
     assert [row['learners'] for row in found['learners']] == [1, 4]
 
 
-def test_two_samplers_run_for_a_moment():
+def test_short_run_of_two_samplers():
     made, _ = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 800, 0.5)
     listener = train_runs.Listener()
     try:
@@ -367,7 +367,7 @@ def test_two_samplers_run_for_a_moment():
     assert found['summary']['updates'] * 20 <= found['summary']['trajectories_received']
 
 
-def test_two_learners_run_for_a_moment():
+def test_short_run_of_two_learners():
     one, settings = runs.plan(runs.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
     listener = train_runs.Listener()
     try:

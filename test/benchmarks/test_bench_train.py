@@ -1,4 +1,4 @@
-"""bench_train: its rates, figures, tables and refusals; and one very short measurement."""
+"""bench_train: rates, figures, tables, errors, and a short run."""
 
 import json
 import subprocess
@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import bench_train
-from benchmarks.train import parts, runs, table
+from benchmarks.env.stepping import frames_per_s
+from benchmarks.train import runs, table
 from vdl_ros.common.thread_timer import PHASES
 from vdl_ros.ros.statistics.thread_time_statistics import Share
 
@@ -17,14 +18,14 @@ COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_train', '--env', 'CartPole-v1', '--n
 
 
 
-def test_rows_of_progress_are_read_as_far_as_they_are_written():
+def test_incomplete_rows_of_progress_are_skipped():
     text = ('agent_steps,wall_s,mean_return_100\n100,0.5,nan\n300,1.25,9.0\nbad,2,3\n'
             '600,2.0,9.0\n900,2.')
     assert table.progress_rows(text) == [(0.5, 100), (1.25, 300), (2.0, 600)]
     assert table.progress_rows('') == []
 
 
-def test_the_steady_rate_leaves_the_warm_up_out():
+def test_steady_rate_excludes_the_warm_up():
     rate = table.steady_rate
     # Slow at first, then 100 a second.
     rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610), (40.0, 9999)]
@@ -34,30 +35,30 @@ def test_the_steady_rate_leaves_the_warm_up_out():
 
 
 @pytest.mark.parametrize('rows', [[], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]])
-def test_too_few_rows_are_no_rate(rows):
+def test_too_few_rows_raise(rows):
     with pytest.raises(table.TooFewRowsError, match='are too few'):
         table.steady_rate(rows, 2.0)
 
 
-def test_a_report_counts_once_all_of_its_messages_were_heard():
-    def heard(*shares):
-        return runs.wholly_heard(shares)
+def test_node_has_reported_when_all_threads_sent_a_whole_report():
+    def nodes(*shares):
+        return runs.reporting_nodes(shares)
 
     learner = [Share('learner', 'callbacks', 'receive', 1.0, 1.0),
                Share('learner', 'training', 'learn', 1.0, 0.25),
                Share('learner', 'training', 'wait', 1.0, 0.75)]
     actor = [Share('actor_0', 'acting', 'step', 1.0, 0.5),
              Share('actor_0', 'acting', 'wait', 1.0, 0.5)]
-    assert heard() == heard(*learner, *actor) == set()
+    assert nodes() == nodes(*learner, *actor) == set()
     # From the middle of one report to the middle of the next.
-    assert heard(*learner[1:], *actor, *learner[:1]) == set()
-    assert heard(*learner[1:], *actor, *learner[:2]) == {'learner'}
-    assert heard(*learner[2:], *actor, *learner[:2]) == set()
-    assert heard(*learner[2:], *actor, *learner) == {'learner'}
-    assert heard(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
+    assert nodes(*learner[1:], *actor, *learner[:1]) == set()
+    assert nodes(*learner[1:], *actor, *learner[:2]) == {'learner'}
+    assert nodes(*learner[2:], *actor, *learner[:2]) == set()
+    assert nodes(*learner[2:], *actor, *learner) == {'learner'}
+    assert nodes(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
 
 
-def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones():
+def test_incomplete_reports_are_dropped():
     def report(seconds, wait):
         return [Share('/run/learner', 'training', 'learn', seconds, 1.0 - wait),
                 Share('/run/learner', 'training', 'wait', seconds, wait)]
@@ -72,7 +73,7 @@ def test_what_is_left_of_a_report_is_not_weighed_with_whole_ones():
     assert whole(first[:1]) == []
 
 
-def test_a_phase_that_begins_later_has_its_share_of_all_the_time():
+def test_share_of_a_phase_that_is_missing_in_some_reports():
     def report(**phases):
         return [Share('/run/learner', 'training', phase, 1.0, share)
                 for phase, share in phases.items()]
@@ -85,26 +86,14 @@ def test_a_phase_that_begins_later_has_its_share_of_all_the_time():
     assert runs.shares_by_thread([]) == {}
 
 
-def test_a_part_is_timed_after_its_warm_up():
-    now = [0.0]
-
-    def once():
-        # Slow at first; every second call only resets.
-        now[0] += 1.0 if now[0] < 1.0 else 0.125
-        return 4 if int(now[0] * 8) % 2 else 0
-
-    cost, calls = parts.seconds_per_step(once, 2.0, lambda: now[0])
-    assert (cost, calls) == (2.0 / (8 * 4), 16)
-
-
-def test_a_part_that_is_slow_counts_once():
+def test_a_slow_part_is_measured_once():
     now = [0.0]
 
     def once():
         now[0] += 10.0
         return 5
 
-    assert parts.seconds_per_step(once, 2.0, lambda: now[0]) == (2.0, 1)
+    assert frames_per_s(once, 2.0, lambda: now[0]) == 0.5
 
 
 def run(speed, lost=0, shares=None):
@@ -132,7 +121,7 @@ def found():
     return table.result(rounds, 2, 3)
 
 
-def test_figures_are_of_the_medians(found):
+def test_roofline_and_ratios_are_of_the_medians(found):
     assert (found['t_step_us'], found['t_infer_us'], found['t_learn_us']) == (100, 200, 200)
     assert found['roofline_steps_per_s'] == pytest.approx(2 / 5e-4)
     assert (found['steps_per_s'], found['serial_steps_per_s']) == (1500, 500)
@@ -142,7 +131,7 @@ def test_figures_are_of_the_medians(found):
         [1000 / 4000, 3000 * 1.1e-3 / 2, 1500 * 1.3e-3 / 2])
 
 
-def test_losses_add_up_and_policies_are_sent_to_every_actor(found):
+def test_losses_are_summed_and_policies_counted_for_each_actor(found):
     assert found['trajectories_lost'] == 3
     assert found['wire_bytes_per_step_in'] == 5.0
     assert found['wire_bytes_per_step_out'] == pytest.approx(3 * 0.7)
@@ -158,7 +147,7 @@ def test_shares_are_means_over_the_rounds(found):
     assert found['processes']['learner'] == {'cpu_cores': 0.5, 'memory_mb': 200.0}
 
 
-def test_tables_are_whole(found):
+def test_tables_have_all_rows_and_columns(found):
     text = table.markdown(found | {
         'env': 'ALE/Pong-v5', 'network': 'nature', 'num_actors': 3, 'num_envs': 16,
         'unroll_length': 20, 'batch_size': 2, 'cores': 2})
@@ -192,7 +181,7 @@ def test_tables_are_whole(found):
      '--set: num_learners is not allowed: the benchmark has its own'),
     (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
 ])
-def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
+def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, message):
     monkeypatch.setattr(sys, 'argv', ['bench_train', *words])
     assert bench_train.main() == 2
     captured = capsys.readouterr()
@@ -201,7 +190,7 @@ def test_bad_input_is_refused_in_one_line(monkeypatch, capsys, words, message):
     assert captured.err.count('\n') == 1
 
 
-def test_settings_go_where_they_are_known():
+def test_settings_are_split_between_training_and_launch():
     options, plan, settings = bench_train.arguments([
         '--env', 'CartPole-v1', '--num-envs', '3', '--quick', '--seconds', '8',
         '--set', 'discount:=0.5', '--set', 'learner_threads:=2'])
@@ -210,7 +199,7 @@ def test_settings_go_where_they_are_known():
         'env_id': 'CartPole-v1', 'num_envs': '3', 'discount': '0.5'}
     assert plan.more == {'learner_threads': '2'}
     assert (plan.warm_up, plan.seconds, plan.num_actors, options.rounds) == (2.0, 8.0, 2, 1)
-    # With what the task's preset says of the rest.
+    # The preset has the other settings.
     assert (settings['num_envs'], settings['discount']) == (3, 0.5)
     assert settings['learning_rate'] == 0.002
 
@@ -219,15 +208,15 @@ def test_settings_go_where_they_are_known():
     ([], (20, 2, 4)),
     (['--unroll-length', '5', '--batch-size', '1', '--set', 'max_policy_lag:=2'], (5, 1, 2)),
 ])
-def test_updates_are_as_large_as_those_compared_with_unless_told(words, batch):
+def test_default_batch_overrides_the_preset(words, batch):
     _, _, settings = bench_train.arguments(['--env', 'ALE/Pong-v5', *words])
     names = 'unroll_length', 'batch_size', 'max_policy_lag'
     assert tuple(settings[name] for name in names) == batch
-    # Of Pong's preset is all the rest.
+    # The preset has the other settings.
     assert (settings['num_envs'], settings['reward_transform']) == (16, 'abs_one')
 
 
-def test_a_run_that_fails_is_the_status(monkeypatch, capsys):
+def test_failed_run_is_one_line_and_status_1(monkeypatch, capsys):
     plan = runs.Plan({'env_id': 'Nowhere-v0'}, {}, 1, 0.1, 0.5)
     with pytest.raises(RuntimeError, match="no environment 'Nowhere-v0'"):
         runs.run_serial(plan)
@@ -245,7 +234,7 @@ def test_a_run_that_fails_is_the_status(monkeypatch, capsys):
     assert capsys.readouterr().err == 'bench_train: it broke\n'
 
 
-def test_a_very_short_run_prints_one_object_only(tmp_path):
+def test_short_run_prints_only_one_json_object(tmp_path):
     done = subprocess.run(
         [*COMMAND, '--num-envs', '4', '--seconds', '0.5', '--rounds', '1', '--json',
          '--output', 'out.json'],

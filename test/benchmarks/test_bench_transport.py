@@ -1,4 +1,4 @@
-"""bench_transport: its cells, figures, table and refusals; and one very short measurement."""
+"""bench_transport: cells, figures, tables, errors, and a short run."""
 
 import json
 import socket
@@ -44,7 +44,7 @@ def sampled(rates, size=800_000):
     return samples
 
 
-def test_a_window_has_two_packets_at_least_and_never_more_than_the_topic_keeps():
+def test_window_is_at_least_two_packets_and_at_most_the_topic_depth():
     sizes = (1, 8_000, 800_000, 4_000_000, 64_000_000)
     assert [bench_transport.window(size, 3) for size in sizes] == [64, 64, 5, 2, 2]
     depth = dds.STREAM.depth
@@ -52,7 +52,7 @@ def test_a_window_has_two_packets_at_least_and_never_more_than_the_topic_keeps()
         assert 2 <= clients * bench_transport.window(1, clients) <= depth
 
 
-def test_rounds_begin_with_another_way_and_no_token_comes_twice():
+def test_rounds_begin_with_another_way_and_tokens_are_unique():
     options = bench_transport.parse(['--quick', '--ways', 'tcp,dds-events,dds-multi'])
     first, second = (list(bench_transport.cells(options, number)) for number in (0, 1))
     assert [each.way for each in first[:3]] == ['tcp', 'dds-events', 'dds-multi']
@@ -71,10 +71,10 @@ def test_a_packet_of_another_cell_has_no_client():
 
 
 @pytest.mark.parametrize('name', ['', 'c', 'client_0', 'client_10', 'client_100'])
-def test_the_incarnation_is_found_in_serialized_bytes(name):
+def test_start_id_is_read_from_serialized_bytes(name):
     message = Trajectory(header=Header(frame_id=name[1:]), actor_id=name, start_id=2**62 + 7,
                          sequence=9)
-    assert dds.incarnation_of(serialize_message(message)) == 2**62 + 7
+    assert dds.start_id_of(serialize_message(message)) == 2**62 + 7
 
 
 def test_throughput_counts_what_was_received():
@@ -88,7 +88,7 @@ def test_throughput_counts_what_was_received():
     assert line['cpu_ms_per_MB'] == pytest.approx(20.0)
 
 
-def test_nothing_received_is_no_division():
+def test_no_division_by_zero_if_nothing_was_received():
     line = table.sample(
         'one host', 0, cell(), found((0, 0), (0.0, 0.0), (4, 4)))
     assert (line['MBps'], line['cpu_ms_per_MB'], line['lost']) == (0.0, None, 20)
@@ -97,7 +97,7 @@ def test_nothing_received_is_no_division():
     assert (line['p50_ms'], line['lost']) == (None, 10)
 
 
-def test_percentiles_are_values_that_were_measured():
+def test_percentiles_are_measured_values():
     percentile = table.percentile
     values = list(range(100, 0, -1))
     assert (percentile(values, 0.5), percentile(values, 0.99)) == (51, 100)
@@ -124,7 +124,7 @@ def test_the_aim_is_half_of_tcp(rates, reached):
         [] if reached is None else [reached])
 
 
-def test_the_tables_tell_losses_the_seed_and_what_was_missed():
+def test_tables_show_losses_the_seed_and_missed_aims():
     samples = sampled([(1000, 400)])
     samples.append(table.sample('one host', 0, cell('dds-multi', clients=1, size=800_000),
                                 found((4,), (1.0,), (10,))))
@@ -140,7 +140,7 @@ def test_the_tables_tell_losses_the_seed_and_what_was_missed():
 
 
 @pytest.mark.parametrize('kept', [False, True])
-def test_a_tcp_packet_of_another_length_is_refused(kept):
+def test_tcp_packet_of_another_length_is_rejected(kept):
     here, there = socket.socketpair()
     with here, there:
         receiver = tcp._Receiver(there, 4, kept)
@@ -168,14 +168,14 @@ def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, line):
     assert said.count('\n') == 1
 
 
-def test_a_process_that_fails_says_so_in_one_line():
+def test_failed_process_is_one_line():
     hosts = peers.Hosts('nowhere', 'no.such.host.invalid', 'LOCALHOST')
     with pytest.raises(peers.PeerError, match='^tcp server 0: ') as failed:
         peers.Team('tcp', hosts, 1)
     assert '\n' not in str(failed.value)
 
 
-def test_every_packet_that_was_asked_for_is_counted(tmp_path):
+def test_short_run_counts_every_packet(tmp_path):
     output = tmp_path / 'figures.json'
     done = subprocess.run(
         [*COMMAND, *SHORT, '--packets', '100', '--round-trips', '100', '--trips', '10', '--json',

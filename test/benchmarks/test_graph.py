@@ -1,4 +1,4 @@
-"""What benchmarks start also ends, whenever they are interrupted."""
+"""Commands that benchmarks start are ended, also by an interrupt at any moment."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def started(monkeypatch):
             each.wait()
 
 
-def test_an_interrupt_while_a_command_starts_ends_it(started):
+def test_interrupt_while_a_command_starts_ends_it(started):
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), graph.launched('sleep', '60'):
         pytest.fail('the block ran')
@@ -37,7 +37,7 @@ def test_an_interrupt_while_a_command_starts_ends_it(started):
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_an_interrupt_while_a_command_ends_comes_after_its_end(monkeypatch):
+def test_interrupt_while_a_command_ends_is_delivered_after_its_end(monkeypatch):
     killpg, sent = os.killpg, []
 
     def kill(group, number):
@@ -54,7 +54,7 @@ def test_an_interrupt_while_a_command_ends_comes_after_its_end(monkeypatch):
     assert process.returncode == -signal.SIGINT
 
 
-def test_what_saves_something_has_the_time_that_launch_grants(monkeypatch):
+def test_launch_has_time_to_save_before_it_is_killed(monkeypatch):
     class Popen(subprocess.Popen):
         def wait(self, timeout=None):
             waited.append(timeout)
@@ -68,12 +68,12 @@ def test_what_saves_something_has_the_time_that_launch_grants(monkeypatch):
     assert waited[0] > float(SAVING_S) + 5.0
 
 
-def test_a_command_that_ended_early_is_told_with_its_last_lines():
+def test_command_that_ends_early_raises_with_its_last_lines():
     with pytest.raises(RuntimeError, match='bash ended:\nno such thing'), \
             graph.launched('bash', '-c', 'echo no such thing') as process:
         process.wait()
 
 
-def test_a_command_that_cannot_be_started_is_an_error_of_its_own():
+def test_command_that_cannot_be_started_raises():
     with pytest.raises(FileNotFoundError), graph.launched('/no/such/command'):
         pytest.fail('the block ran')
