@@ -274,37 +274,6 @@ def test_plot_has_its_titles(found, tmp_path):
         assert f'<!-- {title} -->' in text
 
 
-@pytest.mark.parametrize(('words', 'message'), [
-    (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
-    (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.5 to 3600'),
-    (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
-    (['--samplers', '1,x'], "--samplers: '1,x' is not allowed: numbers from 1 to 56"),
-    (['--actors', '1,57'], "--actors: '1,57' is not allowed: numbers from 1 to 56"),
-    (['--actors', '4'], '--actors: one number is too few for a law'),
-    (['--learners', '2,4'], '--learners: there is no 1, and speed-ups are over one'),
-    (['--learners', '1,20'], "--learners: '1,20' is not allowed: numbers from 1 to 19 with "
-                             'commas between, --actors-each 2'),
-    (['--actors-each', '45'], "--learners: '1,2,4' is not allowed: numbers from 1 to 1 with "
-                              'commas between, --actors-each 45'),
-    (['--actors-each', '0'], '--actors-each: 0 is not allowed: 1 to 56'),
-    (['--learner-env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean"),
-    (['--only', 'actors', '--picture', 'law.png'],
-     '--picture: law.png is not allowed with --only actors: it shows samplers and actors'),
-    (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800 from 800 to 8000'),
-    (['--actor-env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean"),
-    (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
-    (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one of '),
-    (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there is no'),
-])
-def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, message):
-    monkeypatch.setattr(sys, 'argv', ['bench_scaling', *words])
-    assert bench_scaling.main() == 2
-    captured = capsys.readouterr()
-    assert captured.out == ''
-    assert captured.err.startswith(f'bench_scaling: {message}')
-    assert captured.err.count('\n') == 1
-
-
 @pytest.mark.parametrize(('error', 'status', 'said'), [
     (KeyboardInterrupt(), 130, 'interrupted'), (RuntimeError('it broke'), 1, 'it broke')])
 def test_exit_status_of_an_interrupt_and_of_a_failure(monkeypatch, capsys, error, status, said):
@@ -363,7 +332,7 @@ def test_short_run_of_two_samplers():
     assert row['trajectories_lost'] == 0
     assert 0 < row['collection_s'] <= 1.02 * row['iteration_s']
     assert 0 < row['learning_s'] <= 1.02 * row['iteration_s']
-    # An update takes twenty trajectories, whoever sent them.
+    # An update takes twenty trajectories.
     assert found['summary']['updates'] * 20 <= found['summary']['trajectories_received']
 
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import bench_train
-from benchmarks.env.stepping import frames_per_s
 from benchmarks.train import runs, table
 from vdl_ros.common.thread_timer import PHASES
 from vdl_ros.ros.statistics.thread_time_statistics import Share
@@ -86,16 +85,6 @@ def test_share_of_a_phase_that_is_missing_in_some_reports():
     assert runs.shares_by_thread([]) == {}
 
 
-def test_a_slow_part_is_measured_once():
-    now = [0.0]
-
-    def once():
-        now[0] += 10.0
-        return 5
-
-    assert frames_per_s(once, 2.0, lambda: now[0]) == 0.5
-
-
 def run(speed, lost=0, shares=None):
     """Return what one measurement of a run found."""
     summary = {
@@ -162,32 +151,6 @@ def test_tables_have_all_rows_and_columns(found):
         start = lines.index(head)
         widths = {line.count('|') for line in lines[start:start + 3]}
         assert widths == {head.count('|')}
-
-
-@pytest.mark.parametrize(('words', 'message'), [
-    (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.5 to 3600'),
-    (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
-    (['--num-actors', '257'], '--num-actors: 257 is not allowed: 1 to 256'),
-    (['--num-envs', '0'], 'num_envs: 0 is not allowed: '),
-    (['--batch-size', '9'], 'max_policy_lag: 4 is not allowed: '),
-    (['--env', 'CartPol-v1'], "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v"),
-    (['--env', 'CartPole-v1', '--network', 'nature'], "network 'nature' needs images"),
-    (['--set', 'discount'], "--set: 'discount' is not allowed: name:=value"),
-    (['--set', 'discont:=0.9'], "--set: no such setting 'discont'; did you mean 'discount'?"),
-    (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
-    (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own'),
-    (['--set', 'num_envs:=1'], '--set: num_envs is not allowed: the benchmark has its own'),
-    (['--set', 'num_learners:=2'],
-     '--set: num_learners is not allowed: the benchmark has its own'),
-    (['--output', '/nowhere/at/all.json'], '--output: /nowhere/at/all.json is not allowed: '),
-])
-def test_bad_input_is_one_line_and_status_2(monkeypatch, capsys, words, message):
-    monkeypatch.setattr(sys, 'argv', ['bench_train', *words])
-    assert bench_train.main() == 2
-    captured = capsys.readouterr()
-    assert captured.out == ''
-    assert captured.err.startswith(f'bench_train: {message}')
-    assert captured.err.count('\n') == 1
 
 
 def test_settings_are_split_between_training_and_launch():
@@ -272,12 +235,3 @@ def test_short_run_prints_only_one_json_object(tmp_path):
     assert busy['learner', 'training'] >= {'decode', 'learn', 'encode', 'publish', 'wait'}
     assert busy['learner', 'callbacks'] >= {'receive', 'wait'}
     assert busy['serial', 'training'] >= {'step', 'infer', 'encode', 'decode', 'learn'}
-
-
-def test_ctrl_c_leaves_no_process(launch):
-    bench = launch(*COMMAND, '--seconds', '300')
-    bench.wait_for(lambda: bench.nodes('actor') and bench.nodes('learner'), 'a measurement')
-    bench.interrupt()
-    assert bench.wait() == 130, bench.output
-    assert bench.output == 'bench_train: interrupted\n'
-    assert bench.family() == []
