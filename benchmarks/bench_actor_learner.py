@@ -15,6 +15,7 @@ round; start and warm-up are excluded.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,14 +43,14 @@ class Case:
     Attributes:
         env_id: of the environment.
         settings: texts by name.
-        ways: 'serial', and where the graph does inference: 'actor', 'learner'.
+        modes: 'serial', and where the graph does inference: 'actor', 'learner'.
         step_ms: time of the dummy environment; None: a row of the table.
         size: bytes of its observation.
     """
 
     env_id: str
     settings: Mapping[str, str]
-    ways: tuple[str, ...]
+    modes: tuple[str, ...]
     step_ms: float | None = None
     size: int = 0
 
@@ -82,7 +83,7 @@ def arguments(
     cases: list[Case] = []
     problems: dict[str, str] = {}
     if options.only != 'sweep':
-        ways = (SERIAL, *dict.fromkeys(options.inference))
+        modes = (SERIAL, *dict.fromkeys(options.inference))
         for name in dict.fromkeys(options.env):
             try:
                 _check(name)
@@ -91,7 +92,7 @@ def arguments(
                     raise
                 problems[name] = str(error)
                 continue
-            cases.append(Case(name, common | TIME_LIMIT | {'env_id': name}, ways))
+            cases.append(Case(name, common | TIME_LIMIT | {'env_id': name}, modes))
     if options.only != 'table':
         for step_ms in options.step_ms:
             for size in options.sizes:
@@ -153,18 +154,18 @@ def collect(
         for case in cases:
             if case.env_id in problems:
                 continue
-            turn = number % len(case.ways)
+            turn = number % len(case.modes)
             measured = {}
             try:
-                for way in case.ways[turn:] + case.ways[:turn]:
-                    measured[way] = run(case, way)
-                    report.log(f'round {number + 1}: {case.env_id} {way}: '
-                               f'{measured[way]["steps_per_s"]:,.0f} agent steps/s')
+                for mode in case.modes[turn:] + case.modes[:turn]:
+                    measured[mode] = run(case, mode)
+                    report.log(f'round {number + 1}: {case.env_id} {mode}: '
+                               f'{measured[mode]["steps_per_s"]:,.0f} agent steps/s')
             except RuntimeError as error:
                 problems[case.env_id] = ' '.join(str(error).split())
                 report.log(f'{case.env_id}: {error}')
                 continue
-            found[case].append({way: measured[way] for way in case.ways})
+            found[case].append({mode: measured[mode] for mode in case.modes})
     return {case: each for case, each in found.items() if case.env_id not in problems}
 
 
@@ -175,19 +176,15 @@ def measure(
     from benchmarks.actor_learner.table import figures
     from benchmarks.train.runs import Listener, Plan, run_graph, run_serial
 
-    listener = Listener()
-
-    def run(case: Case, way: str) -> dict[str, Any]:
-        graph = way != SERIAL
-        plan = Plan(dict(case.settings) | ({'inference': way} if graph else {}), {},
+    def run(case: Case, mode: str) -> dict[str, Any]:
+        graph = mode != SERIAL
+        plan = Plan(dict(case.settings) | ({'inference': mode} if graph else {}), {},
                     NUM_ACTORS, options.warm_up, options.seconds)
         return figures(run_graph(plan, listener) if graph else run_serial(plan),
                        NUM_ACTORS if graph else 0)
 
-    try:
+    with contextlib.closing(Listener()) as listener:
         return collect(cases, options.rounds, run, problems)
-    finally:
-        listener.close()
 
 
 def result(

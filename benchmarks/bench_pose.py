@@ -1,15 +1,15 @@
 """
-Latency from picture to pose, and frames a second, on one core, for both networks.
+Latency from image to pose, and frames a second, on one core, for both networks.
 
     ros2 run vdl_ros bench_pose [--seconds S] [--rounds N] [--quick] [--json]
 
 Three measurements of each network, in turn, all on the same core:
 
-* network: ``PoseEstimator.estimate`` of one picture in a loop, no ROS;
-* topic: ``pose_estimator`` gets a picture over DDS and the next when its pose has come back;
-  latency is from the stamp of the picture to the pose's arrival here;
+* network: ``PoseEstimator.estimate`` of one image in a loop, no ROS;
+* topic: ``pose_estimator`` gets an image over DDS, and the next one after its pose has arrived;
+  latency is from the stamp of the image to the arrival of the pose;
 * graph: ``arm.launch.py pose:=true`` with sim_arm and camera at 30 Hz, drawing included; latency
-  is from the stamp of the joint states in the picture to the pose's arrival.
+  is from the stamp of the joint states in the image to the arrival of the pose.
 
 Weights are random, which does not change the times.
 """
@@ -48,14 +48,14 @@ def of_network(model: Path, seconds: float) -> dict[str, float]:
     """Estimate one image after the other."""
     from vdl_ros.pose.estimator import PoseEstimator
     estimator = PoseEstimator.load(model)
-    picture = np.random.default_rng(0).integers(0, 256, (1, SIZE, SIZE, 3), np.uint8)
+    image = np.random.default_rng(0).integers(0, 256, (1, SIZE, SIZE, 3), np.uint8)
     latencies: list[float] = []
     for _ in range(WARM_UP):
-        estimator.estimate(picture)
+        estimator.estimate(image)
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         before = time.perf_counter()
-        estimator.estimate(picture)
+        estimator.estimate(image)
         latencies.append(time.perf_counter() - before)
     return percentiles(latencies, time.perf_counter() - began)
 

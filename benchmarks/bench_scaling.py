@@ -25,6 +25,7 @@ The warm-up begins when every actor has delivered.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,23 +130,18 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
 
     found: Runs = {}
     problems: dict[str, str] = {}
-    listener = Listener()
-    try:
+    with contextlib.closing(Listener()) as listener:
         for number in range(options.rounds):
             for cell in order({name: getattr(options, name) for name in TABLES}, number):
                 name = cell.shape.name
+                title = f'{cell.processes} {name}'
                 try:
                     run = run_graph(cell.plan(options.plans[name][0]), listener)
+                    found.setdefault((name, cell.processes), []).append(run)
+                    text = f'{run["steps_per_s"]:,.0f} agent steps/s'
                 except RuntimeError as error:
-                    text = ' '.join(str(error).split())
-                    problems[f'{cell.processes} {name}'] = text
-                    report.log(f'round {number + 1}: {cell.processes} {name}: {text}')
-                    continue
-                found.setdefault((name, cell.processes), []).append(run)
-                report.log(f'round {number + 1}: {cell.processes} {name}: '
-                           f'{run["steps_per_s"]:,.0f} agent steps/s')
-    finally:
-        listener.close()
+                    text = problems[title] = ' '.join(str(error).split())
+                report.log(f'round {number + 1}: {title}: {text}')
     enough = {'samplers': ('samplers', 1) in found, 'learners': ('learners', 1) in found,
               'actors': sum(name == 'actors' for name, _ in found) >= 2}
     if not all(enough[name] for name in TABLES if getattr(options, name)):

@@ -12,6 +12,7 @@ and the three parts are measured in turn, round after round. Speeds exclude star
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,12 +109,11 @@ def measure(
     from benchmarks.train.parts import PARTS
     from benchmarks.train.runs import Listener, run_graph, run_part, run_serial
 
-    listener = Listener()
-    tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
-        ('graph', lambda: run_graph(plan, listener)), ('serial', lambda: run_serial(plan)),
-        *((part, lambda part=part: run_part(part, plan, settings)) for part in PARTS)]
     rounds = []
-    try:
+    with contextlib.closing(Listener()) as listener:
+        tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+            ('graph', lambda: run_graph(plan, listener)), ('serial', lambda: run_serial(plan)),
+            *((part, lambda part=part: run_part(part, plan, settings)) for part in PARTS)]
         for number in range(options.rounds):
             found: dict[str, Any] = {}
             turn = number % len(tasks)
@@ -122,8 +122,6 @@ def measure(
                 speed = found[name].get('steps_per_s') or 1 / found[name]['seconds_per_step']
                 report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s')
             rounds.append(found)
-    finally:
-        listener.close()
     return rounds
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ['Parser', 'complete', 'deliver', 'log', 'machine', 'median', 'numbers', 'percent',
-           'run', 'table']
+__all__ = ['EXIT_FAILED', 'Parser', 'complete', 'deliver', 'log', 'machine', 'mean', 'median',
+           'numbers', 'percent', 'run', 'table']
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -139,6 +139,14 @@ def median(values: Iterable[float | None]) -> float | None:
     """Return the median of all that are not None; None if there is none."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
+
+
+def mean(trees: Sequence[Any]) -> Any:
+    """Return the mean of nested mappings of numbers, each number over those that have it."""
+    if not isinstance(trees[0], Mapping):
+        return statistics.mean(trees)
+    names = dict.fromkeys(name for tree in trees for name in tree)
+    return {name: mean([tree[name] for tree in trees if name in tree]) for name in names}
 
 
 def machine() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,11 +76,7 @@ def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
         'trajectories_rejected': summary['trajectories_rejected'],
         'wire_bytes_per_step': (wire['in'] + wire['out'] * num_actors) / steps,
         'foreign_cores': run['foreign_cores'],
-        'time': {kind: _means(found) for kind, found in sorted(by_kind.items())}}
-
-
-def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {part: statistics.mean(each[part] for each in found) for part in _PARTS}
+        'time': {kind: report.mean(found) for kind, found in sorted(by_kind.items())}}
 
 
 def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -95,21 +90,20 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
         rounds: of each round, :func:`figures` by mode, 'serial' among them.
     """
     found: dict[str, dict[str, Any]] = {}
-    for way in rounds[0]:
-        runs = [each[way] for each in rounds]
-        found[way] = {
+    for mode in rounds[0]:
+        runs = [each[mode] for each in rounds]
+        found[mode] = {
             'steps_per_s': statistics.median(each['steps_per_s'] for each in runs),
             **{name: sum(each[name] for each in runs) for name in (
                 'agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')},
             'wire_bytes_per_step': statistics.median(
                 each['wire_bytes_per_step'] for each in runs),
             'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
-            'time': {kind: _means([each['time'][kind] for each in runs if kind in each['time']])
-                     for kind in dict.fromkeys(itertools.chain(*(each['time'] for each in runs)))},
+            'time': report.mean([each['time'] for each in runs]),
             'rounds_steps_per_s': [each['steps_per_s'] for each in runs]}
-        if way != SERIAL:
-            ratios = [each[way]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds]
-            found[way] |= {'ratio': statistics.median(ratios), 'ratio_min': min(ratios),
+        if mode != SERIAL:
+            ratios = [each[mode]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds]
+            found[mode] |= {'ratio': statistics.median(ratios), 'ratio_min': min(ratios),
                            'ratio_max': max(ratios)}
     return found
 
@@ -124,7 +118,7 @@ def episode_seconds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     steps, episodes = (sum(each[name] for each in found.values())
                        for name in ('agent_steps', 'episodes'))
     length = min(steps / episodes, LONGEST) if episodes else LONGEST
-    return {way: EPISODES * length / each['steps_per_s'] for way, each in found.items()}
+    return {mode: EPISODES * length / each['steps_per_s'] for mode, each in found.items()}
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -151,10 +145,10 @@ def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
     return {'bytes': at, 'says': says, 'pays_again': again}
 
 
-def curve(step_ms: float, cells: Mapping[int, Mapping[str, Any]], way: str) -> dict[str, Any]:
+def curve(step_ms: float, cells: Mapping[int, Mapping[str, Any]], mode: str) -> dict[str, Any]:
     """Return the ratio by observation size at one environment time, and its break-even."""
     points = [{'bytes': size, 'cell': found, **{
-        name: found[way][name] for name in ('ratio', 'ratio_min', 'ratio_max')}}
+        name: found[mode][name] for name in ('ratio', 'ratio_min', 'ratio_max')}}
         for size, found in sorted(cells.items())]
     even = crossing([(each['bytes'], each['ratio']) for each in points])
     return {'step_ms': step_ms, 'points': points, 'break_even': even | {
@@ -175,19 +169,19 @@ def markdown(found: Mapping[str, Any]) -> str:
 def _environments(found: Mapping[str, Any]) -> list[str]:
     if not found['environments']:
         return []
-    ways = [way for way in _HEADS if way in next(iter(found['environments'].values()))['cell']]
+    modes = [mode for mode in _HEADS if mode in next(iter(found['environments'].values()))['cell']]
     rows = []
     for name, each in found['environments'].items():
         seed = SEED.get(name)
-        others = [way for way in ways if way != SERIAL]
+        others = [mode for mode in modes if mode != SERIAL]
         rows.append([
-            name, *(f'{each["seconds"][way]:.3g}' for way in ways),
-            *(_ratio(each['cell'][way]) for way in others),
+            name, *(f'{each["seconds"][mode]:.3g}' for mode in modes),
+            *(_ratio(each['cell'][mode]) for mode in others),
             *(['', '', ''] if seed is None else [
                 f'{seed["one"]:g} / {seed["local"]:g} / {seed["remote"]:g}',
                 f'{seed["one"] / seed["local"]:.2f}', f'{seed["one"] / seed["remote"]:.2f}'])])
-    heads = [f'{_HEADS[way]}, s' for way in ways] + [
-        f'ratio {_HEADS[way].rpartition(" ")[2]}' for way in ways if way != SERIAL]
+    heads = [f'{_HEADS[mode]}, s' for mode in modes] + [
+        f'ratio {_HEADS[mode].rpartition(" ")[2]}' for mode in modes if mode != SERIAL]
     return [
         *report.table(['environment', *heads, 'VDL s: one / two here / two remote',
                        'VDL ratio here', 'VDL ratio remote'], rows),
@@ -234,12 +228,12 @@ def _times(found: Mapping[str, Any]) -> list[str]:
         f'{point["bytes"]:,} bytes, {each["step_ms"]:g} ms': point['cell']
         for each in found['break_even'] for point in each['points']}
     rows = []
-    for name, ways in cells.items():
-        for way, each in ways.items():
+    for name, modes in cells.items():
+        for mode, each in modes.items():
             rows += [[
-                name, _HEADS[way], kind,
+                name, _HEADS[mode], kind,
                 *(report.percent(shares[part]) for part in _PARTS),
-                f'{each["wire_bytes_per_step"]:,.0f}' if way != SERIAL else '',
+                f'{each["wire_bytes_per_step"]:,.0f}' if mode != SERIAL else '',
                 f'{each["steps_per_s"]:,.0f}'] for kind, shares in each['time'].items()]
     if not rows:
         return []

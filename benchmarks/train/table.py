@@ -100,8 +100,8 @@ def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> 
         'trajectories_lost': sum(each['summary']['trajectories_lost'] for each in graphs),
         'trajectories_rejected': sum(each['summary']['trajectories_rejected'] for each in graphs),
         'parameters': rounds[0]['infer']['parameters'],
-        'time_shares': _mean([each['time_shares'] for each in graphs + serials]),
-        'processes': _mean([each['processes'] for each in graphs + serials]),
+        'time_shares': report.mean([each['time_shares'] for each in graphs + serials]),
+        'processes': report.mean([each['processes'] for each in graphs + serials]),
         'foreign_cores': statistics.mean(each['foreign_cores'] for each in graphs + serials),
         'rounds': [_round(each, cores) for each in rounds],
     }
@@ -115,14 +115,6 @@ def _round(found: Mapping[str, Any], cores: int) -> dict[str, float]:
             'efficiency': speed / roof, 'serial_ratio': speed / serial,
             **{f't_{part}_us': time * 1e6 for part, time in zip(_PARTS, times, strict=True)}}
 
-
-
-def _mean(trees: Sequence[Any]) -> Any:
-    """Return the mean of nested mappings of numbers, each number over those that have it."""
-    if not isinstance(trees[0], Mapping):
-        return statistics.mean(trees)
-    names = dict.fromkeys(name for tree in trees for name in tree)
-    return {name: _mean([tree[name] for tree in trees if name in tree]) for name in names}
 
 
 def markdown(found: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def found():
 
 
 def test_ratio_is_the_median_of_the_ratios_of_each_round(found):
-    assert [found[way]['steps_per_s'] for way in ('serial', 'actor')] == [200, 200]
+    assert [found[mode]['steps_per_s'] for mode in ('serial', 'actor')] == [200, 200]
     assert 'ratio' not in found['serial']
     assert [found['actor'][name] for name in ('ratio', 'ratio_min', 'ratio_max')] == [1, 0.5, 2]
     assert found['actor']['time']['actor']['computation'] == pytest.approx(2 / 3)
@@ -75,7 +75,7 @@ def test_all_modes_have_episodes_of_the_same_length():
 
 
 @pytest.mark.parametrize(('points', 'size', 'says', 'again'), [
-    # Half way between logs: 2 and 1/2 are as far from 1, so the geometric mean of the sizes.
+    # Half mode between logs: 2 and 1/2 are as far from 1, so the geometric mean of the sizes.
     ([(1000, 2.0), (16000, 0.5)], 4000, 'crossed', False),
     ([(10, 2.0), (100, 1.25), (1000, 0.8), (10000, 0.1)], math.sqrt(1e5), 'crossed', False),
     ([(100, 2.0), (800, 1.0), (6400, 0.5)], 800, 'crossed', False),
@@ -97,13 +97,13 @@ def cases(*words):
 def test_cases_of_the_table_and_of_the_sweep():
     rows = cases('--only', 'table', '--env', 'CartPole-v1', 'Hopper-v5')
     assert [case.env_id for case in rows] == ['CartPole-v1', 'Hopper-v5']
-    assert {case.ways for case in rows} == {('serial', 'actor', 'learner')}
+    assert {case.modes for case in rows} == {('serial', 'actor', 'learner')}
     assert (rows[0].settings['time_limit'], rows[0].settings['learning_rate']) == ('100', '0.0')
     sweep = cases('--only', 'sweep', '--step-ms', '0.3', '8', '--sizes', '64', '8',
                   '--busy', '--sweep-inference', 'learner', '--num-envs', '3')
     assert [(case.step_ms, case.size) for case in sweep] == [(.3, 8), (.3, 64), (8, 8), (8, 64)]
     assert sweep[3].env_id == 'dummy/OBS64-FPS125-BUSY-v0'
-    assert {case.ways for case in sweep} == {('serial', 'learner')}
+    assert {case.modes for case in sweep} == {('serial', 'learner')}
     assert sweep[0].settings['num_envs'] == '3'
     assert len(cases('--quick')) == 3
     # An unknown setting would end each run.
@@ -145,8 +145,8 @@ def test_dummy_environment_has_the_requested_step_time():
 def test_failed_case_is_left_out_with_its_reason():
     done = []
 
-    def measured(case, way):
-        done.append((case.env_id, way))
+    def measured(case, mode):
+        done.append((case.env_id, mode))
         if case.env_id == 'b' and len(done) > 5:
             raise RuntimeError('it\nbroke')
         return {'steps_per_s': 1.0}

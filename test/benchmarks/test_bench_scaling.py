@@ -1,5 +1,6 @@
 """bench_scaling: law, figures, tables, plot, errors, and short runs."""
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -320,13 +321,10 @@ def test_failed_run_does_not_affect_other_figures(monkeypatch, broken, left):
 
 def test_short_run_of_two_samplers():
     made, _ = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 800, 0.5)
-    listener = train_runs.Listener()
-    try:
+    with contextlib.closing(train_runs.Listener()) as listener:
         found = train_runs.run_graph(
             dataclasses.replace(made, num_actors=2), listener)
         assert listener.delivering() == 2
-    finally:
-        listener.close()
     assert set(found['time_shares']) == {'learner', 'actor_0', 'actor_1'}
     row = table.sampler_row(2, [found], 800, 'asleep')
     assert row['trajectories_lost'] == 0
@@ -338,11 +336,8 @@ def test_short_run_of_two_samplers():
 
 def test_short_run_of_two_learners():
     one, settings = runs.plan(runs.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
-    listener = train_runs.Listener()
-    try:
+    with contextlib.closing(train_runs.Listener()) as listener:
         found = train_runs.run_graph(runs.Cell(runs.LEARNERS, 2).plan(one), listener)
-    finally:
-        listener.close()
     nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
     assert set(found['time_shares']) == nodes
     assert set(found['processes']) == nodes | {'launch'}
