@@ -3,9 +3,9 @@ Frames a second, size of observations and memory of environments, one alone and 
 
     ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
 
-VDL's ``gym-fps.py`` and ``obs-stat.py``: random actions, here drawn beforehand. Many copies are
+As VDL's ``gym-fps.py`` and ``obs-stat.py``, with random actions sampled beforehand. Copies are
 stepped by every back end that exists for the environment (``env/backends.py``). A frame is one
-``step`` of one copy, so four of an Atari emulator. Each measurement has a process of its own;
+``step`` of one copy, so four of an Atari emulator. Each measurement runs in a new process;
 environments and back ends take turns, round after round; figures are medians over the rounds.
 """
 

@@ -1,5 +1,5 @@
 """
-A training through the graph, beside serial mode and the roofline of this machine.
+A training run through the graph, beside serial mode and the roofline of this machine.
 
     ros2 run vdl_ros bench_train [--env ALE/Pong-v5] [--num-actors N] [--quick] [--json] ...
 

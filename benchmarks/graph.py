@@ -92,8 +92,8 @@ def delayed_interrupts() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in dict.fromkeys(received):
-            signal.raise_signal(number)
+        for each in dict.fromkeys(received):
+            signal.raise_signal(each)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

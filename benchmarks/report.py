@@ -10,6 +10,7 @@ import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -151,9 +152,7 @@ def mean(trees: Sequence[Any]) -> Any:
 
 def machine() -> dict[str, Any]:
     """Return the hardware and the versions that figures depend on."""
-    import numpy
     import psutil
-    import torch
     lines = Path('/proc/cpuinfo').read_text().splitlines()
     facts = {key.strip(): value.strip() for key, _, value in (
         line.partition(':') for line in lines) if key.strip() in ('model name', 'flags')}
@@ -163,5 +162,6 @@ def machine() -> dict[str, Any]:
         'cores': len(os.sched_getaffinity(0)),
         'memory_gb': round(psutil.virtual_memory().total / 1e9, 1),
         'kernel': platform.release(), 'python': platform.python_version(),
-        'torch': torch.__version__, 'numpy': numpy.__version__,
+        # Not from the modules: importing torch takes seconds.
+        'torch': version('torch'), 'numpy': version('numpy'),
         'rmw': os.environ.get('RMW_IMPLEMENTATION', 'default')}
