@@ -1,8 +1,7 @@
-"""Learning curves as pictures: that of one run at its end, and those of groups of runs."""
+"""Plots of learning curves: of one run, and of groups of runs to compare."""
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from matplotlib.ticker import EngFormatter
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
+from vdl_ros.common.run_files import atomic_file
 from vdl_ros.rl.plots.curves import Curve
 
 __all__ = ['draw_curve', 'draw_curves']
@@ -24,7 +24,7 @@ matplotlib.use('Agg')
 # Names are the user's: a dollar in one begins no formula.
 _as_written = matplotlib.rc_context({'text.parse_math': False})
 
-# ArmStatus apart in any colour vision, and by lightness in grey; after the last one, dashed lines.
+# Distinct in any colour vision and, by lightness, in grey; further curves repeat them in dashes.
 _COLORS = ('#1f6feb', '#e8750a', '#12806a', '#b83280', '#8a6d1d', '#57606a')
 _DASHES = ('-', '--', ':')
 _GREY = '#57606a'
@@ -169,9 +169,5 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    partial = path.with_name(f'{path.name}.partial')
-    try:
+    with atomic_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:].lower())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""Files of tensors and plain values: written whole, and read without running code in them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vdl_ros.common.run_files import atomic_file
+
+__all__ = ['TensorFileError', 'load_tensor_file', 'save_tensor_file']
+
+
+class TensorFileError(ValueError):
+    """A file that cannot be used; the message names the file and the reason."""
+
+
+def save_tensor_file(path: Path, content: Mapping[str, Any]) -> None:
+    """
+    Write tensors and plain values to a file beside ``path``, then rename it.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written.
+    """
+    with atomic_file(path) as partial, partial.open('wb') as stream:
+        torch.save(dict(content), stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
+    """
+    Return what :func:`save_tensor_file` wrote.
+
+    Args:
+        path: the file.
+        kind: what the file is, for messages: 'checkpoint' or 'model'.
+
+    Raises:
+        TensorFileError: missing, corrupt or malicious.
+    """
+    if not path.is_file():
+        raise TensorFileError(f'{path}: no such file')
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch does not check the checksums
+        if broken:
+            raise zipfile.BadZipFile(f'wrong checksum of {broken}')
+        found = torch.load(path, map_location='cpu', weights_only=True)
+    except pickle.UnpicklingError:
+        raise TensorFileError(f'{path}: contains more than tensors and plain values, or is '
+                              'corrupt: refused') from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
+            AttributeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise TensorFileError(f'{path}: not a readable {kind}: {reason}') from None
+    if not isinstance(found, dict):
+        raise TensorFileError(f'{path}: not a {kind} of this program')
+    return found

@@ -1,0 +1,48 @@
+"""A file that is written atomically is whole or unchanged; progress.csv survives crashes."""
+
+import pytest
+
+from vdl_ros.common.run_files import ProgressTable, atomic_file, write_text
+
+
+def test_an_error_while_writing_leaves_the_old_file(tmp_path):
+    path = tmp_path / 'summary.json'
+    write_text(path, 'old')
+
+    def fail():
+        with atomic_file(path) as partial:
+            partial.write_text('ne')
+            raise OSError('disk full')
+
+    with pytest.raises(OSError, match='full'):
+        fail()
+    assert path.read_text() == 'old'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):
+    path = tmp_path / 'progress.csv'
+    table = ProgressTable(path, ('step', 'loss'))
+    assert table.rows() == []
+    table.truncate(0)
+    for step, loss in ((1, '0.50'), (2, 'nan'), (3, '0.25')):
+        table.append({'step': step, 'loss': loss, 'other': 1})
+    table.truncate(2)
+    assert path.read_text().splitlines() == ['step,loss', '1,0.50', '2,nan']
+
+
+@pytest.mark.parametrize('rest', ['3', '3,', '3,x'])
+def test_a_row_cut_short_by_a_crash_is_skipped(tmp_path, rest):
+    path = tmp_path / 'progress.csv'
+    path.write_text(f'step,loss\n1,0.5\n{rest}')
+    table = ProgressTable(path, ('step', 'loss'))
+    assert table.rows() == [{'step': 1.0, 'loss': 0.5}]
+    table.truncate(9)
+    assert path.read_text().splitlines() == ['step,loss', '1,0.5']
+
+
+def test_a_column_that_the_file_lacks_gets_its_default(tmp_path):
+    path = tmp_path / 'progress.csv'
+    path.write_text('step\n1\n')
+    assert ProgressTable(path, ('step', 'loss'), {'loss': '7'}).rows() == [
+        {'step': 1.0, 'loss': 7.0}]
