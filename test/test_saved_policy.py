@@ -59,7 +59,7 @@ def refused(path, message, **wanted):
 def test_a_policy_comes_back_with_what_it_was_learned_in(saved, same, algorithm, settings):
     path, learner = saved(algorithm=algorithm, **settings)
     if learner.policy.normalizer is not None:
-        learner.policy.normalizer.see(torch.randn(50, 3) * 9)
+        learner.policy.normalizer.update(torch.randn(50, 3) * 9)
         broken(path, policy=learner.policy.state_dict())
     found = load_policy(path)
     assert same(dict(found.policy.state_dict()), dict(learner.policy.state_dict()))

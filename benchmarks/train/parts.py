@@ -25,7 +25,7 @@ from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor
-from vdl_ros.rl.acting.environment_stepper import Stepper
+from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
@@ -56,7 +56,7 @@ class _Part:
             self.envs, self.learner.copy_policy(), self.learner.schema, self.train.seed)
 
     def step(self) -> Callable[[], int]:
-        stepper = Stepper(self.envs, self.train.seed)
+        stepper = EnvStepper(self.envs, self.train.seed)
         space = self.envs.action_space
         space.seed(self.train.seed)
         actions = [space.sample() for _ in range(_ACTIONS)]
@@ -70,7 +70,7 @@ class _Part:
 
     def infer(self) -> Callable[[], int]:
         actor = self._actor()
-        stepper = Stepper(self.envs, self.train.seed)
+        stepper = EnvStepper(self.envs, self.train.seed)
         observations, is_reset = stepper.observation, stepper.is_reset
 
         def once() -> int:

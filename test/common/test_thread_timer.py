@@ -14,14 +14,14 @@ class Hands:
 
     def __init__(self):
         self.wall = self.processor = 0.0
-        self.phases = ThreadTimer(lambda: self.wall, lambda: self.processor)
+        self.timer = ThreadTimer(lambda: self.wall, lambda: self.processor)
 
     def go(self, wall, processor=0.0):
         self.wall += wall
         self.processor += processor
 
     def spent(self):
-        return {name: value for name, value in self.phases.seconds().items() if value}
+        return {name: value for name, value in self.timer.seconds().items() if value}
 
 
 @pytest.fixture
@@ -30,33 +30,33 @@ def hands():
 
 
 def test_sections_take_their_time_and_the_rest_is_other(hands):
-    phases = hands.phases
+    timer = hands.timer
     hands.go(1)
-    with phases('step'):
+    with timer('step'):
         hands.go(2)
-    with phases('infer'):
+    with timer('infer'):
         hands.go(4)
-    with phases('step'):
+    with timer('step'):
         hands.go(8)
     hands.go(16)
     assert hands.spent() == {'other': 17, 'step': 10, 'infer': 4}
-    assert tuple(phases.seconds()) == PHASES
+    assert tuple(timer.seconds()) == PHASES
 
 
 def test_a_section_within_another_interrupts_it(hands):
-    phases = hands.phases
-    with phases('encode'):
+    timer = hands.timer
+    with timer('encode'):
         hands.go(1)
-        with phases('step'):
+        with timer('step'):
             hands.go(2)
-            with phases('encode'):
+            with timer('encode'):
                 hands.go(4)
         hands.go(8)
     assert hands.spent() == {'encode': 13, 'step': 2}
 
 
 def test_the_section_under_way_counts_so_far(hands):
-    with hands.phases('wait'):
+    with hands.timer('wait'):
         hands.go(3)
         assert hands.spent() == {'wait': 3}
         hands.go(1)
@@ -64,7 +64,7 @@ def test_the_section_under_way_counts_so_far(hands):
 
 
 def test_an_error_ends_its_section(hands):
-    with contextlib.suppress(KeyError), hands.phases('learn'):
+    with contextlib.suppress(KeyError), hands.timer('learn'):
         hands.go(1)
         raise KeyError
     hands.go(2)
@@ -73,32 +73,32 @@ def test_an_error_ends_its_section(hands):
 
 def test_a_name_that_is_no_phase_is_an_error(hands):
     with pytest.raises(KeyError):
-        hands.phases('sleep')
+        hands.timer('sleep')
 
 
 def test_listening_is_waiting_but_for_the_processor_time(hands):
-    phases = hands.phases
+    timer = hands.timer
     for _ in range(2):
-        with phases.listening():
+        with timer.executor_wait():
             hands.go(5, processor=1)
     assert hands.spent() == {'wait': 8, 'receive': 2}
-    with phases.listening():
+    with timer.executor_wait():
         hands.go(1, processor=3)
-        with phases('publish'):
+        with timer('publish'):
             hands.go(3)
     # Its own wall time is all it can have: the rest was the section's within.
     assert hands.spent() == {'wait': 8, 'receive': 3, 'publish': 3}
 
 
 def test_laps_follow_each_other_without_a_gap(hands):
-    phases = hands.phases
-    lap, whole = TimerWindow(phases), TimerWindow(phases)
+    timer = hands.timer
+    lap, whole = TimerWindow(timer), TimerWindow(timer)
     assert lap.shares() == {}
-    with phases('step'):
+    with timer('step'):
         hands.go(3)
     hands.go(1)
     assert lap.take() == {'step': 0.75, 'other': 0.25}
-    with phases('learn'):
+    with timer('learn'):
         hands.go(4)
     # A phase that the thread has been in is said when it has no share.
     assert lap.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
@@ -109,10 +109,10 @@ def test_laps_follow_each_other_without_a_gap(hands):
 
 
 def test_what_moved_from_wait_to_receive_is_not_negative(hands):
-    lap = TimerWindow(hands.phases)
-    with hands.phases('wait'):
+    lap = TimerWindow(hands.timer)
+    with hands.timer('wait'):
         hands.go(1)
-    with hands.phases.listening():
+    with hands.timer.executor_wait():
         hands.go(3, processor=3)
         assert lap.take() == {'wait': 1.0}
     hands.go(1)
@@ -121,21 +121,21 @@ def test_what_moved_from_wait_to_receive_is_not_negative(hands):
 
 def test_another_thread_reads_a_clock_that_runs():
     began = time.perf_counter()
-    phases, stop = ThreadTimer(), threading.Event()
+    timer, stop = ThreadTimer(), threading.Event()
 
     def work():
         while not stop.is_set():
-            with phases('infer'), phases('step'):
+            with timer('infer'), timer('step'):
                 pass
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        before = phases.seconds()
+        before = timer.seconds()
         while not before['step']:  # the thread has yet to begin
-            before = phases.seconds()
+            before = timer.seconds()
         for _ in range(2000):
-            after = phases.seconds()
+            after = timer.seconds()
             assert all(after[name] >= before[name] for name in PHASES)
             before = after
     finally:
@@ -153,14 +153,14 @@ def test_what_another_thread_was_told_stays_true(when):
     def clock():
         now = next(asked)
         if now == when:
-            told.append(phases.seconds())
+            told.append(timer.seconds())
         return now
 
-    phases = ThreadTimer(clock, lambda: 0)
+    timer = ThreadTimer(clock, lambda: 0)
     for _ in range(2):
-        with phases('infer'), phases('step'):
+        with timer('infer'), timer('step'):
             pass
     [before] = told
-    after = phases.seconds()
+    after = timer.seconds()
     assert all(after[name] >= before[name] for name in PHASES)
     assert sum(after.values()) == next(asked) - 1

@@ -1,4 +1,4 @@
-"""What envs/atari.py writes about ale-py's vector environment is true of the installed version."""
+"""ale-py's vector environment has the properties that envs/atari.py lists."""
 
 from types import SimpleNamespace
 
@@ -188,7 +188,7 @@ def test_reset_step_after_a_lost_life_replaces_the_action_and_drops_the_reward(b
     assert game_over == [[False, False], [False, False], [False, True], [False, False]]
 
 
-def test_lives_pass_by_unless_asked_for():
+def test_without_episodic_life_lost_lives_do_not_end_episodes():
     script = Script(['NOOP', 'FIRE'], [[3, 3], [2, 0], [1, 3]])
     env = atari.Lives(script, episodic_life=False)
     env.reset()
@@ -207,7 +207,7 @@ def test_without_episodic_life_a_game_is_one_episode():
 
 
 @pytest.mark.parametrize('sticky', [0.0, 0.25])
-def test_pictures_are_of_the_very_game_that_is_played(sticky):
+def test_rendered_images_show_the_played_game(sticky):
     seen = game('Pong', seed=4, render=True, sticky_actions=sticky, time_limit=20)
     blind = game('Pong', seed=4, sticky_actions=sticky, time_limit=20)
     assert seen.render_mode == 'rgb_array'
@@ -216,11 +216,11 @@ def test_pictures_are_of_the_very_game_that_is_played(sticky):
     for step in range(60):
         actions = np.array([2 + step % 2, step % 6])
         pairs.append((seen.step(actions)[0], blind.step(actions)[0]))
-        pictures = seen.render()
-        assert len(pictures) == 2
-        assert pictures[0].shape == (210, 160, 3)
+        images = seen.render()
+        assert len(images) == 2
+        assert images[0].shape == (210, 160, 3)
         # Brown in colour, so red is more than blue: the channels are not swapped.
-        background = pictures[0][100, 40].astype(int)
+        background = images[0][100, 40].astype(int)
         assert background[0] > background[2] + 50
     assert all(np.array_equal(a, b) for a, b in pairs)
     # After a reset without a seed both copies go on together.

@@ -1,4 +1,4 @@
-"""The promises of CheckedVectorEnv, on environments of different libraries."""
+"""CheckedVectorEnv: the same behaviour for environments of different libraries."""
 
 import gymnasium
 import numpy as np
@@ -59,7 +59,7 @@ def test_step_after_the_end_is_a_reset_step_without_reward(env_id):
 def test_seed_decides_the_episodes(env_id):
     def first(seed):
         env = make(EnvConfig(env_id=env_id), seed=seed, num_envs=3)
-        # Pong's first pictures are alike, whatever the seed.
+        # Pong's first frames are alike, whatever the seed.
         result = roll(env, 12, np.random.default_rng(0))[0]
         env.close()
         return result

@@ -1,4 +1,4 @@
-"""The test environments are as predictable as they say."""
+"""Test environments: observations, rewards and episodes as documented."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_episode_lengths_vary():
     assert {episode_length(episode, 3) for episode in range(11)} == set(range(5, 16))
 
 
-def test_pixel_counter_is_the_counter_in_stacked_pictures():
+def test_pixel_counter_is_the_counter_in_stacked_frames():
     clock = make(EnvConfig(env_id='vdl/Counter-v0'), seed=5, num_envs=2)
     pixels = make(EnvConfig(env_id='vdl/PixelCounter-v0'), seed=5, num_envs=2)
     clock.reset()

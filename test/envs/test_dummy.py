@@ -1,4 +1,4 @@
-"""Dummy environments: what their names say is what they are, and their steps take that time."""
+"""Dummy environments: observation size and step time follow from the id."""
 
 import zlib
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def clock(monkeypatch):
     ('dummy/OBS8-FPS4-BUSY-v0', Dummy(8, 0.25, together=False, busy=True)),
     (f'dummy/OBS{LARGEST}-v0', Dummy(LARGEST)),
 ])
-def test_names(env_id, expected):
+def test_ids_are_parsed(env_id, expected):
     assert parse(env_id) == expected
 
 
@@ -58,12 +58,12 @@ FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
     ('dummy/OBS0-v0', 'env_id: OBS0 is not allowed: 1 to 67108864 bytes'),
     ('dummy/OBS67108865-v0', 'env_id: OBS67108865 is not allowed: 1 to 67108864 bytes'),
     ('dummy/OBS8-FPS0-v0', 'env_id: FPS0 is not allowed: steps per second, at least 0.01; none '
-     'for as fast as it can'),
+     'without FPS steps do not sleep'),
     *((name, f'env_id: {name!r} is not allowed: {FORM}') for name in (
         'dummy/OBS8-FPS-1-v0', 'dummy/OBSmany-v0', 'dummy/OBS8-FPSfast-v0', 'dummy/OBS-8-v0',
         'dummy/OBS8-FPSnan-v0', 'dummy/OBS8-FPS1e3-v0', 'dummy/OBS8-BUSY-v0', 'dummy/OBS8',
         'dummy/OBS8-v1', 'dummy/OBS٣-v0', 'dummy/OBS8-v0\n', 'dummy/'))])
-def test_bad_names_are_refused_in_one_line(env_id, message):
+def test_invalid_ids_are_rejected_with_one_line(env_id, message):
     with pytest.raises(EnvError) as caught:
         make(EnvConfig(env_id=env_id), seed=0)
     assert str(caught.value) == message
@@ -96,7 +96,7 @@ def test_observations_hardly_compress_and_stay_the_callers():
 
 
 @pytest.mark.parametrize('size', [1, 1_048_573])
-def test_even_a_size_that_divides_the_noise_gives_other_observations(size):
+def test_observations_differ_even_if_the_size_divides_the_noise(size):
     env = DummyEnv(f'dummy/OBS{size}-v0')
     first, _ = env.reset(seed=0)
     others = [env.step(0)[0] for _ in range(8)]
@@ -144,14 +144,14 @@ def test_episodes_are_truncated_and_reward_is_one(time_limit, length, vectorised
     env.close()
 
 
-def test_gymnasium_checks_the_single_one():
+def test_gymnasiums_checker_accepts_the_environment():
     dummy.register('dummy/OBS2-v0')
     env = gymnasium.make('dummy/OBS2-v0', disable_env_checker=False)
     env.reset(seed=0)
     assert env.step(1)[1:] == (1.0, False, False, {})
 
 
-def test_late_sleeps_do_not_add_up():
+def test_delays_of_sleeps_do_not_add_up():
     clock = Clock(late=0.0015)
     step_time = StepTime(0.002, clock, clock.sleep)
     for _ in range(1000):
@@ -160,7 +160,7 @@ def test_late_sleeps_do_not_add_up():
     assert clock.now - 100.0 == pytest.approx(1000 * 0.002, abs=0.002)
 
 
-def test_a_step_that_takes_longer_is_made_up_for_by_one_step_at_most():
+def test_a_late_step_shortens_the_next_one_at_most():
     clock = Clock()
     step_time = StepTime(0.01, clock, clock.sleep)
     step_time.begin()
@@ -173,7 +173,7 @@ def test_a_step_that_takes_longer_is_made_up_for_by_one_step_at_most():
     assert sum(clock.slept) == pytest.approx(2 * 0.01)
 
 
-def test_what_the_caller_does_between_steps_is_not_counted(clock):
+def test_time_between_steps_is_not_counted(clock):
     env = DummyEnv('dummy/OBS4-FPS100-v0')
     env.reset(seed=0)
     for _ in range(5):
@@ -184,7 +184,7 @@ def test_what_the_caller_does_between_steps_is_not_counted(clock):
 
 @pytest.mark.parametrize(('env_id', 'seconds'), [
     ('dummy/OBS4-v0', 0.0), ('dummy/OBS4-FPS100-v0', 0.01), ('dummy/OBS4-FPS100-SERIAL-v0', 0.08)])
-def test_copies_sleep_together_or_one_after_the_other(clock, env_id, seconds):
+def test_copies_sleep_together_or_in_turn(clock, env_id, seconds):
     env = make(EnvConfig(env_id=env_id), seed=0, num_envs=8)
     env.reset()
     for _ in range(10):
@@ -192,7 +192,7 @@ def test_copies_sleep_together_or_one_after_the_other(clock, env_id, seconds):
     assert sum(clock.slept) == pytest.approx(10 * seconds)
 
 
-def test_busy_ones_compute_until_the_processor_has_spent_the_time(monkeypatch):
+def test_busy_steps_use_the_processor_time_of_their_id(monkeypatch):
     spent = iter(np.arange(0.0, 10.0, 0.001))
     last = []
 

@@ -1,4 +1,4 @@
-"""EnvConfig: what is allowed, and what is said about it."""
+"""EnvConfig: allowed values and messages."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_defaults_are_allowed():
     assert build(EnvConfig, {}) == EnvConfig()
 
 
-def test_the_atari_settings_say_so():
+def test_descriptions_of_atari_settings_start_with_atari_only():
     said = {name for name, each in settings_of(EnvConfig).items()
             if each.doc.startswith('Atari only: ')}
     assert said == ATARI_ONLY

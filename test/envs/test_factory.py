@@ -1,4 +1,4 @@
-"""The factory: which environment an id gives, its limits, and its error messages."""
+"""Factory: environments by id, their limits, and error messages."""
 
 import ast
 import sys
@@ -28,7 +28,7 @@ def test_cartpole_uses_its_own_vector_version():
     env.close()
 
 
-def test_others_are_stepped_one_after_the_other():
+def test_environments_without_a_vector_version_use_sync_vector_env():
     env = make(EnvConfig(env_id='Acrobot-v1'), seed=0, num_envs=2)
     assert isinstance(env.unwrapped, SyncVectorEnv)
     env.close()
@@ -125,12 +125,12 @@ def test_environment_that_cannot_be_built_is_explained_in_one_line(monkeypatch):
     with pytest.raises(EnvError) as caught:
         make(EnvConfig(env_id='vdl/Broken-v0'), seed=0)
     assert str(caught.value).startswith(
-        'env_id: vdl/Broken-v0 cannot be made: a library is missing')
+        'env_id: vdl/Broken-v0 cannot be created: a library is missing')
     assert '\n' not in str(caught.value)
 
 
-def test_environment_without_pictures_is_explained():
-    with pytest.raises(EnvError, match='^env_id: vdl/Counter-v0 draws no pictures$'):
+def test_environment_that_cannot_render_is_explained():
+    with pytest.raises(EnvError, match='^env_id: vdl/Counter-v0 cannot render images$'):
         make(EnvConfig(env_id='vdl/Counter-v0'), seed=0, render=True)
 
 

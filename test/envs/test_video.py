@@ -1,4 +1,4 @@
-"""Films: what is in the file is what the policy saw."""
+"""Videos contain the episode that the policy played."""
 
 import av
 import numpy as np
@@ -10,15 +10,15 @@ from vdl_ros.envs.video import VideoWriter, record_episode
 
 
 def decode(path):
-    """Return codec, pictures per second and pictures uint8 [N, H, W, 3] of a film."""
+    """Return codec, images per second and images uint8 [N, H, W, 3] of a video."""
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
-        pictures = np.stack([
+        images = np.stack([
             frame.to_ndarray(format='rgb24') for frame in container.decode(stream)])
-        return stream.codec_context.name, float(stream.average_rate), pictures
+        return stream.codec_context.name, float(stream.average_rate), images
 
 
-def test_film_of_a_solved_task(tmp_path):
+def test_video_of_a_solved_task(tmp_path):
     given = []
 
     def act(observations, is_reset, rewards):
@@ -28,7 +28,7 @@ def test_film_of_a_solved_task(tmp_path):
 
     path = tmp_path / 'deep' / 'reach.mp4'
     total, length = record_episode(EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path)
-    codec, fps, pictures = decode(path)
+    codec, fps, images = decode(path)
     assert codec == 'h264'
     assert fps == 10
     assert -20 < total < 0
@@ -37,16 +37,16 @@ def test_film_of_a_solved_task(tmp_path):
     assert given[0][1] == 0
     # The last step, onto the goal, is worth 0.
     assert sum(reward for _, reward in given) == pytest.approx(total)
-    # The picture before the first step, and one of each step; 48 x 160 is enlarged by 7.
-    assert pictures.shape == (length + 1, 336, 1120, 3)
-    white = (pictures[:, 168] > 200).all(axis=2)
+    # The image before the first step, and one of each step; 48 x 160 is enlarged by 7.
+    assert images.shape == (length + 1, 336, 1120, 3)
+    white = (images[:, 168] > 200).all(axis=2)
     places = [np.flatnonzero(row).mean() for row in white]
     # The white point travels one way, and it ends on the goal.
     assert len(set(np.sign(np.diff(places[:-1])))) == 1
     assert [path] == list(path.parent.iterdir())
 
 
-def test_film_of_a_game_shows_what_was_played(tmp_path):
+def test_video_of_a_game_shows_the_played_steps(tmp_path):
     config = EnvConfig(env_id='ALE/Breakout-v5', episodic_life=True, time_limit=60)
     seen = []
 
@@ -56,9 +56,9 @@ def test_film_of_a_game_shows_what_was_played(tmp_path):
 
     path = tmp_path / 'breakout.mp4'
     total, length = record_episode(config, 7, act, path, fps=30)
-    _, fps, pictures = decode(path)
+    _, fps, images = decode(path)
     assert (fps, length) == (30, 60)
-    assert pictures.shape == (61, 420, 320, 3)
+    assert images.shape == (61, 420, 320, 3)
 
     env = make(EnvConfig(env_id='ALE/Breakout-v5', time_limit=60), 7, 1, render=True)
     observations, _ = env.reset()
@@ -66,20 +66,20 @@ def test_film_of_a_game_shows_what_was_played(tmp_path):
     for step in range(60):
         assert np.array_equal(observations, seen[step])
         shown = env.render()[0].repeat(2, axis=0).repeat(2, axis=1)
-        assert abs(pictures[step].astype(int) - shown).mean() < 4
+        assert abs(images[step].astype(int) - shown).mean() < 4
         observations, reward, *_ = env.step(np.array([(step + 1) % 4]))
         rewards += reward[0]
     env.close()
     assert total == rewards
 
 
-def test_max_steps_ends_the_film(tmp_path):
+def test_max_steps_ends_the_video(tmp_path):
     path = tmp_path / 'pong.mp4'
     _, length = record_episode(
         EnvConfig(env_id='ALE/Pong-v5'), 0, lambda *_: np.array([0]), path, max_steps=5)
     assert length == 5
-    _, fps, pictures = decode(path)
-    assert (fps, len(pictures)) == (15, 6)
+    _, fps, images = decode(path)
+    assert (fps, len(images)) == (15, 6)
 
 
 def test_failed_policy_leaves_no_file(tmp_path):
@@ -91,27 +91,27 @@ def test_failed_policy_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_environment_without_pictures_is_explained(tmp_path):
-    with pytest.raises(EnvError, match='vdl/Counter-v0 draws no pictures'):
+def test_environment_that_cannot_render_is_explained(tmp_path):
+    with pytest.raises(EnvError, match='vdl/Counter-v0 cannot render images'):
         record_episode(EnvConfig(env_id='vdl/Counter-v0'), 0, lambda *_: np.array([0]),
                        tmp_path / 'x.mp4')
     assert not list(tmp_path.iterdir())
 
 
-def test_film_keeps_one_size_and_even_sides(tmp_path):
+def test_video_has_one_size_and_even_sides(tmp_path):
     path = tmp_path / 'odd.mp4'
-    with VideoWriter(path, 25) as film:
-        film.add(np.full((331, 401, 3), 90, np.uint8))
+    with VideoWriter(path, 25) as video:
+        video.add(np.full((331, 401, 3), 90, np.uint8))
         with pytest.raises(ValueError, match='of the first'):
-            film.add(np.zeros((331, 501, 3), np.uint8))
+            video.add(np.zeros((331, 501, 3), np.uint8))
         with pytest.raises(ValueError, match=r'float64 .* is not uint8'):
-            film.add(np.zeros((331, 401, 3)))
-    pictures = decode(path)[2]
-    assert pictures.shape == (1, 330, 400, 3)
-    assert abs(pictures.astype(int) - 90).max() < 5
+            video.add(np.zeros((331, 401, 3)))
+    images = decode(path)[2]
+    assert images.shape == (1, 330, 400, 3)
+    assert abs(images.astype(int) - 90).max() < 5
 
 
-def test_film_without_pictures_is_no_file(tmp_path):
+def test_video_without_images_leaves_no_file(tmp_path):
     with VideoWriter(tmp_path / 'none.mp4', 25):
         pass
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Devices: which one is taken, how tensors get there and back, and what acts on the CPU still."""
+"""Devices: choice, copies between host and device, and acting on the CPU."""
 
 import copy
 from types import SimpleNamespace
@@ -61,7 +61,7 @@ def test_learners_take_devices_in_turn(cuda, name, count, expected):
     assert choose_device(name) == torch.device(expected[0])
 
 
-def test_a_device_that_is_not_there_is_refused_in_one_line(cuda):
+def test_a_missing_device_is_rejected_with_one_line(cuda):
     cuda(0)
     with pytest.raises(SettingError) as error:
         choose_device('cuda')
@@ -69,7 +69,7 @@ def test_a_device_that_is_not_there_is_refused_in_one_line(cuda):
                                 "here; 'auto' or 'cpu'")
 
 
-def test_nobody_who_wants_the_cpu_wakes_the_driver(monkeypatch):
+def test_cuda_is_not_initialized_for_the_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: pytest.fail('it was asked'))
     assert choose_device('cpu') == CPU
 
@@ -88,7 +88,7 @@ def test_bfloat16_needs_units_for_it(cuda, generation, expected):
 
 
 @pytest.mark.parametrize('there', [True, False])
-def test_nccl_knows_gpus_by_their_identity(cuda, monkeypatch, there):
+def test_nccl_identity_is_the_uuid_of_the_gpu(cuda, monkeypatch, there):
     cuda(2)
     monkeypatch.setattr(torch.distributed, 'is_nccl_available', lambda: there)
     assert nccl_identity(CPU) == ''
@@ -112,7 +112,7 @@ def test_in_host_memory_nothing_is_copied_twice():
     assert to_host({'a': tensor})['a'] is tensor
 
 
-def test_each_unroll_is_under_way_while_the_next_is_decoded(
+def test_an_unroll_is_copied_while_the_next_is_decoded(
         fake, spaces, random_unroll, monkeypatch, same):
     schema, decode_into = UnrollSchema(*spaces, 8, 1), UnrollSchema.decode_into
     unrolls = [random_unroll(seed, batch=1 + seed) for seed in range(3)]
@@ -127,7 +127,7 @@ def test_each_unroll_is_under_way_while_the_next_is_decoded(
     # Of each, one copy to the device, and one there to its columns.
     assert under_way == [0, 2, 4]
     assert fake.waits == []
-    memory.settle(batch.tensors)
+    memory.wait_for_copies(batch.tensors)
     assert fake.waits == []
     expected = make_batch(unrolls, schema)
     assert same([each.cpu() for each in batch.tensors], list(expected.tensors))
@@ -135,7 +135,7 @@ def test_each_unroll_is_under_way_while_the_next_is_decoded(
 
 
 @pytest.mark.parametrize('shape', [(7, 5), (7, 5, 2, 3)])
-def test_rows_of_a_table_are_copied_once_and_not_waited_for(fake, shape):
+def test_gather_copies_rows_once_without_waiting(fake, shape):
     rng = np.random.default_rng(0)
     table = torch.from_numpy(rng.integers(0, 256, shape, np.uint8))
     rows, columns = (torch.from_numpy(rng.integers(0, size, 11)) for size in shape[:2])
@@ -148,7 +148,7 @@ def test_rows_of_a_table_are_copied_once_and_not_waited_for(fake, shape):
         fake.waits.clear()
 
 
-def test_weights_are_waited_for_once_and_stay_as_they_were(fake, spaces, random_unroll):
+def test_weights_are_copied_with_one_wait_and_do_not_change_later(fake, spaces, random_unroll):
     learner = Learner(CONFIG, *spaces, device=DEVICE)
     fake.waits.clear()
     weights = learner.weights()
@@ -162,7 +162,7 @@ def test_weights_are_waited_for_once_and_stay_as_they_were(fake, spaces, random_
                for name, each in learner.weights().items())
 
 
-def test_who_acts_for_a_learner_on_a_device_acts_on_the_cpu(fake, monkeypatch):
+def test_actors_of_a_learner_on_a_device_use_the_cpu(fake, monkeypatch):
     config = TrainConfig(network='nature', lstm_size=3)
     monkeypatch.setattr(policy_module, 'computes_bfloat16', lambda device: device == DEVICE)
     monkeypatch.setattr(policy_module, 'faster_in_bfloat16', lambda work: False)
@@ -179,7 +179,7 @@ def test_who_acts_for_a_learner_on_a_device_acts_on_the_cpu(fake, monkeypatch):
     torch.testing.assert_close(found, expected)
 
 
-def test_what_cuda_refuses_is_refused_by_the_fake_device(fake):
+def test_the_fake_device_rejects_what_cuda_rejects(fake):
     """Else tests with it would show nothing."""
     here = torch.ones(3, device=DEVICE)
     index = torch.tensor([0, 2])
@@ -192,7 +192,7 @@ def test_what_cuda_refuses_is_refused_by_the_fake_device(fake):
             wrong()
 
 
-def test_what_is_used_too_early_is_found_by_the_fake_device(fake):
+def test_the_fake_device_detects_use_before_a_copy_is_done(fake):
     memory = DeviceMemory(DEVICE)
     taken = memory.take(np.arange(3.0))
     with pytest.raises(RuntimeError, match='used before its copy was waited for'):
@@ -200,7 +200,7 @@ def test_what_is_used_too_early_is_found_by_the_fake_device(fake):
     torch.cuda.current_stream(DEVICE).wait_stream(memory._stream)
     with pytest.raises(RuntimeError, match='a stream that its memory does not know of'):
         taken.sum()
-    memory.settle([taken])
+    memory.wait_for_copies([taken])
     assert taken.tolist() == [0.0, 1.0, 2.0]
     with torch.cuda.stream(memory._stream), \
             pytest.raises(RuntimeError, match='on a stream that only copies'):

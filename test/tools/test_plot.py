@@ -1,4 +1,4 @@
-"""The command as a user gives it: pictures in every format, and one line for what cannot be."""
+"""The plot command: every image format, and one line for errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def write(path, slope=1.0, rows=60, **config):
             {'agent_steps': 100 * i, 'wall_s': i / 4, 'mean_return_100': slope * i,
              'mean_length_100': 9.0, 'episodes': 3 * i, 'steps_per_s': 400.0,
              'policy_lag_mean': 0.0, 'trajectories_lost': 0}, {'losses/entropy': 1 / i})
-    folder._progress.close()
     folder._events.close()
 
 
@@ -69,14 +68,14 @@ def words(path):
     return re.findall(r'<!-- (.*) -->', path.read_text())
 
 
-def test_by_default_the_picture_is_plot_png_here(runs):
+def test_the_default_output_is_plot_png_in_the_current_folder(runs):
     done = command('a', 'b', '--compare', 'c')
     assert (done.returncode, done.stdout, done.stderr) == (0, 'plot.png\n', '')
     assert ink(runs / 'plot.png', BLUE) > 500
     assert ink(runs / 'plot.png', ORANGE) > 500
 
 
-def test_an_svg_says_what_it_shows(runs):
+def test_an_svg_contains_labels_and_note(runs):
     done = command('a', 'b', '--compare', 'c', 'd', '--output', 'plot.svg')
     assert done.returncode == 2
     done = command('a', 'b', '--compare', 'c', '--compare', 'd/progress.csv', '--output',
@@ -87,12 +86,12 @@ def test_an_svg_says_what_it_shows(runs):
             'CartPole-v1 and ALE/Pong-v5 (different environments)',
             'length in agent steps, mean of the last 100 episodes'} <= set(found)
     said = ' '.join(found)
-    assert 'line: mean of the runs, as far as the shortest goes' in said
+    assert 'line: mean of the runs, to the end of the shortest' in said
     assert 'band: mean ± standard deviation' in said
     assert 'moving mean of 5 points' in said
 
 
-def test_a_pdf_holds_the_curve(runs):
+def test_a_pdf_contains_the_curve(runs):
     done = command('a', '--output', 'plot.PDF', '--y', 'losses/entropy', '--x', 'episodes')
     assert done.returncode == 0, done.stderr
     content = (runs / 'plot.PDF').read_bytes()
@@ -115,7 +114,7 @@ def test_labels_and_title_can_be_given(runs, capsys):
 
 
 @pytest.mark.parametrize('y', ['return', 'length', 'losses/entropy', 'charts/episodic_length'])
-def test_a_run_as_it_is_written_can_be_drawn(trained, tmp_path, y):
+def test_a_run_of_local_training_can_be_plotted(trained, tmp_path, y):
     assert plot.main([str(trained), '--y', y, '--output', str(tmp_path / 'plot.svg')]) == 0
     assert {'impala', 'vdl/Counter-v0'} <= set(words(tmp_path / 'plot.svg'))
 
@@ -133,14 +132,14 @@ def later(path):
 
 
 @pytest.mark.parametrize(('options', 'before', 'message'), [
-    (['nowhere'], None, 'nowhere: there is no such folder or file'),
-    (['.'], None, '.: holds no progress.csv, so it is no run'),
+    (['nowhere'], None, 'nowhere: no such folder or file'),
+    (['.'], None, '.: not a run: no progress.csv'),
     (['b', 'a'], damage, "a/progress.csv: line 3 is damaged: 'x,3'"),
-    (['a'], nothing_yet, 'a/progress.csv: no row: the run has no progress yet'),
+    (['a'], nothing_yet, 'a/progress.csv: no rows: the run has no progress yet'),
     (['a', 'b'], later, 'a, b: no steps in common: one run ends at 6000, '
-     'before another begins at 7000'),
+     'before another starts at 7000'),
     (['a', 'c'], None, "c: algorithm 'ppo' is not 'impala' as in a; runs of one group are "
-     'averaged: --compare c keeps it apart'),
+     'averaged; use --compare c for another group'),
     (['a', 'a/progress.csv'], None, 'a/progress.csv: is given twice in one group'),
     (['a', '--y', 'entropy'], None, 'a: has no entropy; there is return, length, agent_steps, '
      'wall_s, mean_return_100, mean_length_100, episodes, steps_per_s, policy_lag_mean, '
@@ -150,11 +149,11 @@ def later(path):
     (['a', '--output', 'plot.gif'], None,
      '--output: plot.gif does not end in .png, .pdf, .svg'),
     (['a', '--output', 'plot'], None, '--output: plot does not end in .png, .pdf, .svg'),
-    (['a', '--output', 'no/plot.png'], None, '--output: no is no folder'),
+    (['a', '--output', 'no/plot.png'], None, '--output: no is not a folder'),
     (['a', '--output', 'is.png'], lambda path: (path / 'is.png').mkdir(),
      '--output: is.png is a folder'),
     ], ids=lambda value: ' '.join(value) if isinstance(value, list) else None)
-def test_what_cannot_be_drawn_is_said_in_one_line(runs, capsys, options, before, message):
+def test_an_error_is_one_line(runs, capsys, options, before, message):
     if before is not None:
         before(runs)
     assert plot.main(options) == 2
@@ -175,7 +174,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line(runs, capsys, options, before,
     (['a', '--width', '1000'], "argument --width: '1000' is not allowed: from 4 to 40 inches"),
     (['a', '--width', 'wide'], "argument --width: 'wide' is not allowed: from 4 to 40 inches"),
     (['a', '--compare'], 'argument --compare: expected at least one argument')])
-def test_options_that_are_none_are_said_in_one_line(runs, capsys, options, message):
+def test_invalid_options_give_one_line(runs, capsys, options, message):
     with pytest.raises(SystemExit) as end:
         plot.main(options)
     assert end.value.code == 2
@@ -184,8 +183,8 @@ def test_options_that_are_none_are_said_in_one_line(runs, capsys, options, messa
     assert error.count('\n') == 1
 
 
-def test_the_status_of_the_command_is_that_of_main(runs):
-    for options, message in ((['nowhere'], 'plot: nowhere: there is no such folder or file\n'),
+def test_the_exit_status_is_that_of_main(runs):
+    for options, message in ((['nowhere'], 'plot: nowhere: no such folder or file\n'),
                              (['a', '--smooth', '-1'], None)):
         done = command(*options)
         assert done.returncode == 2

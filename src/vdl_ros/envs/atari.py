@@ -1,29 +1,27 @@
 """
-Atari 2600 games by ale-py's vector environment, with the preprocessing of Mnih et al. 2015.
+Atari 2600 games with ale-py's vector environment and the preprocessing of Mnih et al. 2015.
 
-What holds for ale-py 0.12 (https://ale.farama.org/vector-environment), read in its source and
-checked by the tests:
+Properties of ale-py 0.12 (https://ale.farama.org/vector-environment), checked by the tests:
 
-* Observations are uint8 [B, S, 84, 84], grey, the oldest picture first. A picture is the maximum
-  of the last two of the ``frame_skip`` emulator frames, shrunk by area averaging.
-* After a reset, also an automatic one, the stack is S - 1 black pictures and the first one of the
-  episode; in between, each observation is the one before moved by one picture.
-* Every step returns new arrays; nothing needs to be copied. Actions are int64 [B].
-* An episode starts with one frame of FIRE where the game has that button, then a random number of
-  idle frames: below ``noop_max`` in all. They count neither as steps nor for the time limit.
+* Observations are uint8 [B, S, 84, 84], grey, the oldest frame first. A frame is the maximum of
+  the last two of ``frame_skip`` emulator frames, shrunk by area averaging.
+* After a reset, also an automatic one, the stack is S - 1 black frames and the first one of the
+  episode; then each observation is the previous one shifted by one frame.
+* Every step returns new arrays. Actions are int64 [B].
+* An episode starts with one frame of FIRE if the game has that button, then a random number of
+  idle frames: below ``noop_max`` in total. They do not count as steps or for the time limit.
 * An episode is truncated after 108,000 emulator frames (30 minutes of play), or ``time_limit``
   steps. ``truncated`` is never set together with ``terminated``.
-* Rewards are the game's score, not clipped: clipping belongs to the learner, and the raw return is
-  what papers report.
+* Rewards are the game's score, not clipped; the learner clips them.
 
-With ``episodic_life`` a lost life sets ``terminated``, but the game goes on, as in the wrappers of
-OpenAI Baselines: the NEXT_STEP reset step presses FIRE (or nothing) for one step, and the stack
-goes on without black pictures. ale-py's own option would instead restart the game, and no learner
-would ever see a second life. ``info['game_over']`` bool [B] is true when the game itself ended, so
-a raw return is the sum of rewards up to ``game_over``, through all lives, less what was scored in
-the reset steps, one per life: nobody acted in them. For published scores evaluate without it.
+With ``episodic_life`` a lost life sets ``terminated``, but the game continues, as in the wrappers
+of OpenAI Baselines: the NEXT_STEP reset step presses FIRE (or nothing) for one step, and the stack
+continues without black frames. ale-py's own option would restart the game, so that agents never
+reach a second life. ``info['game_over']`` bool [B] is true when the game ended; a raw return is
+the sum of rewards up to ``game_over``, without those of the reset steps. For published scores
+evaluate without ``episodic_life``.
 
-The library is GPL-2.0 and optional, so it is imported only when a game is made.
+The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from vdl_ros.common.settings import suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
 from vdl_ros.envs.env_config import EnvConfig
 
-__all__ = ['FRAMES_PER_SECOND', 'MAX_FRAMES', 'RAW_SIZE', 'Lives', 'Pictures', 'make_atari']
+__all__ = ['FRAMES_PER_SECOND', 'MAX_FRAMES', 'RAW_SIZE', 'Lives', 'RenderedGames', 'make_atari']
 
 MAX_FRAMES = 108_000
 FRAMES_PER_SECOND = 60
@@ -51,8 +49,8 @@ def make_atari(
     """
     Return ``num_envs`` copies of the game ``config.env_id``, stepped by ``num_threads`` threads.
 
-    One thread by default, as each actor process has a core of its own. With ``render``, the
-    result's ``render()`` gives the colour picture of each copy.
+    The default is one thread, since each actor process has its own core. With ``render``, the
+    result's ``render()`` returns a colour image of each copy.
 
     Raises:
         EnvError: no such game, or ale-py is not installed.
@@ -64,11 +62,11 @@ def make_atari(
         return env
     colour = Lives(
         _vector(config, game, num_envs, num_threads, colour=True), config.episodic_life)
-    return Pictures(env, colour, FRAMES_PER_SECOND / config.frame_skip)
+    return RenderedGames(env, colour, FRAMES_PER_SECOND / config.frame_skip)
 
 
 def _game(env_id: str) -> str:
-    """Return ale-py's name of the ROM behind a Gymnasium id."""
+    """Return ale-py's ROM name for a Gymnasium id."""
     try:
         import ale_py  # noqa: F401
     except ImportError:
@@ -102,7 +100,7 @@ def _vector(
         stack_num=1 if colour else config.frame_stack,
         frameskip=config.frame_skip,
         noop_max=config.noop_max,
-        # A lost life is seen in Lives: this option would restart the whole game.
+        # The class Lives handles lost lives: this option would restart the game.
         episodic_life=False,
         reward_clipping=False,
     )
@@ -121,7 +119,7 @@ class Lives(Wrapper):
         """Wrap an AtariVectorEnv."""
         super().__init__(env)
         self.episodic_life = episodic_life
-        # Without FIRE many games do not go on after a lost life, and the policy need not know.
+        # Many games continue after a lost life only with FIRE.
         buttons = [action.name for action in env.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
         self._restart = buttons.index('FIRE') if 'FIRE' in buttons else 0
         self._lives = np.zeros(self.num_envs, np.int32)
@@ -155,32 +153,32 @@ class Lives(Wrapper):
         return observations, rewards, terminated, truncated, info
 
 
-class Pictures(Wrapper):
+class RenderedGames(Wrapper):
     """
-    Games that can also be looked at.
+    Games with ``render()``.
 
-    ale-py's vector environment has no ``render``, and shrinking its colour picture by another
-    library would not give the observations that the policy was trained on. So a second copy with
-    the same seeds, in colour and full size, takes the same actions; emulators are deterministic.
+    ale-py's vector environment cannot render, and colour images shrunk by another library would
+    differ from the observations of training. So a second copy with the same seeds, in colour and
+    full size, takes the same actions; emulators are deterministic.
     """
 
     def __init__(self, env: VectorEnvironment, colour: VectorEnvironment, fps: float) -> None:
-        """Wrap ``env``; ``colour`` is its double, ``fps`` the steps per second of real play."""
+        """Wrap ``env``; ``colour`` is the second copy, ``fps`` the steps per second of play."""
         super().__init__(env)
         self.colour = colour
         self.metadata = {**env.metadata, 'render_modes': ['rgb_array'], 'render_fps': fps}
-        self._pictures: NDArray[np.uint8] | None = None
+        self._images: NDArray[np.uint8] | None = None
 
     @property
     def render_mode(self) -> str:  # type: ignore[override]
-        """Return the only mode there is."""
+        """The only render mode."""
         return 'rgb_array'
 
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Start new games in both copies."""
-        self._pictures = self.colour.reset(seed=seed, options=options)[0]
+        self._images = self.colour.reset(seed=seed, options=options)[0]
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: NDArray[np.int64]) -> Any:
@@ -188,18 +186,18 @@ class Pictures(Wrapper):
         Step both copies.
 
         Raises:
-            RuntimeError: they no longer play the same game.
+            RuntimeError: the copies differ.
         """
-        pictures, *theirs, _ = self.colour.step(actions)
+        images, *theirs, _ = self.colour.step(actions)
         result = self.env.step(actions)
         if not all(np.array_equal(a, b) for a, b in zip(theirs, result[1:4], strict=True)):
             raise RuntimeError('the colour copy of the game differs from the one that is played')
-        self._pictures = pictures
+        self._images = images
         return result
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """Return the picture uint8 [210, 160, 3] of each game."""
-        return None if self._pictures is None else tuple(self._pictures[:, -1])
+        """Return an image uint8 [210, 160, 3] of each game."""
+        return None if self._images is None else tuple(self._images[:, -1])
 
     def close(self, **kwargs: Any) -> None:
         """Close both copies."""

@@ -1,9 +1,8 @@
 """
-What every vector environment made here promises, whatever library it comes from.
+The common behaviour of all vector environments that the factory creates.
 
-Gymnasium leaves open how sub-environments are seeded, in which dtype rewards come and what happens
-after the last step of an episode. An actor that records unrolls needs one answer, so
-:class:`CheckedVectorEnv` wraps the environment and gives it.
+Gymnasium does not specify the seeding of sub-environments, the dtype of rewards and the step after
+the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Seeds: TypeAlias = Callable[[list[int]], Any]
 if TYPE_CHECKING:
     Wrapper: TypeAlias = VectorWrapper[Any, Any, Any, Any, Any]
 else:
-    # Its number of type parameters, at run time, depends on the version of Gymnasium.
+    # At run time its number of type parameters depends on the version of Gymnasium.
     Wrapper = VectorWrapper
 
 OBSERVATIONS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -32,15 +31,15 @@ ACTIONS = (spaces.Discrete, spaces.Box)
 
 
 class EnvError(ValueError):
-    """An environment that cannot be made or stepped; the message is one line for the user."""
+    """An environment that cannot be created or stepped; the message is one line."""
 
 
 def seeds_for(seed: int, num_envs: int) -> list[int]:
     """
     Return one seed per sub-environment, each in [0, 2^31).
 
-    Gymnasium's own ``seed, seed + 1, ...`` would give actor 1 nearly the episodes of actor 0, so
-    the seeds are drawn from :class:`numpy.random.SeedSequence`.
+    They come from :class:`numpy.random.SeedSequence`, since Gymnasium's ``seed, seed + 1, ...``
+    would give actors with neighbouring seeds nearly the same episodes.
 
     Raises:
         EnvError: ``seed`` is negative.
@@ -54,31 +53,31 @@ def seeds_for(seed: int, num_envs: int) -> list[int]:
 
 class CheckedVectorEnv(Wrapper):
     """
-    A vector environment of B copies that an actor can rely on.
+    A vector environment of B copies with fixed seeding, dtypes and autoreset.
 
     * Autoreset is NEXT_STEP: the step that ends an episode returns its last observation, and the
       following step ignores the action, returns the first observation of the next episode and
       reward 0.
-    * ``terminated`` and ``truncated`` bool [B] are as the environment says. Both may be true in
-      one step (a pole that falls at the time limit); then nothing follows, so do not bootstrap.
+    * ``terminated`` and ``truncated`` bool [B] are those of the environment. Both may be true in
+      one step (a pole that falls at the time limit); then do not bootstrap.
     * Rewards are float32 [B], never clipped.
-    * Observations are the caller's: no later step writes to them.
+    * Later steps do not write to returned observations.
     * The first ``reset()`` uses the seed given at construction, so the same seed gives the same
-      episodes; a later ``reset()`` goes on with the same random streams. ``reset(seed=...)``
-      starts again from another one.
-    * Actions of the wrong shape, kind or range are refused before they reach the environment.
-      Box actions beyond the bounds are passed on: clipping is the caller's choice.
+      episodes; a later ``reset()`` continues the same random streams. ``reset(seed=...)`` starts
+      new ones.
+    * Actions of the wrong shape, dtype or range raise an error before they reach the environment.
+      Box actions beyond the bounds are not clipped.
 
     Raises:
-        EnvError: the environment has another autoreset mode, or observations or actions that are
-            not one array.
+        EnvError: the environment has another autoreset mode, or an unsupported observation or
+            action space.
     """
 
     def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
         """
         Wrap ``env``.
 
-        ``seeds`` turns a list of B seeds into what the ``reset`` of this ``env`` takes.
+        ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
         """
         super().__init__(env)
         mode = env.metadata.get('autoreset_mode')
@@ -133,16 +132,16 @@ class CheckedVectorEnv(Wrapper):
 
     def render(self) -> tuple[Any, ...] | None:
         """
-        Return a picture uint8 [H, W, 3] of each sub-environment, None without rendering.
+        Return an image uint8 [H, W, 3] of each sub-environment, None without rendering.
 
         Raises:
-            EnvError: a library that draws is not installed.
+            EnvError: a library for rendering is not installed.
         """
         try:
-            pictures = self.env.render()
+            images = self.env.render()
         except DependencyNotInstalled as error:
             raise EnvError(f'rendering: {error}') from error
-        return None if pictures is None else tuple(pictures)
+        return None if images is None else tuple(images)
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
         space = self.single_action_space
@@ -153,8 +152,7 @@ class CheckedVectorEnv(Wrapper):
             if actions.dtype.kind not in 'iu':
                 raise EnvError(f'actions: {actions.dtype} is not an integer type')
             low, high = int(space.start), int(space.start + space.n - 1)
-            # Not left to the environment: in AtariVectorEnv an action out of range ends a worker's
-            # step without a result, and the caller waits for ever.
+            # In AtariVectorEnv an action out of range would make the caller wait forever.
             if actions.min() < low or actions.max() > high:
                 raise EnvError(
                     f'actions: {actions.min()} to {actions.max()} are not within {low} to {high}')

@@ -1,21 +1,19 @@
 """
-Environments of any size and slowness, by their name: ``dummy/OBS28224-FPS100-v0``.
+Dummy environments with a given observation size and speed: ``dummy/OBS28224-FPS100-v0``.
 
-They stand in for environments that a machine lacks or has too few cores for, in benchmarks of
-everything around an environment; so did VDL's ``dummy_env.py``. The name is
+Benchmarks use them in place of environments that are not installed or need more cores. The id is
 ``dummy/OBS<n>[-FPS<f>[-SERIAL|-BUSY]]-v0``:
 
 * ``OBS<n>``: an observation is n bytes of noise, uint8 [n], which hardly compress.
-* ``FPS<f>``: a step takes 1/f s, asleep; a vector of B copies sleeps 1/f s too, as B machines
-  would that simulate at the same time. Without it a step takes as long as it takes.
-* ``-SERIAL``: the copies of a vector sleep one after the other, B/f s, as one machine would that
-  had to simulate them all.
-* ``-BUSY``: one after the other as well, and computing instead of sleeping: 1/f s of processor
-  time each, so environments that share a core slow each other down.
+* ``FPS<f>``: a step sleeps 1/f s; a vector of B copies sleeps 1/f s too, like B machines that
+  simulate in parallel. Without it, a step does not sleep.
+* ``-SERIAL``: a vector of B copies sleeps B/f s, like one machine that simulates them in turn.
+* ``-BUSY``: as ``-SERIAL``, but computing instead of sleeping: 1/f s of processor time for each
+  copy, so environments that share a core slow each other down.
 
-Only time inside ``step`` counts, not what the caller does between steps, and ``reset`` is free.
-Gymnasium's SyncVectorEnv steps one after the other whatever the name says. Actions, Discrete(2),
-change nothing; the reward is 1; an episode is truncated after 1000 steps or ``time_limit``.
+Time between steps does not count, and ``reset`` takes no time. Gymnasium's SyncVectorEnv always
+steps its copies in turn. Actions, Discrete(2), have no effect; the reward is 1; an episode is
+truncated after 1000 steps or ``time_limit``.
 """
 
 from __future__ import annotations
@@ -48,13 +46,13 @@ _FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
 _NAME = re.compile(
     r'dummy/OBS([0-9]{1,12})(?:-FPS([0-9]{1,9}(?:\.[0-9]{1,9})?)(-SERIAL|-BUSY)?)?-v0')
 _EPISODE = 1000
-# A prime, so that whatever an observation's size, its noise comes back late.
+# A prime, so that noise repeats late for any size of observation.
 _WINDOWS = 1_048_573
 
 
 @dataclasses.dataclass(frozen=True)
 class Dummy:
-    """What a name says: bytes of an observation, seconds of a step, and how they are spent."""
+    """A parsed id: bytes of an observation, seconds of a step, and how they are spent."""
 
     size: int
     step_s: float = 0.0
@@ -64,10 +62,10 @@ class Dummy:
 
 def parse(env_id: str) -> Dummy:
     """
-    Return what the name of a dummy environment says.
+    Parse the id of a dummy environment.
 
     Raises:
-        EnvError: it is no such name, or a number in it is out of range.
+        EnvError: not such an id, or a number in it is out of range.
     """
     found = _NAME.fullmatch(env_id)
     if found is None:
@@ -79,14 +77,14 @@ def parse(env_id: str) -> Dummy:
         return Dummy(size)
     if float(found[2]) < SLOWEST:
         raise EnvError(
-            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {SLOWEST}; none '
-            'for as fast as it can')
+            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {SLOWEST}; '
+            'without FPS steps do not sleep')
     return Dummy(size, 1.0 / float(found[2]), together=found[3] is None, busy=found[3] == '-BUSY')
 
 
 def register(env_id: str) -> None:
     """
-    Add the environment of that name to Gymnasium's registry; again is harmless.
+    Add the environment to Gymnasium's registry, if it is not there.
 
     Raises:
         EnvError: as :func:`parse`.
@@ -103,8 +101,8 @@ class StepTime:
     """
     Makes steps take a given time on average, to the precision of the clock.
 
-    A sleep ends late, by more than a short step takes; so each step is due earlier by what the
-    one before was late, at most by one whole step.
+    A sleep may end late by more than a short step takes; so each step is shortened by the delay of
+    the previous one, at most by a whole step.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class StepTime:
         """
         Make steps of ``seconds`` by ``clock``.
 
-        ``pause`` is called with the seconds that are left, again until none are.
+        ``pause`` is called with the remaining seconds until none remain.
         """
         self.seconds = seconds
         self._clock = clock
@@ -123,20 +121,20 @@ class StepTime:
 
     @classmethod
     def of(cls, dummy: Dummy, copies: int = 1) -> StepTime:
-        """Return the step time of so many copies in one vector."""
+        """Return the step time for a vector of ``copies``."""
         seconds = dummy.step_s * (1 if dummy.together else copies)
         if dummy.busy:
-            # Time of the processor, not of the wall: to wait for a core is not to compute.
+            # Processor time, so that waiting for a core does not count as computing.
             return cls(seconds, time.thread_time, lambda left: None)
         return cls(seconds, time.perf_counter, time.sleep)
 
     def begin(self) -> None:
-        """Enter a step."""
+        """Start a step."""
         if self.seconds:
             self._due = self._clock() + self.seconds - self._late
 
     def finish(self) -> None:
-        """Spend what is left of the step."""
+        """Wait for the rest of the step."""
         if self.seconds:
             while (left := self._due - self._clock()) > 0.0:
                 self._pause(left)
@@ -146,20 +144,20 @@ class StepTime:
 @functools.lru_cache(maxsize=2)
 def _noise(size: int) -> NDArray[np.uint8]:
     """
-    Return uint8 [_WINDOWS, size], every stretch of one read-only strip of noise.
+    Return uint8 [_WINDOWS, size], all windows of one read-only strip of noise.
 
-    All environments of one size share it, so a copy of an environment takes next to no memory.
+    All environments of one size share it, so a copy of an environment takes little memory.
     """
     strip = np.frombuffer(np.random.default_rng(0).bytes(_WINDOWS + size - 1), np.uint8)
     return np.lib.stride_tricks.sliding_window_view(strip, size)
 
 
 class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One environment: each observation is the stretch of noise after the one before."""
+    """One environment: each observation is the next window of noise."""
 
     def __init__(self, name: str, step_time: StepTime | None = None) -> None:
         """
-        Make the environment that ``name`` says.
+        Create the environment with the id ``name``.
 
         Raises:
             EnvError: as :func:`parse`.
@@ -175,7 +173,7 @@ class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin an episode; a seed says where in the noise, without one it goes on."""
+        """Start an episode, with a seed at a new position in the noise."""
         super().reset(seed=seed, options=options)
         if seed is not None or self._at is None:
             self._at = int(self.np_random.integers(_WINDOWS))
@@ -184,7 +182,7 @@ class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def step(
         self, action: np.int64,
     ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Take the step's time; the action changes nothing."""
+        """Take the step's time; the action has no effect."""
         self._step_time.begin()
         observation = self._observation()
         self._step_time.finish()
@@ -199,9 +197,9 @@ class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
 class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     """
-    B copies; whether their steps take the time of one or of B is in the name.
+    B copies; the id tells whether their steps take the time of one or of B.
 
-    All episodes begin and end together.
+    All episodes start and end together.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}
@@ -211,7 +209,7 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         step_time: StepTime | None = None,
     ) -> None:
         """
-        Make ``num_envs`` copies of the environment that ``name`` says.
+        Create ``num_envs`` copies of the environment with the id ``name``.
 
         Raises:
             EnvError: as :func:`parse`.
@@ -233,7 +231,7 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self, *, seed: int | list[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin an episode in every copy; ``seed``, one number, says where in the noise."""
+        """Start an episode in every copy; ``seed`` is one number."""
         assert not isinstance(seed, list)
         super().reset(seed=seed, options=options)
         if seed is not None or self._at is None:
@@ -244,7 +242,7 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
     def step(
         self, actions: NDArray[np.int64],
     ) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
-        """Take the step's time; the actions change nothing."""
+        """Take the step's time; the actions have no effect."""
         self._step_time.begin()
         is_reset = self._time >= self._limit
         self._time = 0 if is_reset else self._time + 1

@@ -1,4 +1,4 @@
-"""What a user can say about the environments of one actor."""
+"""Settings of the environments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ['EnvConfig']
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
     """
-    The environments that one actor steps.
+    Settings of the environments of one actor, from which ``envs/factory.py`` creates them.
 
-    ``envs/factory.py`` turns it into a vector environment. The defaults of the Atari settings are
+    The defaults of the Atari settings are
     the protocol of Mnih et al. 2015 (https://doi.org/10.1038/nature14236); for the one of Machado
     et al. 2018 (https://arxiv.org/abs/1709.06009) set ``sticky_actions`` to 0.25 and
     ``full_action_space`` to true.
@@ -22,29 +22,29 @@ class EnvConfig:
 
     env_id: str = setting(
         'CartPole-v1', 'Gymnasium id of the environment, such as CartPole-v1 or ALE/Pong-v5; or '
-        'dummy/OBS28224-FPS100-v0, noise of so many bytes at so many steps per second.')
+        'dummy/OBS28224-FPS100-v0: observations of 28224 bytes, 100 steps per second.')
     num_envs: int = setting(
-        16, 'How many copies of the environment one actor steps together.',
+        16, 'Number of copies of the environment that one actor steps together.',
         minimum=1, unit='environments')
     time_limit: int = setting(
-        0, "Truncate an episode after so many steps; 0 keeps the environment's own limit.",
+        0, "Steps after which an episode is truncated; 0: the environment's own limit.",
         minimum=0, unit='steps')
     frame_skip: int = setting(
-        4, 'Atari only: emulator frames for which one action is held.',
+        4, 'Atari only: emulator frames for which an action is repeated.',
         minimum=1, unit='frames')
     frame_stack: int = setting(
-        4, 'Atari only: how many of the latest pictures one observation holds.',
+        4, 'Atari only: number of latest frames in an observation.',
         minimum=1, unit='frames')
     screen_size: int = setting(
-        84, 'Atari only: height and width to which the grey picture is shrunk.',
+        84, 'Atari only: height and width of the grey frames.',
         minimum=8, maximum=210, unit='pixels')
     noop_max: int = setting(
-        30, 'Atari only: an episode starts after a random number of frames below this one in '
-        'which nothing is pressed.', minimum=0, unit='frames')
+        30, 'Atari only: an episode starts with a random number of idle frames below this '
+        'number.', minimum=0, unit='frames')
     sticky_actions: float = setting(
         0.0, 'Atari only: probability that the emulator repeats the previous action instead of '
         'the chosen one.', minimum=0.0, maximum=1.0)
     episodic_life: bool = setting(
-        False, 'Atari only: end the episode for the learner with every lost life.')
+        False, 'Atari only: every lost life ends an episode for the learner.')
     full_action_space: bool = setting(
-        False, 'Atari only: offer all 18 joystick actions instead of those that the game uses.')
+        False, 'Atari only: all 18 joystick actions instead of those that the game uses.')

@@ -1,9 +1,8 @@
 """
-From a name to a vector environment: Gymnasium's own, Atari's, and those of this package.
+Creates vector environments by id: Gymnasium's, Atari's and those of this package.
 
-An actor steps B copies of one environment in one process, so the copies share one call: the
-environment's own vectorised version where it has one (CartPole, Atari, dummy), else one after the
-other (SyncVectorEnv); more processes are more actors. What the result promises is in
+The B copies of an actor are in one process: in the environment's own vectorized version if it has
+one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the result see
 ``envs/checked_vector_env.py``.
 """
 
@@ -35,8 +34,8 @@ def make(
     """
     Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
 
-    The first ``reset()`` of the result uses ``seed``, of which every copy gets its own share. With
-    ``render``, its ``render()`` returns one picture uint8 [H, W, 3] per copy.
+    The first ``reset()`` of the result uses seeds made from ``seed``, one per copy. With
+    ``render``, its ``render()`` returns an image uint8 [H, W, 3] per copy.
 
     Raises:
         EnvError: an unknown or unusable environment; the message is one line.
@@ -55,20 +54,20 @@ def make(
         draw_without_display()
     try:
         if render and not _draws(spec):
-            raise EnvError(f'env_id: {spec.id} draws no pictures')
+            raise EnvError(f'env_id: {spec.id} cannot render images')
         if spec.vector_entry_point is not None:
             env: VectorEnvironment = gymnasium.make_vec(
                 spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
-            # It draws for all copies from one random stream, which takes one seed.
+            # All copies share one random stream, which takes one seed.
             return CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
-        # The checker looks at the first step only, and slows all the others.
+        # The checker checks only the first step, and slows all others.
         env = gymnasium.make_vec(
             spec.id, count, vectorization_mode='sync', disable_env_checker=True, **kwargs)
     except EnvError:
         raise
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         reason = ' '.join(str(error).split())
-        raise EnvError(f'env_id: {spec.id} cannot be made: {reason}') from error
+        raise EnvError(f'env_id: {spec.id} cannot be created: {reason}') from error
     return CheckedVectorEnv(env, seed)
 
 
@@ -88,10 +87,10 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
 
 def frames_per_observation(config: EnvConfig) -> int:
     """
-    Return how many stacked pictures axis 0 of one observation holds; 1 if it is not a stack.
+    Return the number of frames stacked on axis 0 of an observation; 1 if it is not a stack.
 
-    With more than 1, consecutive observations of an episode overlap, and need to be sent only
-    once (``rl/data/frame_stack.py``).
+    Stacks of consecutive observations overlap, and ``rl/data/frame_stack.py`` sends each frame
+    once.
     """
     if config.env_id.startswith(ATARI):
         return config.frame_stack
@@ -99,9 +98,9 @@ def frames_per_observation(config: EnvConfig) -> int:
 
 
 def _spec(env_id: str) -> EnvSpec:
-    """Return the registered environment of exactly that id."""
+    """Return the registered environment with exactly this id."""
     if ':' in env_id:
-        # Gymnasium imports whatever module stands before the colon, and ids come over ROS.
+        # Gymnasium would import the module before the colon, and ids come over the network.
         raise EnvError(f"env_id: {env_id!r} is not allowed: no module to import, no ':'")
     if env_id.startswith(dummy.NAMESPACE):
         dummy.register(env_id)
@@ -116,7 +115,7 @@ def _spec(env_id: str) -> EnvSpec:
 
 
 def _draws(spec: EnvSpec) -> bool:
-    """Return whether the environment says that it can make pictures without a window."""
+    """Return whether the environment can render images without a window."""
     point = spec.entry_point
     creator = load_env_creator(point) if isinstance(point, str) else point
     modes = getattr(creator, 'metadata', {}).get('render_modes', ())

@@ -1,9 +1,4 @@
-"""
-One episode as a film, from the very observations that a policy was trained on.
-
-Pictures go straight into an H.264 encoder (PyAV), so a long game takes no more memory or disk than
-its film.
-"""
+"""Videos of episodes: H.264 in MP4 files, written with PyAV."""
 
 from __future__ import annotations
 
@@ -29,14 +24,14 @@ SMALLEST_SIDE = 320
 
 class VideoWriter:
     """
-    An MP4 file that grows by pictures uint8 [H, W, 3]; use it in a ``with`` statement.
+    Writes images uint8 [H, W, 3] to an MP4 file; use it in a ``with`` statement.
 
-    The file appears under its name when it is complete; after an error nothing remains.
+    The file gets its name when it is complete; after an error it is removed.
     """
 
     def __init__(self, path: str | Path, fps: float) -> None:
         """
-        Begin a film of ``fps`` pictures per second.
+        Start a video with ``fps`` images per second.
 
         Raises:
             EnvError: PyAV is not installed.
@@ -46,7 +41,7 @@ class VideoWriter:
         except ImportError:
             raise EnvError('videos need PyAV: pip install av') from None
         self.path = Path(path)
-        self.pictures = 0
+        self.images = 0
         self._rate = Fraction(fps).limit_denominator(1001)
         self._partial = self.path.with_name(f'.{self.path.name}.partial')
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,22 +49,22 @@ class VideoWriter:
             str(self._partial), 'w', format='mp4', options={'movflags': 'faststart'})
         self._stream: Any = None
 
-    def add(self, picture: NDArray[np.uint8]) -> None:
+    def add(self, image: NDArray[np.uint8]) -> None:
         """
-        Append one picture; all must have the size of the first.
+        Append one image; all must have the size of the first.
 
         Raises:
-            ValueError: not a picture, or of another size.
+            ValueError: not an image, or of another size.
         """
         from av import VideoFrame
 
-        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
-            raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
-        # Players blur small pictures; Atari's 160 columns are doubled, pixel by pixel.
-        scale = -(-SMALLEST_SIDE // min(picture.shape[:2]))
-        picture = picture.repeat(scale, axis=0).repeat(scale, axis=1)
-        # yuv420p shares its colours between 2 x 2 pixels.
-        height, width = picture.shape[0] // 2 * 2, picture.shape[1] // 2 * 2
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise ValueError(f'image: {image.dtype} {image.shape} is not uint8 [H, W, 3]')
+        # Players blur small images; Atari's 160 columns are doubled.
+        scale = -(-SMALLEST_SIDE // min(image.shape[:2]))
+        image = image.repeat(scale, axis=0).repeat(scale, axis=1)
+        # yuv420p needs even sides.
+        height, width = image.shape[0] // 2 * 2, image.shape[1] // 2 * 2
         if self._stream is None:
             self._stream = self._container.add_stream(
                 'libx264', rate=self._rate, options={'crf': '20', 'threads': '1'})
@@ -77,22 +72,22 @@ class VideoWriter:
             self._stream.pix_fmt = 'yuv420p'
         elif (self._stream.height, self._stream.width) != (height, width):
             raise ValueError(
-                f'picture: {height} x {width} is not the {self._stream.height} x '
+                f'image: {height} x {width} is not the {self._stream.height} x '
                 f'{self._stream.width} of the first')
         frame = VideoFrame.from_ndarray(
-            np.ascontiguousarray(picture[:height, :width]), format='rgb24')
+            np.ascontiguousarray(image[:height, :width]), format='rgb24')
         self._container.mux(self._stream.encode(frame))
-        self.pictures += 1
+        self.images += 1
 
     def __enter__(self) -> VideoWriter:
-        """Return the film."""
+        """Return the writer."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Write the rest and name the file, or remove it after an error."""
+        """Complete the file, or remove it after an error."""
         try:
             if self._stream is not None and kind is None:
                 self._container.mux(self._stream.encode(None))
@@ -112,22 +107,21 @@ def record_episode(
     max_steps: int = 27_000,
 ) -> tuple[float, int]:
     """
-    VideoWriter one episode of a policy; return its raw return and its length in steps.
+    Record one episode of a policy; return its raw return and its length in steps.
 
     Args:
-        config: the environment; a film of a game goes through all lives.
+        config: the environment; a video of a game shows all lives.
         seed: of the episode.
-        act: from observations [1, ...], is_reset [1] and the rewards [1] before to actions
-            [1, ...], as the environment takes them.
-        path: the MP4 file to write.
-        fps: steps shown per second; by default as fast as in reality, 60 / ``frame_skip`` for
-            Atari.
-        max_steps: stop after so many steps; by default 30 minutes of Atari.
+        act: function from observations [1, ...], is_reset [1] and previous rewards [1] to
+            actions [1, ...].
+        path: the MP4 file.
+        fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.
+        max_steps: largest number of steps; default: 30 minutes of Atari.
 
     Raises:
-        EnvError: the environment cannot be made or drawn, or PyAV is not installed.
+        EnvError: the environment cannot be created or rendered, or PyAV is not installed.
     """
-    # Pictures are drawn into memory: no screen is looked for, and none is missed aloud.
+    # Render into memory, without a display and without pygame's greeting.
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
     config = dataclasses.replace(config, episodic_life=False)
@@ -136,12 +130,12 @@ def record_episode(
         observations, _ = env.reset()
         rewards: NDArray[Any] = np.zeros(1)
         total, steps, over = 0.0, 0, False
-        with VideoWriter(path, fps or float(env.metadata.get('render_fps', 30))) as film:
-            film.add(_picture(env.render()))
+        with VideoWriter(path, fps or float(env.metadata.get('render_fps', 30))) as video:
+            video.add(_image(env.render()))
             while not over and steps < max_steps:
                 observations, rewards, terminated, truncated, _ = env.step(
                     act(observations, np.array([steps == 0]), rewards))
-                film.add(_picture(env.render()))
+                video.add(_image(env.render()))
                 total += float(rewards[0])
                 steps += 1
                 over = bool(terminated[0] or truncated[0])
@@ -150,7 +144,7 @@ def record_episode(
         env.close()
 
 
-def _picture(pictures: tuple[Any, ...] | None) -> NDArray[np.uint8]:
-    if pictures is None or pictures[0] is None:
-        raise EnvError('the environment draws no pictures')
-    return np.asarray(pictures[0], np.uint8)
+def _image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
+    if images is None or images[0] is None:
+        raise EnvError('the environment cannot render images')
+    return np.asarray(images[0], np.uint8)

@@ -1,10 +1,10 @@
 """
-An actor: hears a policy, acts in its environments, sends what happened.
+The actor node: steps environments with the learner's policy and publishes trajectories.
 
-Subscribes: ``policy`` (vdl_ros/Policy, latched), and ``actions`` (vdl_ros/Action) if the learner
-infers. Publishes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation)
-if the learner infers; ``episodes`` (vdl_ros/Episode), ``/statistics``, also of where its time
-goes. What to act in it hears from the learner.
+Subscribes: ``policy`` (vdl_ros/Policy, latched), and with central inference ``actions``
+(vdl_ros/Action). Publishes: ``trajectories`` (vdl_ros/Trajectory), or with central inference
+``observations`` (vdl_ros/Observation); ``episodes`` (vdl_ros/Episode); ``/statistics``, also of
+its thread time. The settings of environments and policy come from the learner.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 """
 
@@ -36,18 +36,18 @@ from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, tak
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.thread_time_statistics import TimeStatistics
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
-from vdl_ros.ros.training.acting import Acting, LocalActing, RemoteActing
+from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
 from vdl_ros.ros.training.trajectories import policy_config
 
 SETTINGS = (ActorConfig, ProcessConfig)
 
 
 class ActorNode(Node):
-    """Gives an actor its policies and the episodes it finishes their topic."""
+    """Receives policies and publishes trajectories and episodes."""
 
     def __init__(self) -> None:
         """
-        Declare parameters and topics; the environments are made when a policy is heard.
+        Declare parameters and topics; the first policy creates the environments.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed.
@@ -58,16 +58,16 @@ class ActorNode(Node):
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
         self._start_id = secrets.randbits(63)
-        self.phases = ThreadTimer()
+        self.timer = ThreadTimer()
         torch.set_num_threads(self._settings.actor_threads)
-        self._acting: Acting | None = None
+        self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
         self._policy: Policy | None = None
-        self._refusal = ''
+        self._last_error = ''
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
         self._statistics = TopicStatistics(self, 'policy')
-        self._time_statistics = TimeStatistics(self, {ACTING: self.phases})
+        self._time_statistics = TimeStatistics(self, {ACTING: self.timer})
         self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
     def _on_policy(self, message: Policy) -> None:
@@ -75,54 +75,54 @@ class ActorNode(Node):
         self._policy = message
 
     def act(self) -> bool:
-        """Take over a policy that has come, then act; return whether to go on at once."""
+        """Load a policy if one arrived, then act; return whether to call it again at once."""
         if self._policy is not None:
             message, self._policy = self._policy, None
             try:
-                with self.phases('receive'):
-                    self._take_over(message)
+                with self.timer('receive'):
+                    self._load(message)
             except ValueError as error:
-                if str(error) != self._refusal:  # once, however often it is published
-                    self._refusal = str(error)
+                if str(error) != self._last_error:  # log once, although it is published again
+                    self._last_error = str(error)
                     self.get_logger().error(f'policy refused, waiting for another: {error}')
-        return self._acting is not None and self._acting.act()
+        return self._mode is not None and self._mode.act()
 
-    def _take_over(self, message: Policy) -> None:
+    def _load(self, message: Policy) -> None:
         """
-        Act by a policy from now on.
+        Use a policy from now on.
 
         Raises:
-            ValueError: it is malformed, or its environment cannot be made here.
+            ValueError: the message is malformed, or its environment cannot be created here.
         """
         config = policy_config(message)
         wanted = self._settings.env_id
         if wanted and config.get('env_id') != wanted:
             raise SettingError(f'env_id: the learner trains on {config.get("env_id")!r}, '
                                f'this actor acts only in {wanted!r}')
-        if config != self._config or self._acting is None:
+        if config != self._config or self._mode is None:
             self.close()
-            self._acting = self._make_acting(config)
+            self._mode = self._make_mode(config)
             self._config = config
-        self._acting.hear(message)
+        self._mode.on_policy(message)
 
-    def _make_acting(self, config: dict[str, Any]) -> Acting:
-        """Make environments and what acts in them for a learner's settings."""
+    def _make_mode(self, config: dict[str, Any]) -> ActorMode:
+        """Create environments and inference mode for the learner's settings."""
         env, train = select(EnvConfig, config), select(TrainConfig, config)
-        # Restarted actors must not play their first episodes once more.
+        # A restarted actor must not repeat its first episodes.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
                 + self._start_id) % 2**31
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
         frames = factory.frames_per_observation(env)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         if train.inference == 'learner':
-            return RemoteActing(
+            return CentralInferenceMode(
                 self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
-                finished=self._publish_episodes, phases=self.phases)
-        return LocalActing(
+                finished=self._publish_episodes, timer=self.timer)
+        return LocalInferenceMode(
             self, envs, train, make_algorithm_config(train, config), frames, actor_id=self._id,
             start_id=self._start_id, sequence=self._sequence, seed=seed,
             credit_timeout=self._settings.credit_timeout,
-            finished=self._publish_episodes, phases=self.phases)
+            finished=self._publish_episodes, timer=self.timer)
 
     def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:
@@ -134,21 +134,21 @@ class ActorNode(Node):
 
     def close(self) -> None:
         """Close the environments."""
-        if isinstance(self._acting, LocalActing):
-            self._sequence = self._acting.sequence
-        if self._acting is not None:
-            self._acting.close()
-            self._acting = None
+        if isinstance(self._mode, LocalInferenceMode):
+            self._sequence = self._mode.sequence
+        if self._mode is not None:
+            self._mode.close()
+            self._mode = None
 
 
 def act(node: ActorNode, stop: threading.Event) -> int:
-    """Act and call back in turn: a policy is of use only between two unrolls."""
+    """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     node.get_logger().info('waiting for a policy')
     acted = False
     while not stop.is_set():
-        with node.phases.listening():
+        with node.timer.executor_wait():
             call_back(executor, 0.0 if acted else 0.1)
         acted = node.act()
     executor.remove_node(node)

@@ -1,5 +1,5 @@
 """
-Play a checkpoint's policy: mean and spread of its returns, and a video on request.
+The evaluate node: plays episodes with a checkpoint's policy and prints their mean return.
 
 Publishes: ``episodes`` (vdl_ros/Episode). Parameters: docs/nodes.md, or
 ``ros2 run vdl_ros evaluate --help``.
@@ -32,7 +32,7 @@ SETTINGS = (EvaluateConfig, ProcessConfig)
 
 
 class EvaluateNode(Node):
-    """Loads a checkpoint and publishes the episodes its policy plays."""
+    """Loads a checkpoint, plays episodes and publishes them."""
 
     def __init__(self) -> None:
         """
@@ -47,11 +47,11 @@ class EvaluateNode(Node):
         self.settings = select(EvaluateConfig, given)
         path = self.settings.checkpoint
         if not path:
-            raise SettingError('checkpoint: none is given: checkpoint:=runs/<name>/checkpoint.pt')
+            raise SettingError('checkpoint: not set: checkpoint:=runs/<name>/checkpoint.pt')
         loaded = load_policy(Path(path), env_id=self.settings.env_id,
                              algorithm=self.settings.algorithm)
         self._saved, self._env = loaded, loaded.env
-        # For so few observations at a time more would only wait for each other.
+        # More threads do not pay for such small batches.
         torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
@@ -59,15 +59,15 @@ class EvaluateNode(Node):
                                f'{loaded.agent_steps:,} steps')
 
     def _act(self) -> Act:
-        """Return the policy, with nothing in its memory."""
+        """Return the policy in its initial state."""
         return Act(self._saved.policy, self._saved.action_space,
                    deterministic=self.settings.deterministic)
 
     def play(self, stop: threading.Event) -> Evaluation:
-        """Play the episodes and publish each."""
+        """Play the episodes and publish them."""
         settings = self.settings
         count = min(settings.num_envs, settings.episodes)
-        # The score of a game is that of the whole game, also for a policy that learned by lives.
+        # The score of a game counts all lives, also if the policy was trained with episodic_life.
         envs = factory.make(replace(self._env, episodic_life=False), settings.seed, num_envs=count)
         try:
             result = evaluate(envs, self._act(), settings.episodes, settings.seed, stop)
@@ -80,18 +80,18 @@ class EvaluateNode(Node):
                 policy_version=self._saved.version))
         return result
 
-    def film(self, path: Path) -> None:
-        """Record one episode."""
+    def record(self, path: Path) -> None:
+        """Record a video of one episode."""
         total, length = record_episode(self._env, self.settings.seed, self._act(), path)
         self.get_logger().info(f'{path}: {length} steps, return {total:g}')
 
 
 def play(node: EvaluateNode, stop: threading.Event) -> int:
-    """Play, print what came out, record."""
+    """Play, log the results, record a video."""
     result = node.play(stop)
     if not result.returns:
         return EXIT_OK
-    # Of one episode there is none.
+    # One episode has no interval.
     interval = '' if math.isnan(result.interval) else (
         f'95 % of the mean +-{result.interval:.2f}, ')
     node.get_logger().info(
@@ -99,7 +99,7 @@ def play(node: EvaluateNode, stop: threading.Event) -> int:
         f'from {min(result.returns):g} to {max(result.returns):g}, '
         f'length {sum(result.lengths) / len(result.lengths):.1f}')
     if node.settings.video and not stop.is_set():
-        node.film(Path(node.settings.video))
+        node.record(Path(node.settings.video))
     return EXIT_OK
 
 

@@ -179,7 +179,8 @@ class LearnerNode(Node):
                 train.synchronous)
             inbox = self.inference = InferenceService(
                 central, steps, self._flow_stats, self._id, publish=actions.publish,
-                warn=self._warn, serving=self.clocks[INFERENCE], getting=self.clocks[TRAINING])
+                warn=self._warn, timer=self.clocks[INFERENCE],
+                training_timer=self.clocks[TRAINING])
         else:
             topic, kind = 'trajectories', Trajectory
             inbox = TrajectoryInbox(
@@ -277,7 +278,7 @@ def _train(node: LearnerNode, stop: threading.Event) -> None:
         node.inference.start()
     try:
         while not over.is_set():
-            with node.clocks[CALLBACKS].listening():
+            with node.clocks[CALLBACKS].executor_wait():
                 executor.spin_once(timeout_sec=0.1)
     finally:
         stop.set()

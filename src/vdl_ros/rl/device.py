@@ -1,11 +1,10 @@
 """
-What a learner computes on, and how its tensors get there and back: all that is CUDA's own.
+The learner's device, and copies of tensors between it and the host; all CUDA code is here.
 
-With CUDA, the host queues work on streams and goes on; each ``item()``, ``tolist()`` or copy back
-makes it wait for all that is queued before. A copy is asynchronous in truth only if the host's
-side of it is pinned memory and neither side has to be rearranged first. Pinned memory that is
-let go of is not given out again before the copies from it are done: PyTorch's allocator notes an
-event behind each of them.
+With CUDA, the host queues work on streams and continues; each ``item()``, ``tolist()`` or copy to
+the host waits for all work queued before. A copy is asynchronous only if the host memory is pinned
+and both sides are contiguous. Pinned memory that is freed is not reused before copies from it are
+done: PyTorch's allocator records an event after each copy.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ __all__ = [
 ]
 
 CPU = torch.device('cpu')
-# The first generation of GPUs with units for bfloat16; older ones emulate it, which is slower.
-_BFLOAT16_SINCE = 8
+# Smallest compute capability with bfloat16 hardware; older GPUs emulate it, which is slower.
+_BFLOAT16_CAPABILITY = 8
 
 
 def choose_device(name: str, rank: int = 0) -> torch.device:
     """
-    Return the device that the setting ``device`` asks for.
+    Return the device for the setting ``device``.
 
     Args:
         name: 'auto', 'cpu' or 'cuda'.
-        rank: of the learner; those of one host take its devices in turn.
+        rank: rank of the learner; learners of one host use its devices in turn.
 
     Raises:
-        SettingError: CUDA is asked for, and PyTorch finds no device.
+        SettingError: ``name`` is 'cuda' and PyTorch finds no device.
     """
     count = torch.cuda.device_count() if name != 'cpu' and torch.cuda.is_available() else 0
     if count:
@@ -56,46 +55,46 @@ def describe(device: torch.device) -> str:
 
 
 def computes_bfloat16(device: torch.device) -> bool:
-    """Return whether a device that is not the CPU has units for bfloat16."""
+    """Return whether a device other than the CPU has bfloat16 hardware."""
     return device.type == 'cuda' and \
-        torch.cuda.get_device_capability(device)[0] >= _BFLOAT16_SINCE
+        torch.cuda.get_device_capability(device)[0] >= _BFLOAT16_CAPABILITY
 
 
 def nccl_identity(device: torch.device) -> str:
     """
-    Return what tells this device from every other one of any host, or '' if NCCL cannot use it.
+    Return a unique identifier of this device, or '' if NCCL cannot use it.
 
-    The name of the host is no part of it: two containers share a GPU, but not their name.
+    The host name is not part of it: two containers may share a GPU but differ in host name.
     """
     if device.type != 'cuda' or not dist.is_nccl_available():
         return ''
-    # PyTorch knows it since 2.4.
+    # Available since PyTorch 2.4.
     return str(getattr(torch.cuda.get_device_properties(device), 'uuid', ''))
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
     """
-    Return a tensor on ``device``: itself if it is there, else a copy, which nobody waits for.
+    Return the tensor on ``device``: itself if it is there, else an asynchronous copy.
 
     Args:
         tensor: on that device, or in host memory.
-        device: where it is used, by the work that is queued next.
+        device: device of the work that is queued next.
     """
     if tensor.device == device:
         return tensor
-    # Pinned memory belongs to the current device: not to the first one, if this is another.
+    # Pinned memory belongs to the current device.
     with torch.cuda.device(device):
         return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def gather(table: Tensor, index: Sequence[Tensor], device: torch.device) -> Tensor:
     """
-    Return ``table[index]`` on ``device``, copied once in host memory; nobody waits for more.
+    Return ``table[index]`` on ``device``, by one copy in host memory and an asynchronous one.
 
     Args:
         table: [R, ...] or [R, S, ...], contiguous, in host memory.
-        index: int64 [N] in host memory: rows, or rows and columns, one of each.
-        device: where it is used.
+        index: int64 [N] in host memory: rows, or rows and columns.
+        device: device of the result.
     """
     if device == CPU:
         return table[tuple(index)]
@@ -109,7 +108,7 @@ def gather(table: Tensor, index: Sequence[Tensor], device: torch.device) -> Tens
 
 
 def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors of one device in host memory: all are copied, then waited for once."""
+    """Copy tensors of one device to host memory; wait once for all of them."""
     device = next(iter(tensors.values())).device
     if device == CPU:
         return dict(tensors)
@@ -123,38 +122,37 @@ def to_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class HostMemory:
-    """Where batches are put together; what is learned from in host memory stays as it is."""
+    """Memory in which batches are assembled: that of the host, without further copies."""
 
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
-        """Return a tensor [T, B, ...] to be filled with columns."""
+        """Return an empty tensor [T, B, ...] to fill with columns."""
         return torch.from_numpy(np.empty(shape, dtype))
 
     def columns(self, whole: Tensor, start: int, stop: int) -> Tensor:
-        """Return [T, stop - start, ...] in host memory, to be written to and then :meth:`put`."""
+        """Return [T, stop - start, ...] in host memory to write to; then call :meth:`put`."""
         return whole[:, start:stop]
 
     def put(self, whole: Tensor, start: int, columns: Tensor) -> None:
-        """Make ``columns``, which are not written to any more, those of ``whole``."""
+        """Copy ``columns``, which must no longer change, into ``whole``."""
 
     def take(self, array: NDArray[np.generic]) -> Tensor:
         """Return an array as a tensor."""
         return torch.from_numpy(array)
 
-    def settle(self, tensors: Sequence[Tensor]) -> None:
-        """Let the work that is queued next use ``tensors``, which were made here."""
+    def wait_for_copies(self, tensors: Sequence[Tensor]) -> None:
+        """Make the work that is queued next wait until ``tensors`` are copied."""
 
 
 class DeviceMemory(HostMemory):
     """
-    The memory of a CUDA device, filled by a stream of its own.
+    The memory of a CUDA device, filled by a separate stream.
 
-    So a copy goes on while the host prepares the next one, and the device computes. Columns of a
-    time-major tensor are not contiguous: they go over as a tensor of their own, which is, and the
-    device puts them in their place.
+    Copies overlap with the host's work and with computation. Columns of a time-major tensor are
+    not contiguous: they are copied as a contiguous tensor, which the device copies into place.
     """
 
     def __init__(self, device: torch.device) -> None:
-        """Fill the memory of ``device``."""
+        """Use the memory of ``device``."""
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
@@ -170,7 +168,7 @@ class DeviceMemory(HostMemory):
                                pin_memory=True)
 
     def put(self, whole: Tensor, start: int, columns: Tensor) -> None:
-        """See :meth:`HostMemory.put`; the copy begins now."""
+        """See :meth:`HostMemory.put`; starts the copy."""
         with torch.cuda.stream(self._stream):
             there = columns.to(self._device, non_blocking=True)
             whole[:, start:start + columns.shape[1]].copy_(there)
@@ -180,18 +178,18 @@ class DeviceMemory(HostMemory):
         with torch.cuda.stream(self._stream):
             return torch.from_numpy(array).pin_memory().to(self._device, non_blocking=True)
 
-    def settle(self, tensors: Sequence[Tensor]) -> None:
-        """See :meth:`HostMemory.settle`; only the device waits."""
+    def wait_for_copies(self, tensors: Sequence[Tensor]) -> None:
+        """See :meth:`HostMemory.wait_for_copies`; only the device waits."""
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)
         for tensor in tensors:
-            # Its memory is this class's stream's, which might else fill it anew once it is let
-            # go of, while it is still being computed with.
+            # Otherwise this class's stream could reuse the memory of a freed tensor while
+            # computation with it goes on.
             tensor.record_stream(computing)
 
 
 def memory_of(device: torch.device) -> HostMemory:
-    """Return the memory that ``device`` computes in."""
+    """Return the memory of ``device``."""
     return HostMemory() if device == CPU else DeviceMemory(device)
 
 

@@ -1,9 +1,9 @@
 """
-``ros2 run vdl_ros plot RUN... [--compare RUN...]``: learning curves of runs as a picture.
+Plots learning curves of runs: ``ros2 run vdl_ros plot RUN... [--compare RUN...]``.
 
-No node: it reads the folders of runs and writes a file. Options: ``--help``, docs/runs.md.
+It reads the folders of runs and writes an image. Options: ``--help``, docs/runs.md.
 
-Exit status: 0 when the picture was written, 2 when not.
+Exit status: 0 if the image was written, else 2.
 """
 
 from __future__ import annotations
@@ -15,51 +15,52 @@ from pathlib import Path
 from typing import NoReturn
 
 from vdl_ros.rl.plots.curves import BANDS, Curve, make_curve
+from vdl_ros.rl.runs.recorded_run import QUANTITIES, X_AXES, RecordedRun
 from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
-from vdl_ros.rl.runs.run_series import QUANTITIES, X_AXES, RecordedRun
 
 EXIT_BAD_INPUT = 2
 ENDINGS = ('.png', '.pdf', '.svg')
 
 
 class _Parser(argparse.ArgumentParser):
-    """One whose errors are one line."""
+    """A parser with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
 
 
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options."""
+    """Parse the options."""
     parser = _Parser(
-        prog='plot', description='Draw learning curves: for each group of runs their mean, and a '
-        'band that tells how far they are apart.')
+        prog='plot', description='Plot learning curves: for each group of runs the mean, and a '
+        'band that shows their spread.')
     add = parser.add_argument
     add('runs', type=Path, nargs='+', metavar='RUN',
         help='folders of runs, or their progress.csv: one experiment with several seeds')
     add('--compare', type=Path, nargs='+', action='append', default=[], metavar='RUN',
-        help='another group, drawn as another line; may be repeated')
+        help='another group, plotted as another line; may be repeated')
     add('--x', choices=list(X_AXES), default='steps', help='[steps]')
     add('--y', default='return', metavar='NAME',
         help=f'{", ".join(QUANTITIES)}, a column of progress.csv, or a tag of TensorBoard such '
         'as losses/entropy [return]')
     add('--smooth', type=_smoothing, default=0.02, metavar='N',
-        help='moving mean over N points of each run, or over a share of them if N is below 1; '
-        '1: none [0.02]')
+        help='moving mean over N points of each run, or over a fraction of them if N is below '
+        '1; 1: none [0.02]')
     add('--band', choices=list(BANDS), default='std',
-        help='over the runs of a group: standard deviation, smallest to largest, or none [std]')
-    add('--raw', action='store_true', help='show each run too, faint, as it was recorded')
+        help='spread of the runs of a group: standard deviation, smallest to largest, or none '
+        '[std]')
+    add('--raw', action='store_true', help='also plot each run without smoothing')
     add('--label', action='append', default=[], metavar='TEXT',
-        help='of a group, in their order; repeated for each [what they differ in]')
+        help='label of a group, once for each in their order [the settings that differ]')
     add('--title', metavar='TEXT', help='[the environment]')
-    add('--width', type=_width, default=8.0, metavar='INCHES', help='of the picture [8]')
+    add('--width', type=_width, default=8.0, metavar='INCHES', help='of the image [8]')
     add('--output', type=Path, default=Path('plot.png'), metavar='FILE',
-        help='ends in .png, .pdf or .svg [plot.png]')
+        help='.png, .pdf or .svg [plot.png]')
     return parser.parse_args(args)
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Draw, and return the exit status."""
+    """Plot, and return the exit status."""
     options = parse(args)
     try:
         _check_output(options.output)
@@ -91,7 +92,8 @@ def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace
 
 
 def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Namespace) -> None:
-    """Draw; imported late, since matplotlib takes a second."""
+    """Write the image."""
+    # Imported here because matplotlib takes a second.
     from vdl_ros.rl.plots.curve_plot import draw_curves
     title = options.title
     if title is None:
@@ -103,37 +105,37 @@ def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Nam
 
 
 def _note(curves: Sequence[Curve], band: str) -> str:
-    """Return what lines and bands are, in words."""
+    """Return a description of lines and bands."""
     windows = sorted({window for curve in curves for window in curve.windows})
     several = any(len(curve.runs) > 1 for curve in curves)
-    said = []
+    parts = []
     if several:
-        said.append('line: mean of the runs, as far as the shortest goes')
+        parts.append('line: mean of the runs, to the end of the shortest')
         if band != 'none':
-            said.append(f'band: {BANDS[band]}')
+            parts.append(f'band: {BANDS[band]}')
     if windows[-1] > 1:
         points = ' to '.join(str(each) for each in dict.fromkeys((windows[0], windows[-1])))
-        said.append(f'moving mean of {points} points')
-    return '; '.join(said)
+        parts.append(f'moving mean of {points} points')
+    return '; '.join(parts)
 
 
 def _check_output(path: Path) -> None:
     """
-    Refuse early what could not be written in the end.
+    Check the output path before the work.
 
     Raises:
-        ValueError: no picture can have this name, or its folder is not there.
+        ValueError: an unknown file type, or a folder that does not exist.
     """
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f'--output: {path} does not end in {", ".join(ENDINGS)}')
     if not path.parent.is_dir():
-        raise ValueError(f'--output: {path.parent} is no folder')
+        raise ValueError(f'--output: {path.parent} is not a folder')
     if path.is_dir():
         raise ValueError(f'--output: {path} is a folder')
 
 
 def _smoothing(text: str) -> float:
-    """Return points as an int, a share as a float."""
+    """Parse a number of points as an int, or a fraction as a float."""
     try:
         number = float(text)
     except ValueError:
@@ -142,7 +144,7 @@ def _smoothing(text: str) -> float:
         return int(number)
     if not 0 < number < 1:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is not allowed: a number of points from 1, or a share between 0 and 1')
+            f'{text!r} is not allowed: a number of points from 1, or a fraction between 0 and 1')
     return number
 
 

@@ -1,4 +1,4 @@
-"""An actor's unrolls join without a gap, and hold what really happened."""
+"""Actor: consecutive unrolls join without gaps and contain the real steps."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from vdl_ros.rl.train_config import TrainConfig
 BATCH = 3
 
 
-def make_actor(env_id, steps, seed=4, phases=None, own=None, more=None, **train):
+def make_actor(env_id, steps, seed=4, timer=None, own=None, more=None, **train):
     """Return an actor and its schema; ``train`` is of its policy, ``more`` of the actor."""
     config = EnvConfig(env_id=env_id)
     envs = factory.make(config, seed, num_envs=BATCH)
@@ -29,7 +29,7 @@ def make_actor(env_id, steps, seed=4, phases=None, own=None, more=None, **train)
     schema = UnrollSchema(
         *spaces, steps, factory.frames_per_observation(config), policy.state_size)
     torch.seed()  # whatever was drawn before must not matter
-    return Actor(envs, policy, schema, seed, phases, **(more or {})), schema
+    return Actor(envs, policy, schema, seed, timer, **(more or {})), schema
 
 
 def decoded(schema, arrays, space):
@@ -40,7 +40,7 @@ def decoded(schema, arrays, space):
 
 @pytest.mark.parametrize('steps', [1, 2, 7])
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
-def test_unrolls_are_the_environments_own_stream(env_id, steps):
+def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
     actor, schema = make_actor(env_id, steps)
     # In these environments actions change nothing, so another copy shows the same.
     other = factory.make(EnvConfig(env_id=env_id), 4, num_envs=BATCH)
@@ -67,7 +67,7 @@ def test_unrolls_are_the_environments_own_stream(env_id, steps):
     other.close()
 
 
-def test_an_unroll_is_not_written_to_by_the_next():
+def test_the_next_unroll_does_not_overwrite_an_unroll():
     actor, _ = make_actor('vdl/Counter-v0', 5)
     first, _ = actor.unroll()
     copies = {name: array.copy() for name, array in first.items()}
@@ -108,16 +108,16 @@ def test_squashed_actions_are_recorded_before_they_are_squashed():
     np.testing.assert_allclose(np.stack(sent), np.tanh(arrays['actions']), rtol=1e-6)
 
 
-def test_the_same_seed_acts_the_same(same):
+def test_the_same_seed_gives_the_same_unrolls(same):
     first = make_actor('vdl/Reach1D-v0', 30)[0].unroll()
     assert same(first[0], make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
     assert not same(first[0], make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
 
 
-def test_where_an_unroll_spends_its_time():
+def test_the_timer_measures_the_phases_of_an_unroll():
     now = [0.0]
-    phases = ThreadTimer(lambda: now[0])
-    actor, _ = make_actor('vdl/Counter-v0', 5, phases=phases)
+    timer = ThreadTimer(lambda: now[0])
+    actor, _ = make_actor('vdl/Counter-v0', 5, timer=timer)
     step, choose = actor.envs.step, actor.choose
 
     def slow(what, seconds):
@@ -128,11 +128,11 @@ def test_where_an_unroll_spends_its_time():
 
     actor.envs.step, actor.choose = slow(step, 3.0), slow(choose, 4.0)
     actor.unroll()
-    assert {name: value for name, value in phases.seconds().items() if value} == {
+    assert {name: value for name, value in timer.seconds().items() if value} == {
         'step': 15.0, 'infer': 20.0}
 
 
-def test_a_loaded_policy_acts():
+def test_actions_are_those_of_the_loaded_policy():
     actor, _ = make_actor('vdl/Counter-v0', 50)
     new = {name: np.zeros_like(array) for name, array in weights(actor.policy).items()}
     new['policy_head.bias'][1] = 50.0
@@ -154,7 +154,7 @@ MEMORIES = [{'lstm_size': 4}, {'last_action_reward': True},
 
 @pytest.mark.parametrize('memory', MEMORIES, ids=str)
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
-def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id, memory):
+def test_an_unroll_contains_the_policy_state_before_it(env_id, memory):
     actor, schema = make_actor(env_id, 7, **memory)
     policy = actor.policy
     first, _ = actor.unroll()
@@ -170,7 +170,7 @@ def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id, memory):
         with torch.no_grad():
             state = policy(batch.observations[:-1], batch.is_reset[:-1], batch.state,
                            batch.actions, batch.rewards).state
-            state = policy.told(state, batch.actions[-1], batch.rewards[-1])
+            state = policy.append_last_action(state, batch.actions[-1], batch.rewards[-1])
         np.testing.assert_allclose(following['state'], state.numpy(), rtol=1e-5, atol=1e-6)
         assert following['state'].any()
         resets += int(before['is_reset'][1:].sum())
@@ -180,7 +180,7 @@ def test_an_unroll_carries_what_the_policy_remembered_before_it(env_id, memory):
 
 @pytest.mark.parametrize('memory', MEMORIES, ids=str)
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
-def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(env_id, memory):
+def test_learner_recomputes_the_actors_outputs_from_the_state_of_an_unroll(env_id, memory):
     actor, schema = make_actor(env_id, 9, **memory)
     inputs, outputs = [], []
     choose = actor.policy.forward
@@ -222,14 +222,14 @@ def test_acting_is_what_the_learner_sees_from_the_state_that_the_unroll_carries(
         assert torch.equal((uncut != parameters).any(-1), beyond.cumsum(0) > 0)
 
 
-def test_an_actor_explores_as_it_is_told_by_the_steps_of_the_learner():
+def test_exploration_follows_the_learners_agent_steps():
     told = []
 
     def explore(agent_steps):
         told.append(agent_steps)
         return 1.0 - agent_steps / 1000
 
-    actor, _ = make_actor('vdl/Counter-v0', 400, own=DqnConfig(), more={'explore': explore})
+    actor, _ = make_actor('vdl/Counter-v0', 400, own=DqnConfig(), more={'exploration': explore})
     best = dict(weights(actor.policy))
     best = {name: np.zeros_like(array) for name, array in best.items()}
     best['policy_head.bias'][1] = 5.0
@@ -250,12 +250,12 @@ def test_an_actor_explores_as_it_is_told_by_the_steps_of_the_learner():
     assert [round(float(np.exp(*log_probs[500][action])), 5) for action in (0, 1)] == [0.25, 0.75]
 
 
-def test_actors_of_other_names_explore_differently():
+def test_exploration_depends_on_the_actors_name():
     own = DqnConfig(exploration_start=0.5, exploration_spread=3.0, exploration_steps=100)
     found = {}
     for name in ('left', 'right'):
         actor, _ = make_actor('vdl/Counter-v0', 5, own=own,
-                              more={'explore': exploration_schedule(own, name)})
+                              more={'exploration': exploration_schedule(own, name)})
         actor.load({name: array.copy() for name, array in weights(actor.policy).items()}, 1, 50)
         found[name] = actor.policy.exploration.tolist()
         assert found[name] == pytest.approx([exploration_schedule(own, name)(50)])
@@ -266,7 +266,7 @@ def policy_of(hidden, spaces):
     return make_policy(TrainConfig(network='mlp', hidden_size=hidden), *spaces)
 
 
-def test_weights_of_another_network_change_nothing(spaces, same):
+def test_rejected_weights_leave_the_policy_unchanged(spaces, same):
     policy = policy_of(4, spaces)
     before = {name: array.copy() for name, array in weights(policy).items()}
     good = weights(policy_of(4, spaces))

@@ -1,7 +1,7 @@
 """
-Central inference gives the unrolls that an actor with its own policy would.
+Central inference gives the same unrolls as local inference.
 
-In the counter environments actions change nothing, so both must see the same, bit by bit.
+In the counter environments actions have no effect, so both must be equal bit by bit.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ def assert_same_stream(learner, unrolls, expected):
 
 
 @pytest.mark.parametrize('env_id', ENVIRONMENTS)
-def test_unrolls_are_those_of_an_actor_with_its_own_policy(env_id):
+def test_unrolls_equal_those_of_local_inference(env_id):
     learner = Learner(env_id)
     asking = Asking(learner, env_id)
     go_on(learner, asking, 20 * STEPS + 1)
@@ -44,7 +44,7 @@ def test_unrolls_are_those_of_an_actor_with_its_own_policy(env_id):
 
 
 @pytest.mark.parametrize('env_id', ENVIRONMENTS)
-def test_lost_and_doubled_messages_change_nothing(env_id):
+def test_lost_and_duplicate_messages_do_not_change_the_unrolls(env_id):
     learner = Learner(env_id)
     asking = Asking(learner, env_id)
     rng = np.random.default_rng(0)
@@ -66,20 +66,20 @@ def test_lost_and_doubled_messages_change_nothing(env_id):
 
 
 @pytest.mark.parametrize('env_id', ENVIRONMENTS)
-def test_a_learner_that_restarts_in_the_middle_goes_on_with_whole_stacks(env_id):
+def test_after_a_learner_restart_whole_stacks_are_sent(env_id):
     first = Learner(env_id)
     asking = Asking(first, env_id)
     go_on(first, asking, 2 * STEPS)
     second = Learner(env_id)
     if env_id == 'vdl/PixelCounter-v0':
         assert second.serve(asking.request()) == []
-        assert 'there is none before to continue' in second.refused[0]
+        assert 'there is no previous observation to continue' in second.refused[0]
     asking.whole = True
     go_on(second, asking, 3 * STEPS + 1)
     assert_same_stream(second, second.unrolls, local_unrolls(env_id, 5)[2:])
 
 
-def test_many_actors_are_answered_in_one_batch_and_kept_apart():
+def test_many_actors_in_one_batch_get_their_own_actions():
     learner = Learner('vdl/Counter-v0')
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
                      start_id=number) for number in range(4)]
@@ -98,7 +98,7 @@ def test_many_actors_are_answered_in_one_batch_and_kept_apart():
             learner, mine, local_unrolls('vdl/Counter-v0', 3, seed=number, batch=number + 1))
 
 
-def test_without_credit_the_answer_waits_until_an_unroll_is_used():
+def test_an_actor_without_credit_is_answered_once_an_unroll_is_used():
     learner = Learner('vdl/Counter-v0', max_policy_lag=2)
     asking = Asking(learner, 'vdl/Counter-v0')
     go_on(learner, asking, 2 * STEPS)
@@ -115,7 +115,7 @@ def test_without_credit_the_answer_waits_until_an_unroll_is_used():
     assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 3))
 
 
-def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded():
+def test_synchronous_credit_returns_when_the_learned_weights_are_loaded():
     learner = Learner('vdl/Counter-v0', max_policy_lag=1, more={'synchronous': True})
     asking, other = (Asking(learner, 'vdl/Counter-v0', start_id=each) for each in (1, 2))
     learner.central.load(dict(weights(learner.policy)), 1)
@@ -133,7 +133,7 @@ def test_synchronous_credit_counts_once_the_weights_learned_with_it_are_loaded()
     assert [unroll.policy_version for unroll in learner.unrolls] == [1, 1, 2]
 
 
-def test_an_actor_that_restarts_begins_anew():
+def test_an_actor_restart_starts_a_new_unroll():
     learner = Learner('vdl/Counter-v0')
     go_on(learner, Asking(learner, 'vdl/Counter-v0'), STEPS + 3)
     go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, start_id=2), 2 * STEPS + 1)
@@ -142,7 +142,7 @@ def test_an_actor_that_restarts_begins_anew():
     assert_same_stream(learner, mine, local_unrolls('vdl/Counter-v0', 2, seed=8))
 
 
-def test_another_number_of_environments_is_refused_and_the_others_are_answered():
+def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answered():
     learner = Learner('vdl/Counter-v0')
     asking, other = (Asking(learner, 'vdl/Counter-v0', start_id=each) for each in (1, 2))
     go_on(learner, asking, 2)
@@ -155,7 +155,7 @@ def test_another_number_of_environments_is_refused_and_the_others_are_answered()
     assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 1))
 
 
-def test_processes_that_are_silent_longest_are_forgotten_first(monkeypatch):
+def test_the_oldest_sessions_are_dropped_first(monkeypatch):
     monkeypatch.setattr(module, '_MOST_ACTORS', 3)
     learner = Learner('vdl/Counter-v0')
     asking = [Asking(learner, 'vdl/Counter-v0', start_id=each) for each in range(5)]
@@ -165,7 +165,7 @@ def test_processes_that_are_silent_longest_are_forgotten_first(monkeypatch):
     assert learner.central._waiting == {}
 
 
-def test_what_an_actor_says_of_its_episodes_is_what_happened():
+def test_reported_episodes_are_those_of_the_environment():
     learner = Learner('vdl/Counter-v0')
     asking = Asking(learner, 'vdl/Counter-v0', batch=1)
     finished = []
@@ -187,7 +187,7 @@ def test_what_an_actor_says_of_its_episodes_is_what_happened():
     ('whole_index', lambda a: a - 1, 'whole_index: -1 to 1 is not within 0 to 2'),
     ('whole_index', lambda a: a[:2], 'whole_stacks: shape'),
 ])
-def test_a_step_that_does_not_fit_is_named(name, change, message):
+def test_an_error_names_the_array_of_an_invalid_step(name, change, message):
     learner = Learner('vdl/PixelCounter-v0')
     arrays = Asking(learner, 'vdl/PixelCounter-v0').actor.observe(whole=True)
     assert learner.steps.check(arrays) == 3
@@ -195,7 +195,7 @@ def test_a_step_that_does_not_fit_is_named(name, change, message):
         learner.steps.check(arrays | {name: change(arrays[name])})
 
 
-def test_a_frame_travels_once():
+def test_each_frame_is_sent_once():
     learner = Learner('vdl/PixelCounter-v0')
     asking = Asking(learner, 'vdl/PixelCounter-v0')
     go_on(learner, asking, 3)

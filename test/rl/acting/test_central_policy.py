@@ -1,4 +1,4 @@
-"""Central inference acts as a policy with its actors would: chances, memory, exploration."""
+"""Policy of central inference: probabilities, state and exploration as with local inference."""
 
 
 import central_sides as sides
@@ -63,7 +63,7 @@ WAYS = {
     {}, {'lstm_size': 4}, {'lstm_size': 4, 'last_action_reward': True},
     {'last_action_reward': True}], ids=str)
 @pytest.mark.parametrize('way', WAYS)
-def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, memory):
+def test_unrolls_of_one_actor_equal_those_of_local_inference(way, memory):
     """To the bit, as the same numbers are drawn: what is seen, done, and remembered."""
     env_id, settings = WAYS[way]
     learner = Learner(env_id, **memory, **settings, more={
@@ -89,7 +89,7 @@ def test_one_actor_gets_the_very_unrolls_of_its_own_policy(way, memory):
 
 
 @pytest.mark.parametrize('told', [False, True])
-def test_what_is_remembered_of_actors_in_one_batch_is_kept_apart(told):
+def test_actors_in_one_batch_have_separate_policy_states(told):
     learner = Learner('vdl/Counter-v0', lstm_size=4, last_action_reward=told)
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
                      start_id=number) for number in range(3)]
@@ -112,14 +112,15 @@ def test_what_is_remembered_of_actors_in_one_batch_is_kept_apart(told):
                 parameters, _, state = learner.policy(
                     batch.observations[:-1], batch.is_reset[:-1], batch.state,
                     batch.actions, batch.rewards)
-                state = learner.policy.told(state, batch.actions[-1], batch.rewards[-1])
+                state = learner.policy.append_last_action(
+                    state, batch.actions[-1], batch.rewards[-1])
             torch.testing.assert_close(
                 learner.policy.distribution.log_prob(parameters, batch.actions),
                 batch.behaviour_log_probs, rtol=1e-4, atol=1e-5)
         assert state.any()
 
 
-def test_an_observation_that_comes_again_is_remembered_once():
+def test_a_repeated_observation_updates_the_state_once():
     learner = Learner('vdl/Counter-v0', lstm_size=4)
     asking = Asking(learner, 'vdl/Counter-v0')
     for _ in range(3 * STEPS + 1):
@@ -138,7 +139,7 @@ def test_an_observation_that_comes_again_is_remembered_once():
     assert len(learner.unrolls) == 3
 
 
-def test_an_actor_that_begins_anew_has_nothing_in_memory():
+def test_a_restarted_actor_has_the_initial_state():
     learner = Learner('vdl/Counter-v0', lstm_size=4)
     go_on(learner, Asking(learner, 'vdl/Counter-v0'), STEPS + 3)
     go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, start_id=2), STEPS + 1)
@@ -146,7 +147,7 @@ def test_an_actor_that_begins_anew_has_nothing_in_memory():
     assert not first.arrays['state'].any()
 
 
-def test_each_actor_explores_by_its_name_and_the_steps_of_the_learner():
+def test_exploration_follows_the_actors_name_and_the_learners_steps():
     own = DqnConfig(exploration_start=1.0, exploration_end=0.1, exploration_steps=100,
                     exploration_spread=2.0)
     learner = Learner('vdl/Counter-v0', own=own, more={

@@ -1,4 +1,4 @@
-"""Evaluation plays as many episodes as asked for, none of them picked for being short."""
+"""Evaluation: number of episodes, statistics, and the policy as a function."""
 
 import threading
 
@@ -35,7 +35,7 @@ def play(episodes, batch, seed=6, stop=None):
 
 
 @pytest.mark.parametrize(('episodes', 'batch'), [(1, 1), (7, 3), (12, 4), (2, 5)])
-def test_each_environment_plays_its_share(episodes, batch):
+def test_episodes_are_divided_evenly_among_environments(episodes, batch):
     shares = [episodes // batch + (b < episodes % batch) for b in range(batch)]
     for seed in range(6):
         identities, result = play(episodes, batch, seed)
@@ -45,13 +45,13 @@ def test_each_environment_plays_its_share(episodes, batch):
         assert sorted(result.returns) == sorted(n * (n + 1) / 2 for n in lengths)
 
 
-def test_stopping_ends_early():
+def test_a_set_stop_event_ends_the_evaluation():
     stop = threading.Event()
     stop.set()
     assert play(5, 2, stop=stop)[1] == Evaluation((), ())
 
 
-def test_mean_spread_and_interval():
+def test_mean_standard_deviation_and_confidence_interval():
     result = Evaluation((1.0, 2.0, 3.0, 6.0), (1, 1, 1, 1))
     assert result.mean == 3.0
     assert result.std == pytest.approx(np.sqrt(3.5))
@@ -60,7 +60,7 @@ def test_mean_spread_and_interval():
     assert np.isnan(Evaluation((1.0,), (1,)).interval)
 
 
-def test_whoever_plays_is_told_where_episodes_begin_and_what_the_last_actions_were_worth():
+def test_act_receives_episode_starts_and_previous_rewards():
     envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=3)
     told = []
 
@@ -76,7 +76,7 @@ def test_whoever_plays_is_told_where_episodes_begin_and_what_the_last_actions_we
     assert np.sum(told) >= len(result.returns) == 9
 
 
-def test_actions_are_the_mode_or_drawn():
+def test_actions_are_the_mode_or_sampled():
     torch.manual_seed(0)
     observations = np.ones((200, 3), np.float32)
     sure, policy = make_act(deterministic=True)
@@ -86,7 +86,7 @@ def test_actions_are_the_mode_or_drawn():
     assert len(set(Act(policy, ACTIONS, deterministic=False)(observations))) == 4
 
 
-def test_continuous_actions_stay_within_their_box():
+def test_continuous_actions_are_clipped_to_the_bounds():
     space = gymnasium.spaces.Box(-0.5, 0.25, (2,), np.float32)
     act, _ = make_act(space, deterministic=False)
     drawn = act(np.ones((200, 3), np.float32))
@@ -94,7 +94,7 @@ def test_continuous_actions_stay_within_their_box():
     assert drawn.max() == 0.25
 
 
-def test_squashed_actions_are_played_squashed():
+def test_actions_of_a_squashed_gaussian_are_squashed():
     space = gymnasium.spaces.Box(-2.0, 4.0, (2,), np.float32)
     act, policy = make_act(space, deterministic=True, action_distribution='squashed')
     with torch.no_grad():
@@ -104,7 +104,7 @@ def test_squashed_actions_are_played_squashed():
     np.testing.assert_allclose(played, 1.0 + 3.0 * np.tanh(middle), rtol=1e-5)
 
 
-def test_values_of_actions_are_played_with_their_exploration_or_without():
+def test_action_values_are_played_with_or_without_exploration():
     torch.manual_seed(0)
     observations = np.ones((400, 3), np.float32)
     sure, policy = make_act(own=DqnConfig(), deterministic=True)
@@ -139,7 +139,7 @@ def memory():
     return Memory()
 
 
-def test_what_was_seen_is_remembered_until_the_next_episode(memory):
+def test_the_state_is_kept_until_the_next_episode(memory):
     rng = np.random.default_rng(0)
     observations = rng.normal(size=(8, 2, 3)).astype(np.float32)
     is_reset = np.zeros((8, 2), np.bool_)
@@ -158,7 +158,7 @@ def test_what_was_seen_is_remembered_until_the_next_episode(memory):
     assert changed.tolist() == [[False, number >= 5] for number in range(8)]
 
 
-def test_without_resets_it_goes_on_and_another_number_of_players_begins_anew(memory):
+def test_the_state_is_reset_when_the_number_of_environments_changes(memory):
     one = np.ones((1, 3), np.float32)
     first, second = memory.act(one), memory.act(one)
     assert abs(float(second[0, 0] - first[0, 0])) > 1e-3
@@ -167,7 +167,7 @@ def test_without_resets_it_goes_on_and_another_number_of_players_begins_anew(mem
     np.testing.assert_allclose(memory.act(one), first, rtol=1e-5)
 
 
-def test_the_policy_is_told_what_it_did_and_what_that_was_worth():
+def test_the_last_action_and_reward_are_inputs_of_the_policy():
     torch.manual_seed(0)
     act, policy = make_act(deterministic=False, last_action_reward=True)
     told, forward = [], policy.forward
@@ -188,7 +188,7 @@ def test_the_policy_is_told_what_it_did_and_what_that_was_worth():
         [torch.eye(4)[torch.from_numpy(second)], torch.zeros(2, 1)], -1))
 
 
-def test_two_who_play_one_policy_remember_apart(memory):
+def test_two_act_objects_with_one_policy_have_separate_states(memory):
     one = np.ones((1, 3), np.float32)
     space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
     first = memory.act(one)

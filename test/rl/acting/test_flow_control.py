@@ -1,4 +1,4 @@
-"""Flow control: never too much under way, never stuck, and the accounts are right."""
+"""Flow control: bounded pending trajectories, no deadlock, correct statistics."""
 
 from collections import deque
 
@@ -16,11 +16,11 @@ class Process:
         self.credit = Credit(lag)
         self.learner, self.version = '', -1
 
-    def hear(self, policy):
+    def on_policy(self, policy):
         learner, version, credits = policy
         self.learner, self.version = learner, version
         _, used = credits.get(self.start_id, (None, None))
-        self.credit.hear(learner, used)
+        self.credit.on_policy(learner, used)
 
 
 class Graph:
@@ -54,8 +54,8 @@ class Graph:
     def publish(self):
         self.policy = (self.learner, self.version, dict(self.flow_stats.credits()))
 
-    def hear(self, i):
-        self.processes[i].hear(self.policy)
+    def on_policy(self, i):
+        self.processes[i].on_policy(self.policy)
 
     def act(self, i):
         process = self.processes[i]
@@ -95,7 +95,7 @@ class Graph:
     def under_way(self, i):
         """Return how many of an actor's trajectories are sent to this learner and not used."""
         process = self.processes[i]
-        peer = self.flow_stats.peers.get(process.start_id)
+        peer = self.flow_stats.actor_records.get(process.start_id)
         arrived = peer.expected if peer else 0
         sent = [m for m in self.channels[i]
                 if (m[0], m[2]) == (self.learner, process.start_id) and m[3] >= arrived]
@@ -125,7 +125,7 @@ class Graph:
         """Let everyone do everything in turn, without faults."""
         for _ in range(rounds):
             for i, process in enumerate(self.processes):
-                self.hear(i)
+                self.on_policy(i)
                 if write_off and not process.credit.available:
                     process.credit.write_off()
                 self.act(i)
@@ -133,7 +133,7 @@ class Graph:
             self.learn()
 
 
-NORMAL = ['hear', 'act', 'deliver', 'learn']
+NORMAL = ['on_policy', 'act', 'deliver', 'learn']
 
 
 def graph(seed):
@@ -146,7 +146,7 @@ def graph(seed):
 @pytest.mark.parametrize('faults', [
     [], ['repeat'], ['restart actor'], ['restart learner'], ['restart actor', 'restart learner'],
     ['repeat', 'restart actor', 'restart learner']], ids='+'.join)
-def test_never_more_than_allowed_is_under_way_and_nobody_waits_for_ever(faults):
+def test_pending_trajectories_are_bounded_and_no_actor_waits_forever(faults):
     for seed in range(15):
         each = graph(seed)
         for _ in range(600):
@@ -157,7 +157,7 @@ def test_never_more_than_allowed_is_under_way_and_nobody_waits_for_ever(faults):
         assert each.updates - before >= 60 // each.batch // 2, f'stuck with seed {seed}'
 
 
-def test_losses_stop_nobody_once_they_are_written_off():
+def test_actors_continue_after_lost_trajectories_are_written_off():
     for seed in range(30):
         each = graph(seed)
         for _ in range(600):
@@ -176,10 +176,10 @@ def test_a_batch_larger_than_the_credit_is_a_deadlock():
 
 
 @pytest.mark.parametrize('seed', range(10))
-def test_waiting_and_lag_have_the_bound_that_is_claimed(seed):
+def test_waiting_time_and_policy_lag_are_bounded(seed):
     each = graph(seed)
     for _ in range(3000):
-        each.random_event(NORMAL + ['act', 'hear', 'deliver'])
+        each.random_event(NORMAL + ['act', 'on_policy', 'deliver'])
     assert each.updates > 20
     assert max(each.waits) <= len(each.processes) * each.lag / each.batch
     if len(each.processes) == 1:
@@ -196,7 +196,7 @@ def test_losses_and_repetitions_are_counted_exactly(seed):
     for _ in range(800):
         each.random_event(NORMAL * 2 + ['drop', 'drop', 'repeat'])
     each.go_on(5 * each.lag, write_off=True)
-    seen = {peer.actor_id: set() for peer in each.flow_stats.peers.values()}
+    seen = {peer.actor_id: set() for peer in each.flow_stats.actor_records.values()}
     for name, sequence in each.delivered:
         seen[name].add(sequence)
     missing = sum(max(numbers) + 1 - len(numbers) for numbers in seen.values())
@@ -206,45 +206,45 @@ def test_losses_and_repetitions_are_counted_exactly(seed):
     assert each.flow_stats.duplicates == len(each.delivered) - each.flow_stats.received
 
 
-def test_before_a_policy_there_is_no_credit():
+def test_there_is_no_credit_before_the_first_policy():
     credit = Credit(4)
     assert not credit.available
-    credit.hear('learner', None)
+    credit.on_policy('learner', None)
     assert credit.available
 
 
-def test_credit_is_spent_and_comes_back():
+def test_credit_is_spent_and_restored():
     credit = Credit(2)
-    credit.hear('learner', None)
+    credit.on_policy('learner', None)
     assert [credit.spend(), credit.spend()] == [0, 1]
     assert not credit.available
-    credit.hear('learner', 1)
+    credit.on_policy('learner', 1)
     assert (credit.outstanding, credit.available) == (1, True)
-    credit.hear('learner', 0)  # an older policy takes nothing back
+    credit.on_policy('learner', 0)  # an older policy takes nothing back
     assert credit.outstanding == 1
 
 
 def test_a_learner_that_claims_more_than_was_sent_gives_no_more_credit():
     credit = Credit(2)
-    credit.hear('learner', 10**6)
+    credit.on_policy('learner', 10**6)
     for _ in range(2):
         credit.spend()
     assert not credit.available
 
 
-def test_what_went_to_an_earlier_learner_is_not_waited_for():
+def test_trajectories_sent_to_an_earlier_learner_do_not_count():
     credit = Credit(2)
-    credit.hear('old', None)
+    credit.on_policy('old', None)
     credit.spend()
     credit.spend()
-    credit.hear('new', None)
+    credit.on_policy('new', None)
     assert credit.outstanding == 0
     assert credit.spend() == 2
 
 
-def test_write_off_gives_one_back_and_no_more_than_there_are():
+def test_write_off_restores_one_credit_but_at_most_the_pending_ones():
     credit = Credit(1)
-    credit.hear('learner', None)
+    credit.on_policy('learner', None)
     credit.spend()
     credit.write_off()
     assert credit.available
@@ -252,7 +252,7 @@ def test_write_off_gives_one_back_and_no_more_than_there_are():
     assert credit.outstanding == 0
 
 
-def test_a_new_learner_does_not_miss_what_an_earlier_one_got():
+def test_a_new_learner_counts_no_losses_of_an_earlier_one():
     flow_stats = FlowStats()
     assert flow_stats.arrive('a', 1, 41) == (True, 0)
     assert flow_stats.arrive('a', 1, 44) == (True, 2)
@@ -262,7 +262,7 @@ def test_a_new_learner_does_not_miss_what_an_earlier_one_got():
     assert flow_stats.credits() == {1: ('a', 42)}
 
 
-def test_late_and_doubled_trajectories_are_not_new():
+def test_late_and_duplicate_trajectories_are_not_new():
     flow_stats = FlowStats()
     for sequence, expected in ((0, (True, 0)), (2, (True, 1)), (1, (False, 0)), (2, (False, 0)),
                                (3, (True, 0))):
@@ -270,7 +270,7 @@ def test_late_and_doubled_trajectories_are_not_new():
     assert (flow_stats.received, flow_stats.lost, flow_stats.duplicates) == (3, 1, 2)
 
 
-def test_a_restarted_actor_starts_anew():
+def test_a_restarted_actor_starts_with_a_new_record():
     flow_stats = FlowStats()
     flow_stats.arrive('a', 1, 7)
     assert flow_stats.arrive('a', 2, 0) == (True, 0)
@@ -280,7 +280,7 @@ def test_a_restarted_actor_starts_anew():
     assert (flow_stats.lost, flow_stats.actor_restarts) == (0, 1)
 
 
-def test_used_never_goes_back():
+def test_used_never_decreases():
     flow_stats = FlowStats()
     for sequence in range(3):
         flow_stats.arrive('a', 1, sequence)
@@ -297,7 +297,7 @@ def test_the_largest_sequence_number_still_fits_a_message():
     assert flow_stats.lag_max == 0
 
 
-def test_two_living_actors_with_one_name_each_have_their_own_credit():
+def test_two_running_actors_with_one_name_have_separate_credit():
     flow_stats = FlowStats()
     for sequence in range(5):
         for start_id in (1, 2):
@@ -308,17 +308,17 @@ def test_two_living_actors_with_one_name_each_have_their_own_credit():
     assert (flow_stats.actor_restarts, flow_stats.actors) == (1, 1)
 
 
-def test_dead_processes_are_forgotten_and_still_counted():
+def test_records_of_earlier_processes_are_dropped_but_restarts_counted():
     flow_stats = FlowStats()
     flow_stats.arrive('b', 1000, 0)
     for start_id in range(100):
         flow_stats.arrive('a', start_id, 0)
-    assert len(flow_stats.peers) < 10
+    assert len(flow_stats.actor_records) < 10
     assert flow_stats.actor_restarts == 99
     assert flow_stats.actors == 2
 
 
-def test_a_jump_that_no_credit_allows_is_refused_and_changes_nothing():
+def test_a_jump_that_no_credit_allows_is_rejected():
     flow_stats = FlowStats()
     flow_stats.arrive('a', 1, 0)
     assert flow_stats.arrive('a', 1, 2**40) == (False, 0)
@@ -326,5 +326,5 @@ def test_a_jump_that_no_credit_allows_is_refused_and_changes_nothing():
     assert flow_stats.arrive('a', 1, 1) == (True, 0)
 
 
-def test_an_empty_ledger_has_no_lag():
+def test_the_mean_lag_is_0_before_the_first_trajectory():
     assert FlowStats().lag_mean == 0.0

@@ -55,9 +55,9 @@ def test_loss_and_gradient_are_those_of_the_definition(
                    prioritized=prioritized, importance_exponent=0.5)
     replay = filled(schema, batch, n, 0.7)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.weigh(columns, times, torch.linspace(0.1, 3.0, len(columns)))
+    replay.update_priorities(columns, times, torch.linspace(0.1, 3.0, len(columns)))
     torch.manual_seed(0)
-    sample, rows, count = replay.draw(32), table(batch, n), replay.steps
+    sample, rows, count = replay.sample(32), table(batch, n), replay.steps
 
     def q(network, b, t):
         return network(batch.observations[t, b]).parameters[:4].detach().numpy()
@@ -88,7 +88,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
     assert float(parts['losses/td_error'].detach()) == pytest.approx(
         np.abs(errors).mean(), rel=1e-5)
     assert all(each.grad is None for each in learner.target.parameters())
-    assert len(sample.odds.unique()) > 10
+    assert len(sample.probabilities.unique()) > 10
 
 
 def test_what_was_learned_from_is_drawn_by_its_error(
@@ -106,12 +106,12 @@ def test_what_was_learned_from_is_drawn_by_its_error(
             value = learner.policy(batch.observations[t, b]).parameters[batch.actions[t, b]]
             errors.append(float(
                 total + factor * learner.target(following).parameters[best] - value))
-    drawn = replay.draw(4000)
+    drawn = replay.sample(4000)
     weights = [abs(each) ** 0.7 for each in errors]
     # All others still have the weight 1 of what is new.
     rest = replay.steps - 2 + sum(weights)
     for (b, t), weight in zip(place.T.tolist(), weights, strict=True):
-        odds = drawn.odds[(drawn.column == b) & (drawn.time == t)]
+        odds = drawn.probabilities[(drawn.column == b) & (drawn.time == t)]
         assert len(odds) > 5
         assert odds.tolist() == pytest.approx([weight / rest] * len(odds), rel=1e-4)
 
@@ -156,7 +156,7 @@ def test_with_a_memory_whole_columns_are_learned_from(
     loss, _ = learner.loss(replay, sample)
     assert float(loss.detach()) == pytest.approx(total / count, rel=1e-5)
     assert replay.steps == len(rows)
-    drawn = replay.draw(3000)
+    drawn = replay.sample(3000)
     if not prioritized:
         return
     weights = {place: abs(errors.get(place, 1.0)) ** 0.7 for place in rows}

@@ -63,7 +63,7 @@ def train(name, envs, updates, **changes):
     own = make_algorithm_config(config, OWN[name])
     learner = Learner(config, envs.single_observation_space, envs.single_action_space, own=own)
     actor = Actor(envs, learner.copy_policy(), learner.schema, 3,
-                  explore=exploration_schedule(own, 'a'))
+                  exploration=exploration_schedule(own, 'a'))
     for number in range(updates):
         actor.load(learner.weights(), learner.version, learner.agent_steps)
         learner.update([Unroll(actor.unroll()[0], 'a', 1, number, learner.version)])

@@ -1,4 +1,4 @@
-"""Batches: unrolls side by side, which steps count, and what a loss sees of rewards."""
+"""Batches: concatenation of unrolls, valid steps, transformation of rewards."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def batch_of(unrolls, spaces, state_size=0):
     return make_batch(unrolls, UnrollSchema(*spaces, 8, 1, state_size))
 
 
-def test_unrolls_lie_side_by_side(spaces, random_unroll):
+def test_unrolls_are_concatenated_along_the_batch_axis(spaces, random_unroll):
     unrolls = [random_unroll(0, batch=2), random_unroll(1, batch=1), random_unroll(2, batch=3)]
     batch = batch_of(unrolls, spaces)
     for name in ARRAYS:
@@ -28,7 +28,7 @@ def test_unrolls_lie_side_by_side(spaces, random_unroll):
     assert not batch.valid.all()
 
 
-def test_states_lie_one_below_the_other(spaces, random_unroll):
+def test_states_are_concatenated(spaces, random_unroll):
     unrolls = [random_unroll(seed, batch=seed + 1, state_size=4) for seed in range(3)]
     expected = np.concatenate([unroll.arrays['state'] for unroll in unrolls])
     assert np.array_equal(batch_of(unrolls, spaces, 4).state.numpy(), expected)
@@ -36,13 +36,13 @@ def test_states_lie_one_below_the_other(spaces, random_unroll):
     assert batch_of(plain, spaces).state.shape == (1 + 2 + 3, 0)
 
 
-def test_columns_know_where_they_come_from(spaces, random_unroll):
+def test_sources_name_the_unroll_of_each_column(spaces, random_unroll):
     unrolls = [random_unroll(0, batch=2, start_id=2**63, sequence=5),
                random_unroll(1, batch=1, start_id=9, sequence=0)]
     assert batch_of(unrolls, spaces).sources == (Source(2**63, 5, 2), Source(9, 0, 1))
 
 
-def test_columns_can_be_taken_out(spaces, random_unroll):
+def test_columns_can_be_selected(spaces, random_unroll):
     batch = batch_of([random_unroll(seed, state_size=2) for seed in range(2)], spaces, 2)
     index = torch.tensor([4, 0, 4])
     part = batch.columns(index)

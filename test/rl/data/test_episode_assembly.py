@@ -1,4 +1,4 @@
-"""Episodes that were cut into unrolls come out as they were, and no others."""
+"""Episode assembly: episodes cut into unrolls are restored, and no others."""
 
 from dataclasses import dataclass
 
@@ -100,7 +100,7 @@ def check(found, expected):
 
 
 @pytest.mark.parametrize('steps', [1, 2, 3, 5, 8, 20, 60])
-def test_episodes_come_back_from_unrolls_of_any_length(steps):
+def test_episodes_are_restored_from_unrolls_of_any_length(steps):
     for seed in range(3):
         streams = streams_of(seed, 4, 120)
         assembly = EpisodeAssembly(FOREVER)
@@ -111,7 +111,7 @@ def test_episodes_come_back_from_unrolls_of_any_length(steps):
         assert assembly.cut == 0
 
 
-def test_an_episode_is_there_with_the_unroll_that_ends_it():
+def test_an_episode_is_returned_with_the_unroll_that_ends_it():
     streams = streams_of(0, 3, 120)
     assembly = EpisodeAssembly(FOREVER)
     for number, batch in enumerate(sent(streams, 5)):
@@ -121,7 +121,7 @@ def test_an_episode_is_there_with_the_unroll_that_ends_it():
 
 @pytest.mark.parametrize('steps', [1, 3, 8])
 @pytest.mark.parametrize('lost', [{0}, {2}, {1, 2}, {3, 5}])
-def test_a_lost_unroll_leaves_out_what_it_touches(steps, lost):
+def test_episodes_in_a_lost_unroll_are_left_out(steps, lost):
     for seed in range(3):
         streams = streams_of(seed, 4, 120)
         assembly = EpisodeAssembly(FOREVER)
@@ -132,7 +132,7 @@ def test_a_lost_unroll_leaves_out_what_it_touches(steps, lost):
         check(found, whole)
 
 
-def test_of_a_stream_that_is_met_midway_the_first_episode_is_left_out():
+def test_an_episode_whose_start_is_unknown_is_left_out():
     streams = streams_of(0, 3, 120)
     assembly = EpisodeAssembly(FOREVER)
     batches = list(sent(streams, 2))[1:]
@@ -158,7 +158,7 @@ def test_an_episode_that_is_too_long_is_cut_and_counted(steps, longest):
     assert assembly.cut == cut > 0
 
 
-def test_actors_do_not_mix_and_may_come_in_one_batch():
+def test_actors_in_one_batch_have_separate_episodes():
     groups = [streams_of(seed, envs, 120) for seed, envs in ((0, 1), (1, 3), (2, 2))]
     for group, streams in enumerate(groups):
         for stream in streams:
@@ -178,7 +178,7 @@ def test_actors_do_not_mix_and_may_come_in_one_batch():
     check(found, [each for streams in groups for each in told(streams)])
 
 
-def test_another_incarnation_of_an_actor_begins_anew():
+def test_a_restarted_actor_starts_a_new_episode():
     before, after = streams_of(0, 2, 21), streams_of(1, 2, 21)
     assembly = EpisodeAssembly(FOREVER)
     found = [each for batch in sent(before, 7, start_id=1) for each in assembly.add(batch)]
@@ -189,7 +189,7 @@ def test_another_incarnation_of_an_actor_begins_anew():
     check(found, told(after))
 
 
-def test_those_that_were_silent_longest_are_forgotten(monkeypatch):
+def test_the_oldest_unfinished_episodes_are_dropped(monkeypatch):
     monkeypatch.setattr(episode_assembly, '_MOST', 2)
     assembly = EpisodeAssembly(FOREVER)
 
@@ -208,7 +208,7 @@ def test_those_that_were_silent_longest_are_forgotten(monkeypatch):
     assert [len(add(actor, 1)) for actor in (1, 2, 3)] == [0, 1, 1]
 
 
-def test_what_is_kept_does_not_change_with_the_batch():
+def test_kept_parts_are_copies_of_the_batch():
     streams = streams_of(3, 2, 40)
     assembly, found = EpisodeAssembly(FOREVER), []
     for batch in sent(streams, 2):

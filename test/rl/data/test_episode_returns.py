@@ -1,4 +1,4 @@
-"""Episodes are counted right from unrolls of any length."""
+"""Returns and lengths of episodes, from unrolls of any length."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_episodes_are_those_of_the_environment(seed):
     assert len(finished) > 10 * batch
 
 
-def test_what_is_under_way_when_an_unroll_is_lost_is_not_counted():
+def test_episodes_with_a_lost_unroll_are_not_counted():
     recorder, counter = Recorder(4), EpisodeCounter(4)
     before = counter.add(*recorder.unroll(40))
     recorder.unroll(8)  # lost

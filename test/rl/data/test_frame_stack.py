@@ -1,4 +1,4 @@
-"""Unstacking and stacking again restores observations bit by bit."""
+"""Frame stacks: splitting into frames and stacking again restores every bit."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def naive_stack(frames, positions, reset_stacks, steps):
 
 
 @pytest.mark.parametrize('seed', range(60))
-def test_any_pattern_of_resets_is_restored(seed):
+def test_stacks_are_restored_for_any_pattern_of_resets(seed):
     rng = np.random.default_rng(seed)
     steps, batch, size = rng.integers(1, 12), rng.integers(1, 5), rng.integers(1, 6)
     shape = tuple(rng.integers(1, 4, 2))
@@ -61,7 +61,7 @@ def test_any_pattern_of_resets_is_restored(seed):
 @pytest.mark.parametrize('times', [
     (0,), (0, 1), (1, 2, 3), (2, 4), (2, 5), (8,), (0, 8), (7, 8), tuple(range(9)),
 ])
-def test_resets_at_the_edges_and_one_after_the_other(times):
+def test_resets_at_the_edges_and_in_consecutive_steps(times):
     rng = np.random.default_rng(0)
     is_reset = np.zeros((9, 3), bool)
     is_reset[list(times), 1] = True
@@ -69,7 +69,7 @@ def test_resets_at_the_edges_and_one_after_the_other(times):
     assert np.array_equal(stack(*unstack(observations, is_reset)), observations)
 
 
-def test_pictures_travel_once():
+def test_each_frame_is_sent_once():
     observations = np.zeros((21, 16, 4, 84, 84), np.uint8)
     frames, positions, stacks = unstack(observations, np.zeros((21, 16), bool))
     assert (len(positions), len(stacks)) == (0, 0)
@@ -152,7 +152,7 @@ def at(*rows):
     ({'out': np.zeros((5, 2, 4, 3, 3), np.float32)}, 'out: float32'),
     ({'out': np.broadcast_to(np.uint8(0), (5, 2, 4, 3, 3))}, 'out: is read-only'),
 ])
-def test_what_comes_from_the_network_is_checked(change, message):
+def test_invalid_encoded_frames_are_rejected(change, message):
     good = {
         'frames': np.zeros((8, 2, 3, 3), np.uint8), 'positions': at((1, 0), (4, 1)),
         'reset_stacks': np.zeros((2, 4, 3, 3), np.uint8),

@@ -1,4 +1,4 @@
-"""The replay: sums of n rewards, a ring, and odds that are the ones asked for."""
+"""Replay buffer: n-step returns, overwriting, and sampling probabilities."""
 
 import re
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def naive_n_step(rewards, terminated, done, discount, n):
 
 
 @pytest.mark.parametrize('n', [1, 2, 3, 6, 7, 20])
-def test_rewards_are_summed_to_the_end_of_episode_or_unroll(n):
+def test_n_step_sums_end_with_the_episode_or_the_unroll(n):
     for seed in range(10):
         rng = np.random.default_rng(seed)
         rewards = rng.normal(size=(7, 4))
@@ -63,7 +63,7 @@ def make(schema, columns, alpha=0.0, n=3):
     return Replay(schema, columns * 8, 0.9, n, alpha)
 
 
-def test_columns_are_kept_as_they_came(schema, batch):
+def test_added_columns_are_stored_unchanged(schema, batch):
     replay, given = make(schema, 3), batch(0)
     replay.add(given, given.rewards * 2)
     returns, factors, times = n_step_returns(
@@ -77,7 +77,7 @@ def test_columns_are_kept_as_they_came(schema, batch):
     assert replay.steps == int(given.valid.sum())
 
 
-def test_the_state_of_a_memory_is_kept(spaces, random_unroll):
+def test_the_policy_state_is_stored(spaces, random_unroll):
     schema = UnrollSchema(*spaces, 8, 1, state_size=4)
     unroll = random_unroll(0)
     unroll.arrays['state'] = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -105,7 +105,7 @@ def test_a_size_is_rounded_to_whole_columns_and_at_least_one(schema):
     assert len(Replay(schema, 3, 0.9, 1, 0.0).actions) == 1
 
 
-def test_it_is_full_once_each_column_is_taken(schema, batch):
+def test_it_is_full_once_all_columns_are_in_use(schema, batch):
     replay, full = make(schema, 5), []
     for seed in range(4):
         replay.add(batch(seed), batch(seed).rewards)
@@ -116,7 +116,7 @@ def test_it_is_full_once_each_column_is_taken(schema, batch):
 
 
 def frequencies(replay, count=40_000):
-    sample = replay.draw(count)
+    sample = replay.sample(count)
     drawn = torch.zeros_like(replay.returns)
     drawn.index_put_((sample.column, sample.time), torch.ones(count), accumulate=True)
     return drawn, sample
@@ -128,7 +128,7 @@ def near(drawn, odds):
     return bool(((drawn - expected).abs() <= 4 * (expected * (1 - odds)).sqrt()).all())
 
 
-def test_without_priorities_all_valid_steps_have_the_same_odds(schema, batch):
+def test_without_priorities_all_valid_steps_have_the_same_probability(schema, batch):
     torch.manual_seed(0)
     replay = make(schema, 5)
     replay.add(batch(1), batch(1).rewards)
@@ -137,34 +137,34 @@ def test_without_priorities_all_valid_steps_have_the_same_odds(schema, batch):
     odds[:3] = batch(1).valid.T / batch(1).valid.sum()
     assert torch.equal(drawn > 0, odds > 0)
     assert near(drawn, odds)
-    assert torch.equal(sample.odds, torch.full((40_000,), 1.0 / replay.steps))
-    replay.weigh(sample.column[:9], sample.time[:9], torch.full((9,), 100.0))
-    assert torch.equal(replay.draw(10).odds, torch.full((10,), 1.0 / replay.steps))
+    assert torch.equal(sample.probabilities, torch.full((40_000,), 1.0 / replay.steps))
+    replay.update_priorities(sample.column[:9], sample.time[:9], torch.full((9,), 100.0))
+    assert torch.equal(replay.sample(10).probabilities, torch.full((10,), 1.0 / replay.steps))
 
 
-def test_draws_follow_the_errors(schema, batch):
+def test_sampling_follows_the_errors(schema, batch):
     torch.manual_seed(0)
     replay = make(schema, 5, alpha=0.6)
     replay.add(batch(1), batch(1).rewards)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
     errors = torch.linspace(-3.0, 5.0, len(columns))
-    replay.weigh(columns, times, errors)
+    replay.update_priorities(columns, times, errors)
     odds = torch.zeros(5, 8)
     odds[columns, times] = (errors.abs() + 1e-6) ** 0.6
     odds /= odds.sum()
     drawn, sample = frequencies(replay)
     assert near(drawn, odds)
     assert not near(drawn, replay.valid / float(replay.steps))
-    torch.testing.assert_close(sample.odds, odds[sample.column, sample.time])
+    torch.testing.assert_close(sample.probabilities, odds[sample.column, sample.time])
 
 
-def test_a_draw_is_the_place_where_the_sum_of_weights_passes_chance(schema, batch):
+def test_a_sample_is_where_the_cumulative_weight_passes_the_random_number(schema, batch):
     replay = make(schema, 3, alpha=1.0)
     replay.add(batch(2), batch(2).rewards)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.weigh(columns, times, torch.arange(1.0, len(columns) + 1))
+    replay.update_priorities(columns, times, torch.arange(1.0, len(columns) + 1))
     torch.manual_seed(5)
-    sample = replay.draw(200)
+    sample = replay.sample(200)
     torch.manual_seed(5)
     chance = torch.rand(200, dtype=torch.float64).tolist()
     weights = [i + 1 + 1e-6 for i in range(len(columns))]
@@ -177,47 +177,47 @@ def test_a_draw_is_the_place_where_the_sum_of_weights_passes_chance(schema, batc
 
 
 @pytest.mark.parametrize(('chance', 'which'), [(0.0, 0), (1.0, -1)])
-def test_at_the_edges_of_chance_steps_are_valid_still(
+def test_the_smallest_and_largest_random_numbers_give_valid_steps(
         schema, batch, monkeypatch, chance, which):
     given = batch(1)
     given.is_reset[1], given.is_reset[-1] = True, True
     replay = make(schema, 4)
     replay.add(given, given.rewards)
     monkeypatch.setattr(torch, 'rand', lambda *size, **kinds: torch.full(size, chance, **kinds))
-    sample = replay.draw(3)
+    sample = replay.sample(3)
     first = torch.nonzero(replay.valid)[which]
     assert sample.column.tolist() == [first[0]] * 3
     assert sample.time.tolist() == [first[1]] * 3
 
 
-def test_what_is_new_has_the_largest_weight_so_far(schema, batch):
+def test_new_steps_have_the_largest_weight_so_far(schema, batch):
     replay = make(schema, 6, alpha=0.5)
     replay.add(batch(1), batch(1).rewards)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.weigh(columns, times, torch.full((len(columns),), 16.0))
-    replay.weigh(columns, times, torch.full((len(columns),), 1.0))
+    replay.update_priorities(columns, times, torch.full((len(columns),), 16.0))
+    replay.update_priorities(columns, times, torch.full((len(columns),), 1.0))
     old = replay.steps
     replay.add(batch(2), batch(2).rewards)
     new = replay.steps - old
     torch.manual_seed(0)
-    sample = replay.draw(500)
+    sample = replay.sample(500)
     expected = torch.where(sample.column < 3, 1.0, 4.0) / (old + 4 * new)
-    torch.testing.assert_close(sample.odds, expected, rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(sample.probabilities, expected, rtol=1e-5, atol=0.0)
 
 
-def test_a_step_without_error_can_be_drawn_still(schema, batch):
+def test_a_step_without_error_can_be_sampled(schema, batch):
     replay = make(schema, 3, alpha=0.6)
     replay.add(batch(1), batch(1).rewards)
     before = replay.steps
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.weigh(columns, times, torch.zeros(len(columns)))
+    replay.update_priorities(columns, times, torch.zeros(len(columns)))
     assert replay.steps == before
 
 
 @pytest.mark.parametrize(('learners', 'split'), [
     (1, ''), (2, ', split over 2 learners, if all are on this host'),
     (3, ', split over 3 learners, if all are on this host')])
-def test_a_replay_larger_than_the_memory_is_refused(monkeypatch, learners, split):
+def test_a_replay_larger_than_the_free_memory_is_rejected(monkeypatch, learners, split):
     """Each of several learners has its part of it, as if all were on this host."""
     space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
     schema = UnrollSchema(space, gymnasium.spaces.Discrete(6), 20, 4)
@@ -241,7 +241,7 @@ def test_a_replay_larger_than_the_memory_is_refused(monkeypatch, learners, split
         Replay(schema, most + 20, 0.99, 1, 0.0, learners)
 
 
-def test_what_is_beside_the_observations_counts_too(monkeypatch, schema):
+def test_the_memory_check_includes_arrays_besides_observations(monkeypatch, schema):
     columns = 1000
     replay = make(schema, columns)
     taken = sum(each.numel() * each.element_size() for each in vars(replay).values()

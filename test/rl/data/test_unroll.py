@@ -1,4 +1,4 @@
-"""Unrolls: what is wrong with one is said by name, and stacked observations come back."""
+"""Unroll schema: errors name the array, and stacked observations are restored."""
 
 import gymnasium
 import numpy as np
@@ -55,7 +55,7 @@ def remembered():
 
 @pytest.mark.parametrize('lstm_size', [0, 4])
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
-def test_what_an_actor_makes_is_valid(env_id, lstm_size):
+def test_unrolls_of_an_actor_are_valid(env_id, lstm_size):
     schema, arrays = acted(env_id, lstm_size)
     schema.check(arrays)
     assert Unroll(arrays, 'a', 0, 0, 0).num_envs == BATCH
@@ -114,7 +114,7 @@ def test_a_flat_is_reset_is_named(numbers):
         schema, arrays, 'is_reset', is_reset=arrays['is_reset'][:, 0])
 
 
-def test_a_policy_that_remembers_has_a_state_and_another_has_none(numbers, remembered):
+def test_the_array_state_is_required_only_with_a_policy_state(numbers, remembered):
     (plain, short), (schema, whole) = numbers, remembered
     with pytest.raises(UnrollError, match=r"missing: \['state'\], unknown: \[\]"):
         schema.check(short)
@@ -129,13 +129,13 @@ def test_a_policy_that_remembers_has_a_state_and_another_has_none(numbers, remem
     (lambda state: state.reshape(-1), 'shape (16,) is not (2, 8)'),
     (lambda state: state.astype(np.float64), 'dtype float64 is not float32'),
     (lambda state: state * np.nan, 'not all finite')])
-def test_a_state_that_does_not_fit_is_named(remembered, change, reason):
+def test_an_error_names_an_invalid_state(remembered, change, reason):
     schema, arrays = remembered
     assert arrays['state'].shape == (BATCH, 8)
     assert refused(schema, arrays, 'state', state=change(arrays['state'])) == f'state: {reason}'
 
 
-def test_empty_arrays_have_room_for_an_unroll(numbers, pictures, remembered):
+def test_empty_arrays_have_the_shapes_of_an_unroll(numbers, pictures, remembered):
     for schema, arrays in (numbers, pictures, remembered):
         empty = schema.empty(5)
         assert empty.keys() == (arrays.keys() | {'observations'}) - {
@@ -220,7 +220,7 @@ def test_encoding_and_decoding_restores_observations(env_id):
     assert (batch[:, [0, 4]] == 7).all()
 
 
-def test_pictures_travel_once(pictures):
+def test_each_frame_is_sent_once(pictures):
     _, arrays = pictures
     assert arrays['frames'].shape == (STEPS + 4, BATCH, 8, 8)
 

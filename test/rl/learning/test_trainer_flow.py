@@ -52,7 +52,7 @@ class Graph:
         credits = dict(self.flow_stats.credits())
         self.published.append((self.learner.version, credits))
         for number, credit in self.credits.items():
-            credit.hear('learner', credits.get(number, ('', None))[1])
+            credit.on_policy('learner', credits.get(number, ('', None))[1])
             if number not in self.slow:
                 self.versions[number] = self.learner.version
 

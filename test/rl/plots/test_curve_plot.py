@@ -1,4 +1,4 @@
-"""Learning curves are pictures, whatever there is to draw, and show what they are given."""
+"""Plots of learning curves: any input can be drawn, and shows what was given."""
 
 import re
 
@@ -72,7 +72,7 @@ def test_every_group_has_its_line_and_its_name(tmp_path):
 
 
 @pytest.mark.parametrize('text', ['_hidden', 'x$^$', '$E=mc^2$', r'\alpha $1 to $2', '__'])
-def test_words_are_shown_as_they_are_written(tmp_path, text):
+def test_labels_are_shown_unchanged(tmp_path, text):
     path = draw(tmp_path / 'plot.svg', [group('ppo', seeds=1), group(text, seeds=1)],
                 title=f'{text} title', note=f'{text} note', y=f'{text} y')
     assert {text, f'{text} title', f'{text} note', f'{text} y', 'ppo'} <= set(words(path))
@@ -82,7 +82,7 @@ def test_words_are_shown_as_they_are_written(tmp_path, text):
     assert 'Oblique' not in path.read_text() + (tmp_path / 'curve.svg').read_text()
 
 
-def test_a_group_without_a_name_keeps_its_line_in_the_legend(tmp_path):
+def test_a_group_with_an_empty_label_keeps_its_line_in_the_legend(tmp_path):
     def lines():
         return (tmp_path / 'plot.svg').read_text().count('stroke-width: 2;')
 
@@ -92,12 +92,12 @@ def test_a_group_without_a_name_keeps_its_line_in_the_legend(tmp_path):
     assert lines() == named
 
 
-def test_other_pictures_of_the_program_keep_their_mathematics(tmp_path):
+def test_other_figures_still_parse_math(tmp_path):
     draw(tmp_path / 'plot.svg', [group()])
     assert matplotlib.rcParams['text.parse_math'] is True
 
 
-def test_many_groups_are_told_apart(tmp_path):
+def test_many_groups_have_distinct_lines(tmp_path):
     path = draw(tmp_path / 'plot.svg', [group(f'g{i}', seeds=1, scale=i) for i in range(8)])
     lines = re.findall(r'style="(fill: none;[^"]*stroke-width: 2[;"][^"]*)"', path.read_text())
     assert len({(re.search('stroke: (#\\w+)', line)[1], 'stroke-dasharray' in line)
@@ -115,7 +115,7 @@ def test_band_and_raw_lines_are_only_drawn_when_wanted(tmp_path):
     assert shapes(band='minmax', raw=True) == (1, 3)
 
 
-def test_one_point_is_seen(tmp_path):
+def test_a_single_point_is_drawn_as_a_dot(tmp_path):
     curve = make_curve('a', [Series(np.array([5.0]), np.array([3.0]))], 0.02, 'std')
     none = make_curve('a', [Series(np.array([5.0, 6.0]), np.array([3.0, 3.0]))], 0.02, 'std')
     assert ink(draw(tmp_path / 'plot.png', [curve]), BLUE) > 50
@@ -125,14 +125,14 @@ def test_one_point_is_seen(tmp_path):
 @pytest.mark.parametrize(('seconds', 'label', 'last'), [
     (59.0, 'time, s', '60'), (59 * 60.0, 'time, minutes', '60'),
     (12 * 3600.0, 'time, hours', '12')])
-def test_time_is_in_a_handy_unit(tmp_path, seconds, label, last):
+def test_the_unit_of_time_fits_its_range(tmp_path, seconds, label, last):
     curve = make_curve('a', [Series(np.array([0.0, seconds]), np.array([0.0, 1.0]))], 1, 'std')
     found = words(draw(tmp_path / 'plot.svg', [curve], x='time', title=''))
     assert label in found
     assert last in found
 
 
-def test_the_curves_keep_their_room_beside_long_names(tmp_path):
+def test_long_labels_do_not_shrink_the_axes(tmp_path):
     def room(label, **options):
         """Return width and height of the axes."""
         curves = [group(f'{label}{i}') for i in range(6)]

@@ -1,4 +1,4 @@
-"""Curves are what a slow, plain computation of them gives, and hold nothing made up."""
+"""Learning curves agree with a slow, plain computation."""
 
 import math
 import statistics
@@ -51,7 +51,7 @@ def random_runs(seed, count=4):
 
 
 @pytest.mark.parametrize('window', [1, 3, 7, 19, 39])
-def test_the_moving_mean_is_the_plain_one(window):
+def test_the_moving_mean_equals_a_plain_computation(window):
     y = np.random.default_rng(window).normal(size=39)
     np.testing.assert_allclose(moving_mean(y, window), naive_moving_mean(y, window), atol=1e-12)
 
@@ -131,20 +131,20 @@ def test_equal_runs_have_a_band_without_width():
 
 def test_runs_that_touch_in_one_point_have_it_and_apart_none():
     assert align([series([1, 2], [0, 5]), series([2, 3], [7, 0])])[1].tolist() == [[5], [7]]
-    with pytest.raises(ValueError, match='one run ends at 2, before another begins at 3'):
+    with pytest.raises(ValueError, match='one run ends at 2, before another starts at 3'):
         align([series([1, 2], [0, 5]), series([3, 4], [7, 0])])
 
 
-def test_what_is_not_there_is_left_out_and_the_last_of_one_x_counts():
+def test_invalid_points_are_dropped_and_the_last_of_equal_x_is_kept():
     found = tidy(np.array([0.0, 10, 10, 20, 30]), np.array([math.nan, 1, 2, math.inf, 3]))
     assert found.x.tolist() == [10, 30]
     assert found.y.tolist() == [2, 3]
 
 
 @pytest.mark.parametrize(('x', 'y', 'message'), [
-    ([0, 300, 200], [1, 1, 1], 'x goes back from 300 to 200'),
-    ([0, 300, 200], [1, 1, math.nan], 'x goes back from 300 to 200'),
+    ([0, 300, 200], [1, 1, 1], 'x decreases from 300 to 200'),
+    ([0, 300, 200], [1, 1, math.nan], 'x decreases from 300 to 200'),
     ([0, 300], [math.nan, math.nan], 'there is no value yet')])
-def test_what_is_no_series_is_said(x, y, message):
+def test_an_error_explains_an_invalid_series(x, y, message):
     with pytest.raises(ValueError, match=f'^{message}$'):
         tidy(np.array(x, np.float64), np.array(y, np.float64))

@@ -1,4 +1,4 @@
-"""Continuous actions: divergences are integrals, and squashing changes none of them."""
+"""Continuous actions: divergences agree with integrals, and squashing does not change them."""
 
 import math
 
@@ -125,7 +125,7 @@ def test_the_density_behind_tanh_is_the_one_that_its_draws_have():
         assert abs(n - count * p) < 4 * math.sqrt(count * p * (1 - p))
 
 
-def test_a_space_has_the_kind_that_is_asked_for():
+def test_for_space_returns_the_requested_kind():
     box = spaces.Box(-2, 3, (3,), np.float32)
     assert type(for_space(box)) is DiagonalGaussian
     assert type(for_space(box, 'squashed')) is SquashedGaussian
@@ -133,13 +133,13 @@ def test_a_space_has_the_kind_that_is_asked_for():
     assert type(for_space(spaces.Discrete(3), 'squashed')) is Categorical
 
 
-def test_a_range_without_an_end_cannot_be_squashed_into():
+def test_squashing_needs_a_finite_range():
     box = spaces.Box(np.array([-1.0, -np.inf]), np.array([1.0, 1.0]), dtype=np.float64)
     with pytest.raises(ValueError, match=r"^action_distribution: 'squashed' is not allowed for "):
         for_space(box, 'squashed')
     assert isinstance(for_space(box), DiagonalGaussian)
 
 
-def test_unsquashed_actions_go_to_the_environment_as_they_are():
+def test_unsquashed_actions_are_passed_to_the_environment_unchanged():
     actions = np.array([[5.0, -9.0]], np.float32)
     assert DiagonalGaussian(2).to_environment(actions) is actions

@@ -1,4 +1,4 @@
-"""Action distributions agree with torch's own and with what they draw."""
+"""Action distributions agree with torch's and with their samples."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_gaussian_is_torchs(gaussian_parameters):
     assert torch.equal(ours.mode(gaussian_parameters), mean)
 
 
-def test_categorical_draws_with_its_probabilities():
+def test_categorical_samples_with_its_probabilities():
     torch.manual_seed(0)
     probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
     count = 40_000
@@ -54,7 +54,7 @@ def test_categorical_draws_with_its_probabilities():
     assert statistic < 16.3  # chi-square, 3 degrees of freedom, p = 0.001
 
 
-def test_gaussian_draws_with_its_mean_and_deviation():
+def test_gaussian_samples_with_its_mean_and_deviation():
     torch.manual_seed(0)
     count = 40_000
     parameters = torch.tensor([1.0, -2.0, math.log(0.5), math.log(2.0)])
@@ -77,7 +77,7 @@ def test_deviations_stay_within_bounds(log_std, used):
     assert family.sample(given.expand(1000, 2)).std().log() == pytest.approx(used, abs=0.1)
 
 
-def test_a_space_has_its_family():
+def test_for_space_returns_the_family_of_the_space():
     assert for_space(spaces.Discrete(6)).size == 6
     assert isinstance(for_space(spaces.Discrete(6)), Categorical)
     box = for_space(spaces.Box(-1, 1, (3,), np.float64))

@@ -1,4 +1,4 @@
-"""Actors explore less and less, each in its own measure."""
+"""Exploration schedule: decrease with steps, difference between actors."""
 
 import pytest
 
@@ -9,7 +9,7 @@ NAMES = [f'actor-{i}' for i in range(200)]
 
 
 @pytest.mark.parametrize('exploration', ['epsilon', 'boltzmann'])
-def test_it_goes_in_a_line_from_start_to_end_and_stays(exploration):
+def test_exploration_is_linear_from_start_to_end_and_then_constant(exploration):
     explore = exploration_schedule(DqnConfig(
         exploration=exploration, exploration_start=0.9, exploration_end=0.1,
         exploration_steps=1000), 'a')
@@ -17,11 +17,11 @@ def test_it_goes_in_a_line_from_start_to_end_and_stays(exploration):
         [0.9, 0.7, 0.5, 0.1, 0.1])
 
 
-def test_without_a_spread_all_actors_are_alike():
+def test_without_a_spread_all_actors_explore_equally():
     assert len({exploration_schedule(DqnConfig(), name)(20_000) for name in NAMES}) == 1
 
 
-def test_of_epsilon_an_actor_has_a_power_between_1_and_1_plus_spread():
+def test_epsilon_is_raised_to_a_power_from_1_to_1_plus_spread():
     own = DqnConfig(exploration_start=0.5, exploration_end=0.5, exploration_spread=7.0)
     found = sorted(exploration_schedule(own, name)(0) for name in NAMES)
     assert len(set(found)) == len(NAMES)
@@ -31,7 +31,7 @@ def test_of_epsilon_an_actor_has_a_power_between_1_and_1_plus_spread():
     assert 0.5**5.5 < middle < 0.5**3.5
 
 
-def test_of_the_temperature_an_actor_has_a_part():
+def test_the_temperature_is_divided_by_1_to_1_plus_spread():
     own = DqnConfig(exploration='boltzmann', exploration_start=3.0, exploration_end=3.0,
                     exploration_spread=2.0)
     found = sorted(exploration_schedule(own, name)(0) for name in NAMES)
@@ -39,12 +39,12 @@ def test_of_the_temperature_an_actor_has_a_part():
     assert 2.7 < found[-1] <= 3.0
 
 
-def test_the_same_name_explores_the_same():
+def test_the_same_name_gives_the_same_exploration():
     own = DqnConfig(exploration_start=0.5, exploration_spread=7.0)
     for name in NAMES[:5]:
         assert exploration_schedule(own, name)(123) == exploration_schedule(own, name)(123)
 
 
 @pytest.mark.parametrize('own', [ImpalaConfig(), A3cConfig(), PpoConfig()])
-def test_a_policy_that_is_learned_as_such_explores_by_itself(own):
+def test_exploration_is_0_for_policies_without_action_values(own):
     assert exploration_schedule(own, 'a')(0) == 0.0

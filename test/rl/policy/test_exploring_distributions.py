@@ -1,4 +1,4 @@
-"""Policies made of values act with the probabilities that their names promise."""
+"""Distributions of action values: probabilities of epsilon-greedy and Boltzmann."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def given(exploration, values=VALUES):
 
 
 @pytest.mark.parametrize(('family', 'probabilities', 'exploration'), CASES)
-def test_actions_are_drawn_with_their_probabilities(family, probabilities, exploration):
+def test_actions_are_sampled_with_their_probabilities(family, probabilities, exploration):
     torch.manual_seed(0)
     count, expected = 40_000, probabilities(VALUES, exploration)
     drawn = family(4).sample(given(exploration).expand(count, 5))
@@ -76,14 +76,14 @@ def test_the_divergence_is_that_of_the_probabilities(family, probabilities):
     torch.testing.assert_close(family(4).kl(given(0.4), given(0.4)), torch.tensor(0.0))
 
 
-def test_what_never_happens_counts_for_nothing_in_a_divergence():
+def test_actions_with_probability_0_add_nothing_to_the_divergence():
     sure, sometimes = given(0.0), given(0.4)
     assert float(EpsilonGreedy(4).kl(sure, sure)) == 0.0
     assert float(EpsilonGreedy(4).kl(sure, sometimes)) == pytest.approx(-np.log(1 - 0.4 * 3 / 4))
     assert float(EpsilonGreedy(4).kl(sometimes, sure)) == np.inf
 
 
-def test_each_row_explores_by_its_own():
+def test_each_row_has_its_own_exploration():
     epsilons = torch.tensor([[0.0], [0.5], [1.0]])
     parameters = torch.cat([VALUES.expand(3, 4), epsilons], -1)
     expected = torch.stack([greedy(VALUES, float(each)) for each in epsilons])
@@ -93,7 +93,7 @@ def test_each_row_explores_by_its_own():
             expected[:, action])
 
 
-def test_a_temperature_of_nothing_is_greedy():
+def test_a_temperature_of_0_is_greedy():
     own = Boltzmann(4)
     for temperature in (0.0, 1e-9, 1e-6):
         parameters = given(temperature).expand(50, 5)
@@ -109,7 +109,7 @@ def test_large_values_stay_finite():
         assert family(4).log_prob(parameters, torch.tensor(2)) > -0.5
 
 
-def test_a_space_has_the_family_that_explores_as_asked():
+def test_for_values_returns_the_family_of_the_exploration():
     assert type(for_values(spaces.Discrete(4), 'epsilon')) is EpsilonGreedy
     assert type(for_values(spaces.Discrete(4), 'boltzmann')) is Boltzmann
     assert for_values(spaces.Discrete(4), 'epsilon').size == 5
@@ -117,11 +117,11 @@ def test_a_space_has_the_family_that_explores_as_asked():
 
 @pytest.mark.parametrize('space', [
     spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 2]), spaces.Box(0, 1, (2,))], ids=str)
-def test_actions_that_cannot_be_counted_are_refused(space):
+def test_spaces_that_are_not_discrete_are_rejected(space):
     with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in [^\n]*: Discrete from"):
         for_values(space, 'epsilon')
 
 
-def test_the_environment_gets_the_actions_as_they_are():
+def test_actions_are_passed_to_the_environment_unchanged():
     actions = np.array([0, 3, 2])
     assert EpsilonGreedy(4).to_environment(actions) is actions

@@ -1,4 +1,4 @@
-"""Torsos: as their papers draw them, each picture by itself, and ready to learn."""
+"""Torsos: layers as in the papers, independence of the batch, gradients."""
 
 import math
 
@@ -23,12 +23,12 @@ def pictures(*shape):
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_every_network_is_looked_at():
+def test_all_networks_are_tested():
     assert DRAWN.keys() == set(IMAGE_NETWORKS)
 
 
 @pytest.mark.parametrize('network', IMAGE_NETWORKS)
-def test_a_torso_is_as_its_paper_draws_it(network):
+def test_a_torso_has_the_layers_of_its_paper(network):
     torso, features = make_torso(network, (4, 84, 84), 1)
     found = [(layer.out_channels, layer.kernel_size[0], layer.stride[0])
              for layer in torso.modules() if isinstance(layer, nn.Conv2d)]
@@ -39,7 +39,7 @@ def test_a_torso_is_as_its_paper_draws_it(network):
 @pytest.mark.parametrize('network', IMAGE_NETWORKS)
 @pytest.mark.parametrize('shape', [
     (1, SMALLEST_IMAGE, SMALLEST_IMAGE), (3, SMALLEST_IMAGE, 50), (2, 61, SMALLEST_IMAGE)])
-def test_the_smallest_pictures_are_seen(network, shape):
+def test_the_smallest_images_are_accepted(network, shape):
     torso, features = make_torso(network, shape, 1)
     found = torso(pictures(2, *shape))
     assert found.shape == (2, features)
@@ -47,7 +47,7 @@ def test_the_smallest_pictures_are_seen(network, shape):
 
 
 @pytest.mark.parametrize('network', IMAGE_NETWORKS)
-def test_each_picture_is_seen_by_itself(network):
+def test_features_of_an_image_do_not_depend_on_the_batch(network):
     torso, _ = make_torso(network, (4, 84, 84), 1)
     images = pictures(3, 4, 84, 84)
     torch.testing.assert_close(torso(images)[1:2], torso(images[1:2]), rtol=1e-4, atol=1e-5)
@@ -62,7 +62,7 @@ def test_the_mlp_has_two_tanh_layers():
     torch.testing.assert_close(torso(x), expected)
 
 
-def test_a_residual_section_is_that_of_the_deep_net():
+def test_a_residual_section_has_the_layers_of_the_deep_impala_network():
     torso, _ = make_torso('resnet', (2, 40, 40), 1)
     section, x = torso[0], pictures(1, 2, 40, 40)
     expected = nn.functional.max_pool2d(section.convolution(x), 3, 2, 1)
@@ -83,7 +83,7 @@ def test_every_parameter_of_a_torso_learns(network):
 
 
 @pytest.mark.parametrize('gain', [0.01, 1.0, math.sqrt(2)])
-def test_weights_begin_orthogonal_and_biases_at_nothing(gain):
+def test_initial_weights_are_orthogonal_and_biases_0(gain):
     layer = orthogonal(nn.Linear(7, 4), gain)
     torch.testing.assert_close(
         layer.weight @ layer.weight.T, gain**2 * torch.eye(4), rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""The running mean and deviation are those of all that was seen, however it came."""
+"""Normalizer: running mean and variance of all numbers, however they are split."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def check(normalizer, seen):
 def test_any_split_gives_the_mean_and_variance_of_all(shape, parts):
     seen, normalizer, start = numbers(shape), Normalizer(shape), 0
     for size in parts:
-        normalizer.see(torch.from_numpy(seen[start:start + size]))
+        normalizer.update(torch.from_numpy(seen[start:start + size]))
         start += size
         if start:
             check(normalizer, seen[:start])
@@ -35,7 +35,7 @@ def test_any_split_gives_the_mean_and_variance_of_all(shape, parts):
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-def test_several_learners_know_what_all_of_them_saw(pair, shape):
+def test_statistics_of_several_learners_include_the_numbers_of_all(pair, shape):
     seen = numbers(shape, 60)
     # What each of the two sees, round by round; the third round only one of them.
     halves = [[seen[0:7], seen[7:20], seen[20:20]], [seen[20:50], seen[50:55], seen[55:60]]]
@@ -44,7 +44,7 @@ def test_several_learners_know_what_all_of_them_saw(pair, shape):
         def run(group):
             normalizer, states = Normalizer(shape), []
             for part in halves[rank]:
-                normalizer.see(torch.from_numpy(part), group.sum)
+                normalizer.update(torch.from_numpy(part), group.sum)
                 states.append({name: each.clone()
                                for name, each in normalizer.state_dict().items()})
             return normalizer, states
@@ -64,16 +64,16 @@ def test_numbers_far_from_zero_keep_their_variance():
     seen = numbers((3,), 1000) / 100 + 1e5
     normalizer = Normalizer((3,))
     for part in np.split(seen, 10):
-        normalizer.see(torch.from_numpy(part))
+        normalizer.update(torch.from_numpy(part))
     np.testing.assert_allclose(
         normalizer.variance.numpy(), seen.astype(np.float64).var(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-def test_what_was_seen_gets_mean_0_and_deviation_1(shape):
+def test_normalized_numbers_have_mean_0_and_deviation_1(shape):
     seen = torch.from_numpy(numbers(shape))
     normalizer = Normalizer(shape)
-    normalizer.see(seen)
+    normalizer.update(seen)
     found = normalizer(seen)
     assert found.dtype == torch.float32
     assert found.shape == seen.shape
@@ -85,45 +85,45 @@ def test_what_was_seen_gets_mean_0_and_deviation_1(shape):
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-def test_undone_they_are_what_they_were(shape):
+def test_undo_restores_the_numbers(shape):
     seen = torch.from_numpy(numbers(shape))
     normalizer = Normalizer(shape)
-    normalizer.see(seen)
+    normalizer.update(seen)
     torch.testing.assert_close(normalizer.undo(normalizer(seen)), seen)
 
 
-def test_before_the_first_it_only_clips():
+def test_it_only_clips_before_the_first_update():
     given = torch.linspace(-10.0, 10.0, 33)[:, None]
     normalizer = Normalizer((1,))
-    normalizer.see(torch.zeros(0, 1))
+    normalizer.update(torch.zeros(0, 1))
     assert torch.equal(normalizer(given), given)
     assert torch.equal(normalizer.undo(given), given)
     assert normalizer(torch.tensor([10.5])).tolist() == [10.0]
 
 
-def test_a_feature_that_never_changes_is_nothing():
+def test_a_constant_feature_becomes_0():
     seen = torch.tensor([[0.1, 1.0], [0.1, 3.0], [0.1, 8.0]])
     normalizer = Normalizer((2,))
     for part in (seen, seen[:2], seen[:1]):
-        normalizer.see(part)
+        normalizer.update(part)
     assert not normalizer(seen)[:, 0].any()
     assert normalizer(seen)[:, 1].all()
     # Once it does change, it is clipped and not infinite.
     assert normalizer(torch.tensor([2.0, 1.0]))[0] == 10.0
 
 
-def test_beyond_ten_deviations_it_is_clipped():
+def test_results_are_clipped_to_ten_deviations():
     normalizer = Normalizer()
-    normalizer.see(torch.tensor([3.0, 7.0]))  # mean 5, deviation 2
+    normalizer.update(torch.tensor([3.0, 7.0]))  # mean 5, deviation 2
     given = torch.tensor([-1e6, -15.1, -14.9, 24.9, 25.1, 1e6])
     assert normalizer(given).tolist() == pytest.approx([-10.0, -10.0, -9.95, 9.95, 10.0, 10.0])
 
 
-def test_it_travels_with_the_weights():
+def test_the_statistics_are_part_of_the_state_dict():
     normalizer, other = Normalizer((2,)), Normalizer((2,))
-    normalizer.see(torch.from_numpy(numbers((2,))))
+    normalizer.update(torch.from_numpy(numbers((2,))))
     assert not list(normalizer.parameters())
     other.load_state_dict(normalizer.state_dict())
     more = numbers((2,), 30, seed=1)
-    other.see(torch.from_numpy(more))
+    other.update(torch.from_numpy(more))
     check(other, np.concatenate([numbers((2,)), more]))

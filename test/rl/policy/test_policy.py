@@ -1,4 +1,4 @@
-"""Policies: heads, images, a memory that resets cut, and what they refuse."""
+"""Policy network: heads, images, state and resets, rejected inputs."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_any_leading_axes_are_kept(network, space, action_space, own, size, lead
 @pytest.mark.parametrize(('network', 'space'), [
     ('mlp', NUMBERS), ('impala', IMAGES), ('nature', IMAGES), ('resnet', IMAGES),
     ('universe', IMAGES)])
-def test_each_observation_is_judged_by_itself(network, space):
+def test_outputs_of_an_observation_do_not_depend_on_the_batch(network, space):
     policy = make(space, network=network)
     batch = observations(space, 2, 3)
     parameters, values, _ = policy(batch)
@@ -88,7 +88,7 @@ def test_pixels_are_scaled_to_one():
 
 
 @pytest.mark.parametrize('network', ['impala', 'nature', 'resnet'])
-def test_bfloat16_says_nearly_the_same_and_learns_in_float32(network):
+def test_bfloat16_outputs_are_close_and_gradients_are_float32(network):
     torch.manual_seed(0)
     exact = make(IMAGES, network=network)
     coarse = make(IMAGES, network=network, precision='bfloat16')
@@ -106,7 +106,7 @@ def test_bfloat16_says_nearly_the_same_and_learns_in_float32(network):
 
 
 @pytest.mark.parametrize('faster', [True, False])
-def test_auto_takes_the_precision_that_is_faster_for_images_alone(monkeypatch, faster):
+def test_auto_chooses_the_faster_precision_only_for_images(monkeypatch, faster):
     tried = []
 
     def is_faster(work):
@@ -127,7 +127,7 @@ def test_auto_takes_the_precision_that_is_faster_for_images_alone(monkeypatch, f
     assert len(tried) == 2
 
 
-def test_auto_takes_the_net_that_fits():
+def test_auto_chooses_the_network_for_the_observations():
     def has_convolution(space):
         return any(isinstance(each, torch.nn.Conv2d) for each in make(space).modules())
 
@@ -144,11 +144,11 @@ def test_auto_takes_the_net_that_fits():
     ({'action_distribution': 'squashed'}, None, FORCES, SquashedGaussian),
     ({}, DQN, ACTIONS, EpsilonGreedy),
     ({}, DqnConfig(exploration='boltzmann'), ACTIONS, Boltzmann)])
-def test_the_family_is_that_of_actions_and_settings(settings, own, action_space, family):
+def test_the_distribution_follows_from_space_and_settings(settings, own, action_space, family):
     assert type(make(NUMBERS, action_space, own, **settings).distribution) is family
 
 
-def test_a_new_policy_has_no_preference():
+def test_a_new_policy_is_nearly_uniform():
     probabilities = make(IMAGES, network='impala')(observations(IMAGES, 10)).parameters.softmax(-1)
     assert (probabilities - 1 / 6).abs().max() < 0.05
 
@@ -164,7 +164,7 @@ def test_a_gaussian_policy_learns_its_deviation(settings):
 
 
 @pytest.mark.parametrize('lstm_size', [0, 5])
-def test_values_of_actions_have_one_head_and_exploration_beside_them(lstm_size):
+def test_action_values_have_one_head_and_the_exploration_as_last_parameter(lstm_size):
     policy = make(own=DQN, lstm_size=lstm_size)
     assert policy.value_head is None
     assert policy.value_torso is None
@@ -183,7 +183,7 @@ def test_values_of_actions_have_one_head_and_exploration_beside_them(lstm_size):
     assert policy.policy_head.weight.grad.abs().sum() > 0
 
 
-def test_numbers_have_a_torso_for_the_value_and_images_share_theirs():
+def test_vectors_have_a_separate_value_torso_and_images_share_one():
     assert make().value_torso is not None
     assert make(IMAGES, network='impala').value_torso is None
     assert make(lstm_size=4).value_torso is None
@@ -193,7 +193,7 @@ def test_numbers_have_a_torso_for_the_value_and_images_share_theirs():
     ('mlp', NUMBERS), ('impala', IMAGES), ('universe', IMAGES)])
 @pytest.mark.parametrize(('action_space', 'own', 'size'), [
     (ACTIONS, None, 6), (FORCES, None, 4), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
-def test_an_lstm_keeps_time_and_batch_and_has_a_state(network, space, action_space, own, size):
+def test_an_lstm_keeps_leading_axes_and_returns_a_state(network, space, action_space, own, size):
     policy = make(space, action_space, own, network=network, lstm_size=5)
     assert policy.state_size == 10
     before = policy.initial_state(3)
@@ -219,7 +219,7 @@ def test_an_lstm_is_torchs():
     torch.testing.assert_close(after, torch.cat([hidden[0], cell[0]], -1))
 
 
-def test_step_by_step_and_all_at_once_are_the_same():
+def test_step_by_step_and_whole_sequences_give_the_same_outputs():
     policy = make(lstm_size=5)
     batch, state = observations(NUMBERS, 6, 3), torch.randn(3, 10)
     is_reset = torch.rand(6, 3) < 0.3
@@ -232,7 +232,7 @@ def test_step_by_step_and_all_at_once_are_the_same():
     torch.testing.assert_close(state, whole.state)
 
 
-def test_what_came_before_counts_until_a_reset_and_no_further():
+def test_outputs_depend_on_earlier_steps_only_since_the_last_reset():
     policy = make(lstm_size=5)
     batch, before = observations(NUMBERS, 5, 2), torch.zeros(2, 10)
     is_reset = torch.zeros(5, 2, dtype=torch.bool)
@@ -253,7 +253,7 @@ def test_what_came_before_counts_until_a_reset_and_no_further():
 @pytest.mark.parametrize(('action_space', 'own', 'told'), [
     (ACTIONS, None, 7), (FORCES, None, 3), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
 @pytest.mark.parametrize(('network', 'space'), [('mlp', NUMBERS), ('impala', IMAGES)])
-def test_a_policy_that_is_told_its_last_action_and_reward_has_them_in_its_state(
+def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
         network, space, action_space, own, told, lstm_size):
     policy = make(space, action_space, own, network=network, lstm_size=lstm_size,
                   last_action_reward=True)
@@ -270,7 +270,7 @@ def test_a_policy_that_is_told_its_last_action_and_reward_has_them_in_its_state(
         parameters, values, now = policy(batch[t:t + 1], is_reset[t:t + 1], now)
         torch.testing.assert_close(parameters[0], whole.parameters[t], rtol=1e-5, atol=1e-4)
         torch.testing.assert_close(values[0], whole.values[t], rtol=1e-5, atol=1e-4)
-        now = policy.told(now, actions[t], rewards[t])
+        now = policy.append_last_action(now, actions[t], rewards[t])
         last = now[:, -told:]
         torch.testing.assert_close(last[:, -1], rewards[t].clamp(-1, 1))
         shown = actions[t] if action_space is FORCES else torch.eye(6)[actions[t]]
@@ -287,9 +287,9 @@ def test_a_policy_that_is_told_its_last_action_and_reward_has_them_in_its_state(
         assert not same[3, 1:].any()
 
 
-def test_what_is_not_told_is_not_in_the_state():
+def test_the_state_is_unchanged_if_last_action_and_reward_are_no_inputs():
     policy, state = make(lstm_size=5), torch.rand(2, 10)
-    assert policy.told(state, torch.tensor([1, 2]), torch.ones(2)) is state
+    assert policy.append_last_action(state, torch.tensor([1, 2]), torch.ones(2)) is state
 
 
 def test_no_gradient_flows_through_a_reset():
@@ -301,10 +301,10 @@ def test_no_gradient_flows_through_a_reset():
     assert before.grad[1].abs().sum() > 0
 
 
-def test_observations_are_normalised_by_statistics_that_travel_with_the_weights():
+def test_the_statistics_of_normalization_are_part_of_the_weights():
     policy = make(normalize_observations=True)
     numbers = observations(NUMBERS, 500) * torch.tensor([1.0, 10.0, 0.1]) + 5.0
-    policy.normalizer.see(numbers)
+    policy.normalizer.update(numbers)
     seen = []
     policy.policy_torso.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     policy(numbers)
@@ -319,10 +319,10 @@ def test_observations_are_normalised_by_statistics_that_travel_with_the_weights(
     assert make().normalizer is None
 
 
-def test_bytes_are_normalised_as_they_were_seen():
+def test_bytes_are_normalized_without_scaling():
     policy = make(IMAGES, network='mlp', normalize_observations=True)
     images = observations(IMAGES, 200)
-    policy.normalizer.see(images.flatten(1))
+    policy.normalizer.update(images.flatten(1))
     seen = []
     policy.policy_torso.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     policy(images)
@@ -330,7 +330,7 @@ def test_bytes_are_normalised_as_they_were_seen():
     torch.testing.assert_close(seen[0].std(0), torch.ones(4 * 84 * 84), rtol=0.01, atol=0)
 
 
-def test_only_networks_of_images_compute_in_bfloat16():
+def test_only_image_networks_use_bfloat16():
     assert make(precision='bfloat16').precision == torch.float32
     assert make(IMAGES, network='mlp', precision='bfloat16').precision == torch.float32
     assert make(IMAGES, network='impala', precision='bfloat16').precision == torch.bfloat16
@@ -340,7 +340,7 @@ def test_only_networks_of_images_compute_in_bfloat16():
 @pytest.mark.parametrize('space', [
     NUMBERS, spaces.Box(0, 255, (4, 35, 84), np.uint8), spaces.Box(0, 1, (4, 84, 84), np.float32),
     spaces.Box(0, 255, (84, 84), np.uint8)], ids=str)
-def test_a_net_for_images_refuses_other_observations(network, space):
+def test_image_networks_reject_other_observations(network, space):
     with pytest.raises(ValueError, match=rf"^network '{network}' needs images[^\n]*$"):
         make(space, network=network)
 
@@ -350,7 +350,7 @@ def test_observations_must_be_one_array():
         make(spaces.Discrete(3))
 
 
-def test_values_of_actions_that_cannot_be_counted_are_refused():
+def test_action_values_need_a_discrete_action_space():
     with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in Box[^\n]*$"):
         make(NUMBERS, FORCES, DQN)
 

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there, and nothing in them is run."""
+"""Checkpoints: written whole or not at all, and no code in them is run."""
 
 import os
 import pickle
@@ -56,7 +56,7 @@ def test_a_new_one_replaces_the_old(path):
     assert load_checkpoint(path)['config'] == {'env_id': 'y'}
 
 
-def test_no_file_is_said(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     refused(tmp_path / 'none.pt', 'no such file')
     refused(tmp_path, 'no such file')
 
@@ -64,19 +64,19 @@ def test_no_file_is_said(tmp_path):
 @pytest.mark.parametrize('content', [
     b'', b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096, b'env_id: x\n',
     pickle.dumps({'format': FORMAT})], ids=repr)
-def test_what_is_no_checkpoint_is_refused(path, content):
+def test_a_file_that_is_not_a_checkpoint_is_rejected(path, content):
     path.write_bytes(content)
     refused(path, 'not a readable checkpoint')
 
 
-def test_a_file_cut_short_anywhere_is_refused(path):
+def test_a_truncated_file_is_rejected(path):
     whole = path.read_bytes()
     for size in range(0, len(whole), 97):
         path.write_bytes(whole[:size])
         refused(path, '')
 
 
-def test_a_changed_byte_gives_the_same_or_is_refused(path, same):
+def test_a_file_with_a_changed_byte_is_rejected_or_gives_the_same_content(path, same):
     # Some bytes of a zip file carry nothing: dates, padding.
     draw, whole, caught = random.Random(0), path.read_bytes(), 0
     for _ in range(300):
@@ -118,7 +118,7 @@ def test_code_in_a_checkpoint_is_not_run(path, tmp_path, bare):
 
 
 @pytest.mark.parametrize('key', ['format', 'config', 'learner', 'progress'])
-def test_a_missing_part_is_refused(path, key):
+def test_a_missing_part_is_rejected(path, key):
     torch.save({name: value for name, value in {'format': FORMAT, **PARTS}.items() if name != key},
                path)
     refused(path, 'not a checkpoint of this program')
@@ -126,13 +126,13 @@ def test_a_missing_part_is_refused(path, key):
 
 @pytest.mark.parametrize('value', [None, 'x', [1, 2], torch.ones(2)], ids=repr)
 @pytest.mark.parametrize('key', list(PARTS))
-def test_a_part_of_another_shape_is_refused(path, key, value):
+def test_a_part_that_is_not_a_dict_is_rejected(path, key, value):
     torch.save({'format': FORMAT, **PARTS, key: value}, path)
     refused(path, 'not a checkpoint of this program')
 
 
 @pytest.mark.parametrize('content', [[1, 2], 3, torch.ones(2)], ids=repr)
-def test_other_contents_are_refused(path, content):
+def test_other_contents_are_rejected(path, content):
     torch.save(content, path)
     refused(path, 'not a checkpoint of this program')
 
@@ -142,7 +142,7 @@ def test_another_format_is_named(path):
     refused(path, f'format 999 is not {FORMAT}')
 
 
-def test_some_other_zip_file_is_refused(path):
+def test_another_zip_file_is_rejected(path):
     with zipfile.ZipFile(path, 'w') as archive:
         archive.writestr('readme.txt', 'hello')
     refused(path, 'not a readable checkpoint')

@@ -1,4 +1,4 @@
-"""A run's folder is nobody else's, survives a crash, and reads back as it was written."""
+"""Run folder: exclusive to one run, safe against crashes, reads back what was written."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from tensorboard.summary.writer import event_file_writer
 
 from vdl_ros import presets
 from vdl_ros.common.settings import select
+from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError, saved_settings
-from vdl_ros.rl.runs.run_series import RecordedRun
 
 PARTS = {'config': {}, 'learner': {}, 'progress': {}}
 
@@ -51,7 +51,7 @@ def test_a_new_run_has_no_checkpoint(path):
     assert not folder.restarted
 
 
-def test_a_folder_with_something_in_it_is_refused(path):
+def test_a_folder_that_is_not_empty_is_rejected(path):
     path.mkdir(parents=True)
     RunFolder(path)
     (path / 'thesis.tex').write_text('all of it')
@@ -60,14 +60,14 @@ def test_a_folder_with_something_in_it_is_refused(path):
     assert (path / 'thesis.tex').read_text() == 'all of it'
 
 
-def test_resuming_nothing_is_refused(path):
+def test_resuming_without_a_checkpoint_is_rejected(path):
     with pytest.raises(RunFolderError, match=rf'^resume: {path} holds no checkpoint'):
         RunFolder(path, resume=True)
     assert not path.exists()
 
 
 @pytest.mark.parametrize('resume', [False, True])
-def test_a_file_in_the_way_is_said(path, resume):
+def test_an_existing_file_at_the_path_is_reported(path, resume):
     path.parent.mkdir()
     path.write_text('a file')
     with pytest.raises(RunFolderError, match=f'{path}'):
@@ -81,7 +81,7 @@ def test_a_checkpoint_can_be_resumed(path):
     assert not folder.restarted
 
 
-def test_a_node_started_again_by_its_launch_takes_over(path):
+def test_a_node_restarted_by_its_launch_reuses_the_folder(path):
     RunFolder(path, launch_id='monday')
     again = RunFolder(path, launch_id='monday')
     assert again.restarted
@@ -119,7 +119,7 @@ def test_progress_reads_back(path):
     assert second['mean_return_100'] != second['mean_return_100']
 
 
-def test_progress_after_the_checkpoint_is_forgotten_at_resume(path):
+def test_resume_drops_progress_after_the_checkpoint(path):
     folder = RunFolder(path, launch_id='x')
     folder.open({}, 0)
     for steps in (100, 200, 300, 400):
@@ -137,7 +137,7 @@ def test_progress_after_the_checkpoint_is_forgotten_at_resume(path):
 
 
 @pytest.mark.parametrize('rows', [[100, 200, 300], []], ids=['rows', 'events alone'])
-def test_nothing_is_left_of_what_came_before_a_restart_at_the_start(path, rows):
+def test_a_restart_from_step_0_drops_all_progress_and_events(path, rows):
     """The only checkpoint is that of step 0, and so no row is kept."""
     folder = RunFolder(path, launch_id='x')
     folder.open({}, 0)
@@ -159,7 +159,7 @@ def test_nothing_is_left_of_what_came_before_a_restart_at_the_start(path, rows):
 
 @pytest.mark.parametrize('rest', [
     '3', '300,0.5', '300,0.5,1.5', '300,0.5,1.5,20.0,3,10.0,0.2', '300,0.5,x,20.0,3,1,1,1'])
-def test_a_line_cut_short_is_left_out(path, rest):
+def test_a_row_cut_short_is_skipped(path, rest):
     folder = RunFolder(path, launch_id='x')
     folder.open({}, 0)
     folder.report(row(100), {})
@@ -172,7 +172,7 @@ def test_a_line_cut_short_is_left_out(path, rest):
     assert steps_of(again) == [100, 1001]
 
 
-def test_a_run_of_before_lengths_were_recorded_goes_on(path):
+def test_a_run_without_the_column_of_lengths_can_be_resumed(path):
     folder = RunFolder(path, launch_id='x')
     (path / 'progress.csv').write_text(
         'agent_steps,wall_s,mean_return_100,episodes,steps_per_s,policy_lag_mean,'
@@ -186,7 +186,7 @@ def test_a_run_of_before_lengths_were_recorded_goes_on(path):
     assert new == row(1001)
 
 
-def test_what_is_of_one_start_is_not_gone_on_with(path):
+def test_settings_of_one_start_are_not_resumed(path):
     """A run of a GPU can be resumed where there is none."""
     RunFolder(path).open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
     assert saved_settings(path) == {'seed': 3}
@@ -204,7 +204,7 @@ def test_a_resumed_run_waits_for_the_actors_of_this_start(path, given, actors):
     assert values['seed'] == 3
 
 
-def test_the_end_writes_summary_and_curve(path):
+def test_close_writes_summary_and_curve(path):
     folder = RunFolder(path)
     folder.open({}, 0)
     folder.report(row(100), {'a': 1.0})

@@ -1,10 +1,10 @@
-"""Groups are named by what differs between them, and hold one experiment each."""
+"""Groups of runs: labels from differing settings, one experiment per group."""
 
 import pytest
 import yaml
 
+from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
-from vdl_ros.rl.runs.run_series import RecordedRun, RunReadError
 
 SETTINGS = {'env_id': 'CartPole-v1', 'algorithm': 'impala', 'learning_rate': 0.001,
             'hidden_size': 64, 'total_steps': 1000, 'seed': 1}
@@ -27,7 +27,7 @@ def group(tmp_path, monkeypatch):
     return make
 
 
-def test_one_group_is_called_by_its_algorithm(group):
+def test_one_group_is_labelled_with_its_algorithm(group):
     assert group_labels([group({}, {'seed': 2})]) == ['impala']
 
 
@@ -49,16 +49,16 @@ def test_one_group_is_called_by_its_algorithm(group):
     ([{}, {'seed': 2}], ['r0 and 1 more', 'r2 and 1 more']),
     ([{}, {}, {'algorithm': 'ppo'}],
      ['impala, r0 and 1 more', 'impala, r2 and 1 more', 'ppo'])])
-def test_groups_are_called_by_what_differs(group, changes, labels):
+def test_groups_are_labelled_with_the_settings_that_differ(group, changes, labels):
     assert group_labels([group(change, change | {'seed': 7}) for change in changes]) == labels
 
 
-def test_a_setting_in_which_a_group_differs_itself_names_none(group):
+def test_a_setting_that_differs_within_a_group_is_not_in_labels(group):
     groups = [group({}, {'hidden_size': 8}), group({'hidden_size': 16}, {'hidden_size': 16})]
     assert group_labels(groups) == ['r0 and 1 more', 'r2 and 1 more']
 
 
-def test_runs_without_settings_are_called_by_their_folders(group, tmp_path):
+def test_runs_without_settings_are_labelled_with_their_folders(group, tmp_path):
     groups = [group({}), group({})]
     for path in tmp_path.glob('*/config.yaml'):
         path.unlink()
@@ -76,18 +76,18 @@ def test_environments_are_listed_once(group):
 
 @pytest.mark.parametrize(('change', 'message'), [
     ({'env_id': 'Pong'}, "r2: env_id 'Pong' is not 'CartPole-v1' as in r0; "
-     'runs of one group are averaged: --compare r2 keeps it apart'),
+     'runs of one group are averaged; use --compare r2 for another group'),
     ({'algorithm': 'ppo'}, "r2: algorithm 'ppo' is not 'impala' as in r0; "
-     'runs of one group are averaged: --compare r2 keeps it apart')])
-def test_a_mean_over_different_experiments_is_refused(group, change, message):
+     'runs of one group are averaged; use --compare r2 for another group')])
+def test_different_experiments_in_one_group_are_rejected(group, change, message):
     with pytest.raises(RunReadError) as error:
         check_group(group({}, {'seed': 2}, change))
     assert str(error.value) == message
 
 
-def test_a_run_given_twice_is_refused(group):
+def test_a_run_given_twice_is_rejected(group):
     first, second = group({}, {'seed': 2})
     check_group([first, second])
     again = RecordedRun(first.path / 'progress.csv')
-    with pytest.raises(RunReadError, match=r'^r0/progress.csv: is given twice in one group$'):
+    with pytest.raises(RunReadError, match=r'^r0/progress.csv: given twice in one group$'):
         check_group([first, second, again])

@@ -61,10 +61,10 @@ def test_means_are_over_time():
 def test_a_node_reports_and_a_run_hears_the_actors_of_its_namespace(peer):
     heard = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
     scalars = TopicScalars(peer.node, 'policy')
-    phases = ThreadTimer()
-    with phases('step'):
+    timer = ThreadTimer()
+    with timer('step'):
         peer.until(lambda: peer.node.count_subscribers('/statistics') == 2, 'subscriptions')
-        TimeStatistics(peer.node, {ACTING: phases})
+        TimeStatistics(peer.node, {ACTING: timer})
         talker = peer.talk(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
         talker.publish(report('/team/actor_0', 'time_acting_infer'))
         talker.publish(report(metric='time_training_learn'))

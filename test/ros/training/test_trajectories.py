@@ -1,4 +1,4 @@
-"""Unrolls and policies cross the wire whole, and the inbox gives out only what it should."""
+"""Trajectory and policy messages, and the inbox that checks them."""
 
 import array
 import json
@@ -76,7 +76,7 @@ def box():
     return Box()
 
 
-def test_a_trajectory_comes_back_whole(box):
+def test_a_trajectory_message_restores_the_unroll(box):
     message = trajectory(0, start_id=2**63 + 1, version=2**40)
     box.put(message)
     unroll = box.inbox.get(0.0)
@@ -92,7 +92,7 @@ def test_a_trajectory_comes_back_whole(box):
     assert Time.from_msg(message.header.stamp).nanoseconds == STAMP.nanoseconds
 
 
-def test_what_a_policy_remembered_travels_with_a_trajectory():
+def test_a_trajectory_message_contains_the_policy_state():
     box = Box(REMEMBERING)
     state = np.random.default_rng(3).normal(size=(2, 6)).astype(np.float32)
     box.put(trajectory(0, state=state), trajectory(1), trajectory(2, state=state[:, :4]))
@@ -105,7 +105,7 @@ def test_what_a_policy_remembered_travels_with_a_trajectory():
     assert 'state: shape (2, 4) is not (2, 6)' in short
 
 
-def test_a_policy_comes_back_whole():
+def test_a_policy_message_restores_the_weights():
     weights = {'a.weight': np.ones((2, 3), np.float32), 'a.bias': np.zeros(2, np.float32)}
     flow_stats = FlowStats()
     flow_stats.arrive('x', 9, 3)
@@ -139,7 +139,7 @@ def test_the_number_of_the_largest_sequence_does_not_stop_a_policy(box):
     assert deserialize_message(serialize_message(sent), Policy).credits[0].used == 2**64 - 1
 
 
-def test_what_went_to_another_learner_is_left_out_silently(box):
+def test_trajectories_for_another_learner_are_ignored(box):
     box.put(trajectory(0, learner_id='other'), trajectory(1), trajectory(2, learner_id=''))
     assert [unroll.sequence for unroll in box.all()] == [1]
     assert box.warnings == []
@@ -168,7 +168,7 @@ def broken_axes():
     (lambda: trajectory(1, state=np.zeros((2, 6), np.float32)), "unknown: ['state']"),
     (lambda: trajectory(1, rewards=arrays(batch=3)['rewards']), 'rewards: shape (4, 3)'),
     (Trajectory, 'missing')], ids=lambda value: value if isinstance(value, str) else '')
-def test_what_does_not_fit_is_counted_and_the_next_is_given_out(box, make, reason):
+def test_invalid_messages_are_counted_and_the_next_is_returned(box, make, reason):
     bad = make()
     bad.learner_id, bad.actor_id = 'me', 'a'
     box.put(trajectory(0), bad, trajectory(2))
@@ -178,20 +178,20 @@ def test_what_does_not_fit_is_counted_and_the_next_is_given_out(box, make, reaso
     assert reason in box.warnings[0]
 
 
-def test_gaps_are_counted_and_said(box):
+def test_gaps_are_counted_and_reported(box):
     box.put(trajectory(3), trajectory(4), trajectory(7))
     assert [unroll.sequence for unroll in box.all()] == [3, 4, 7]
     assert box.flow_stats.lost == 2
     assert box.warnings == ["2 trajectories of 'a' lost before number 7"]
 
 
-def test_the_same_trajectory_is_given_out_once(box):
+def test_a_duplicate_trajectory_is_returned_once(box):
     box.put(trajectory(0), trajectory(0), trajectory(1))
     assert [unroll.sequence for unroll in box.all()] == [0, 1]
     assert box.flow_stats.duplicates == 1
 
 
-def test_actors_are_told_apart(box):
+def test_actors_have_separate_sequence_numbers(box):
     box.put(trajectory(5, actor_id='a'), trajectory(0, actor_id='b', start_id=2),
             trajectory(6, actor_id='a'))
     assert [(unroll.actor_id, unroll.sequence) for unroll in box.all()] == [
@@ -199,7 +199,7 @@ def test_actors_are_told_apart(box):
     assert box.flow_stats.lost == 0
 
 
-def test_a_full_queue_drops_and_says_so_and_the_gap_is_counted(box):
+def test_a_full_queue_drops_messages_with_a_warning_and_counts_the_gap(box):
     message = trajectory(0)
     for sequence in range(300):
         message.sequence = sequence
@@ -212,6 +212,6 @@ def test_a_full_queue_drops_and_says_so_and_the_gap_is_counted(box):
     assert box.flow_stats.lost == 300 - 256
 
 
-def test_an_empty_inbox_does_not_wait_for_ever(box):
+def test_an_empty_inbox_times_out(box):
     with pytest.raises(queue.Empty):
         box.inbox.get(0.01)

@@ -1,4 +1,4 @@
-"""The actor: steps B environments with a copy of the policy and cuts what happens into unrolls."""
+"""The actor: steps B environments with a copy of the policy and records unrolls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.thread_timer import ThreadTimer
-from vdl_ros.rl.acting.environment_stepper import Stepper
+from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, UnrollSchema
 from vdl_ros.rl.device import to_host
@@ -21,7 +21,7 @@ __all__ = ['Actor', 'load_weights', 'weights']
 
 
 def weights(policy: Policy) -> Arrays:
-    """Return the policy's parameters by name; on the CPU, as arrays that share their memory."""
+    """Return the policy's parameters by name; of a policy on the CPU they share its memory."""
     return {name: tensor.numpy() for name, tensor in to_host(policy.state_dict()).items()}
 
 
@@ -30,19 +30,19 @@ def load_weights(policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> None:
     Copy parameters into ``policy``.
 
     Raises:
-        ValueError: names, shapes or dtypes that are not this policy's.
+        ValueError: names, shapes or dtypes differ from this policy's.
     """
-    own = policy.state_dict()
-    if own.keys() != arrays.keys():
+    state = policy.state_dict()
+    if state.keys() != arrays.keys():
         raise ValueError(
-            f'weights: names {sorted(own.keys() ^ arrays.keys())} are missing or unknown')
-    for name, tensor in own.items():
+            f'weights: names {sorted(state.keys() ^ arrays.keys())} are missing or unknown')
+    for name, tensor in state.items():
         array = arrays[name]
         if tuple(array.shape) != tuple(tensor.shape) or array.dtype != tensor.numpy().dtype:
             raise ValueError(f'weights: {name}: {array.dtype} {array.shape} is not '
                              f'{tensor.numpy().dtype} {tuple(tensor.shape)}')
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in state.items():
             np.copyto(tensor.numpy(), arrays[name])
 
 
@@ -51,6 +51,11 @@ class Actor:
     B environments and a policy that acts in them.
 
     Consecutive unrolls overlap by one observation: x_T of one is x_0 of the next.
+
+    Attributes:
+        envs: the environments.
+        policy: the copy of the policy.
+        policy_version: version of its weights, -1 before the first :meth:`load`.
     """
 
     def __init__(
@@ -59,69 +64,69 @@ class Actor:
         policy: Policy,
         schema: UnrollSchema,
         seed: int,
-        phases: ThreadTimer | None = None,
-        explore: Callable[[int], float] = lambda agent_steps: 0.0,
+        timer: ThreadTimer | None = None,
+        exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         """
         Reset the environments.
 
         Args:
             envs: the environments.
-            policy: acts.
-            schema: what the unrolls must look like.
-            seed: of the first episodes and of the sampling.
-            phases: the clock of the thread that acts.
-            explore: see ``exploration.py``.
+            policy: chooses the actions.
+            schema: schema of the unrolls.
+            seed: of the first episodes and of sampling.
+            timer: timer of the thread that calls :meth:`unroll`.
+            exploration: schedule, see ``exploration.py``.
         """
         self.envs = envs
         self.policy = policy.eval()
         self.policy_version = -1
         self._schema = schema
-        self._phases = phases or ThreadTimer()
-        self._explore = explore
+        self._timer = timer or ThreadTimer()
+        self._exploration = exploration
         self._state = policy.initial_state(envs.num_envs)
         torch.manual_seed(seed)
-        self._stepper = Stepper(envs, seed)
+        self._stepper = EnvStepper(envs, seed)
         self._episodes = EpisodeCounter(envs.num_envs)
 
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
         """
-        Take over a published policy.
+        Load the weights of a published policy.
 
         Args:
-            arrays: its weights.
-            version: its number.
-            agent_steps: that the learner has learned from.
+            arrays: the weights.
+            version: version of the policy.
+            agent_steps: steps that the learner has learned from.
 
         Raises:
             ValueError: weights of another network.
         """
         load_weights(self.policy, arrays)
         self.policy_version = version
-        self.policy.exploration = torch.tensor([self._explore(agent_steps)])
+        self.policy.exploration = torch.tensor([self._exploration(agent_steps)])
 
     @torch.inference_mode()
     def unroll(self) -> tuple[Arrays, list[FinishedEpisode]]:
-        """Act for T steps; return the arrays of ``unroll.py`` and the episodes that ended."""
-        stepper, phases = self._stepper, self._phases
-        with phases('encode'):
+        """Step T times; return the arrays of ``unroll.py`` and the episodes that ended."""
+        stepper, timer = self._stepper, self._timer
+        with timer('encode'):
             arrays = self._schema.empty(self.envs.num_envs)
             observations, is_reset = arrays.pop('observations'), arrays['is_reset']
             observations[0], is_reset[0] = stepper.observation, stepper.is_reset
             if self.policy.state_size:
                 arrays['state'][...] = self._state.numpy()
             for t in range(self._schema.unroll_length):
-                with phases('infer'):
+                with timer('infer'):
                     actions, log_probs = self.choose(observations[t], is_reset[t])
                 arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
-                with phases('step'):
+                with timer('step'):
                     step = stepper.step(
                         self.policy.distribution.to_environment(arrays['actions'][t]))
                 (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
                  arrays['truncated'][t], is_reset[t + 1]) = step
-                self._state = self.policy.told(
+                self._state = self.policy.append_last_action(
                     self._state, torch.from_numpy(arrays['actions'][t]),
                     torch.from_numpy(arrays['rewards'][t]))
             finished = self._episodes.add(
@@ -132,18 +137,18 @@ class Actor:
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """
-        Draw actions, and remember the observations; call it in ``torch.inference_mode()``.
+        Sample actions and update the state; call it in ``torch.inference_mode()``.
 
         Args:
             observations: [B, ...].
-            is_reset: [B] bool, where an episode begins.
+            is_reset: [B] bool, true where an episode starts.
 
         Returns:
             Actions, [B] int64 or [B, A] float32, and their log-probabilities, [B] float32.
         """
         distribution = self.policy.distribution
         if self.policy.state_size:
-            # A row of time of its own: T is 1.
+            # [None]: T = 1.
             parameters, _, self._state = self.policy(
                 torch.from_numpy(observations)[None], torch.from_numpy(is_reset)[None],
                 self._state)

@@ -11,17 +11,17 @@ __all__ = ['ActorConfig']
 
 @dataclass(frozen=True)
 class ActorConfig:
-    """Settings of one actor; everything else it hears from the learner."""
+    """Settings of one actor; it receives all others from the learner."""
 
     actor_id: str = setting(
         '', 'Name of this actor, unique in the graph; empty: made of host, node and process.')
     env_id: str = setting(
-        '', 'Act only in this environment; empty: in the one the learner trains on.')
+        '', 'Act only in this environment; empty: the one that the learner trains on.')
     num_envs: int = setting(
-        0, 'Environments of this actor; 0: as many as the learner says.',
+        0, 'Environments of this actor; 0: the number that the learner sets.',
         minimum=0, maximum=4096)
     actor_threads: int = setting(
-        1, 'Threads of the actor\'s network.', minimum=1, maximum=256)
+        1, 'CPU threads for the actor\'s network.', minimum=1, maximum=256)
     credit_timeout: float = setting(
-        10.0, 'Wait for the learner before a trajectory under way is given up as lost.',
+        10.0, 'Time without a policy after which the oldest pending trajectory counts as lost.',
         minimum=0.1, maximum=1e6, unit='s')

@@ -1,10 +1,10 @@
 """
-Central inference: answers the observations of many actors in one batch, and cuts the unrolls.
+Central inference: the learner chooses actions for the observations of many actors in one batch.
 
-What an actor sees is all here already, so its unrolls need not travel: an observation crosses the
-wire once. Credit works as between processes (``flow.py``): an actor that has ``max_policy_lag``
-unrolls which are not learned from yet gets its answer when one is; if actors are synchronous, when
-the weights that came of it are loaded.
+The learner assembles the unrolls from these observations, so each crosses the network once.
+Credit limits actors as in ``flow_control.py``: an actor with ``max_policy_lag`` unrolls that are
+not learned from yet gets its next actions when one of them is; with synchronous actors, when the
+weights learned from it are loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vdl_ros.rl.policy.policy import Policy
 
 __all__ = ['Answer', 'CentralInference', 'Request']
 
-# Actors' processes that are remembered; the one that was silent longest is forgotten first.
+# Sessions kept; beyond it, the one created first is dropped.
 _MOST_ACTORS = 1024
 
 
@@ -38,12 +38,12 @@ class Request:
     One observation that waits for its actions.
 
     Attributes:
-        actor_id: who asks.
-        start_id: drawn anew at each start of the actor.
-        step: 0, 1, 2, ...; the same again if the answer got lost.
-        arrays: as :meth:`StepSchema.check` accepted them.
+        actor_id: the actor.
+        start_id: random number of this start of the actor.
+        step: 0, 1, 2, ...; repeated if the answer is lost.
+        arrays: checked by :meth:`StepSchema.check`.
         age_s: seconds from the step to its arrival.
-        num_bytes: its size on the wire.
+        num_bytes: size of the message.
     """
 
     actor_id: str
@@ -60,9 +60,9 @@ class Answer:
     The actions for one observation.
 
     Attributes:
-        request: what is answered.
+        request: the request.
         actions: [B] int64 or [B, A] float32.
-        policy_version: the version that chose them.
+        policy_version: version of the policy that chose them.
     """
 
     request: Request
@@ -71,10 +71,11 @@ class Answer:
 
 
 class _Session:
-    """One actor's unroll under way."""
+    """The unroll that one actor is filling."""
 
     def __init__(
-        self, request: Request, arrays: Arrays, state: Tensor, explore: Callable[[int], float],
+        self, request: Request, arrays: Arrays, state: Tensor,
+        exploration: Callable[[int], float],
     ) -> None:
         self.request = request
         self.step = request.step
@@ -84,7 +85,7 @@ class _Session:
         self.t = 0
         self.arrays = arrays
         self.state = state
-        self.explore = explore
+        self.exploration = exploration
         self.answer: Answer | None = None
 
     @property
@@ -103,36 +104,36 @@ class _Session:
 
 
 class CentralInference:
-    """Sessions with actors, and the policy that answers them."""
+    """Chooses actions for many actors and assembles their unrolls."""
 
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
-        flow_stats: FlowStats, max_policy_lag: int, phases: ThreadTimer | None = None,
+        flow_stats: FlowStats, max_policy_lag: int, timer: ThreadTimer | None = None,
         exploration_schedule: Callable[[str], Callable[[int], float]] = (
             lambda actor_id: lambda steps: 0.0),
         synchronous: bool = False,
     ) -> None:
         """
-        Answer with ``policy``, which must not be the one that learns.
+        Choose actions with ``policy``, which must be a copy of the one that is trained.
 
         Args:
-            policy: acts; its weights come by :meth:`load`.
-            unroll_schema: what the unrolls must look like.
-            step_schema: what the steps look like that they are made of.
-            flow_stats: where the learner counts what it has used.
+            policy: chooses actions; :meth:`load` sets its weights.
+            unroll_schema: schema of the unrolls.
+            step_schema: schema of single steps.
+            flow_stats: counts the unrolls that were learned from.
             max_policy_lag: unrolls of one actor that may wait to be learned from.
-            phases: the clock of the thread that serves.
-            exploration_schedule: returns how an actor explores, see ``exploration.py``.
-            synchronous: whether nobody may act with other weights than the newest: credit then
+            timer: timer of the thread that calls :meth:`serve`.
+            exploration_schedule: from an actor's name to its schedule, see ``exploration.py``.
+            synchronous: whether actors may act only with the newest weights: credit then
                 counts from the next :meth:`load`.
         """
-        self._phases = phases or ThreadTimer()
+        self._timer = timer or ThreadTimer()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
         self._flow_stats, self._max_policy_lag = flow_stats, max_policy_lag
         self._exploration_schedule, self._synchronous = exploration_schedule, synchronous
         self._version = self._agent_steps = 0
-        # By start_id, if synchronous: unrolls that the weights are learned from.
+        # By start_id, if synchronous: unrolls that the current weights are learned from.
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
         self._sessions: dict[int, _Session] = {}
@@ -141,63 +142,64 @@ class CentralInference:
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
-        """Answer with these weights from now on; for the thread that writes the flow_stats."""
+        """Use these weights from now on; call it in the thread that writes ``flow_stats``."""
         with self._lock:
             load_weights(self._policy, arrays)
             self._version, self._agent_steps = version, agent_steps
             if self._synchronous:
-                self._used = {key: peer.used for key, peer in self._flow_stats.peers.items()}
+                self._used = {key: record.used
+                              for key, record in self._flow_stats.actor_records.items()}
 
     def serve(
-        self, requests: Sequence[Request], refuse: Callable[[Request, UnrollError], None],
+        self, requests: Sequence[Request], reject: Callable[[Request, UnrollError], None],
     ) -> tuple[list[Answer], list[Unroll]]:
         """
-        Take in observations and answer all that may be answered now.
+        Add observations and choose actions for all actors that have credit.
 
-        Call it with nothing from time to time: credit that was given since is used then.
+        Call it regularly, also without requests, so that actors that got credit are answered.
 
         Args:
             requests: in order of arrival.
-            refuse: called with a request that does not continue what came before.
+            reject: called with each request that does not continue its actor's last one.
 
         Returns:
-            Answers, and the unrolls that are complete now.
+            Answers, and the unrolls that are complete.
         """
         answers: list[Answer] = []
         unrolls: list[Unroll] = []
-        with self._phases('decode'):
+        with self._timer('decode'):
             for request in requests:
                 try:
-                    self._take_in(request, answers, unrolls)
+                    self._add(request, answers, unrolls)
                 except UnrollError as error:
-                    refuse(request, error)
-        ready = [session for session in self._waiting.values() if self._may_act(session)]
+                    reject(request, error)
+        ready = [session for session in self._waiting.values() if self._has_credit(session)]
         if ready:
-            with self._phases('infer'):
-                answers += self._act(ready)
+            with self._timer('infer'):
+                answers += self._infer(ready)
         return answers, unrolls
 
-    def _take_in(
+    def _add(
         self, request: Request, answers: list[Answer], unrolls: list[Unroll],
     ) -> None:
         session = self._sessions.get(request.start_id)
         if session is None or request.step > session.step:
-            self._begin(request)
+            self._start_session(request)
         elif request.step == session.step - 1 and session.answer is not None:
-            answers.append(session.answer)  # it got lost on its way
+            answers.append(session.answer)  # the first one was lost
         elif request.step == session.step and request.start_id not in self._waiting:
-            self._go_on(session, request, unrolls)
+            self._continue_session(session, request, unrolls)
 
-    def _may_act(self, session: _Session) -> bool:
+    def _has_credit(self, session: _Session) -> bool:
         start_id = session.request.start_id
         if self._synchronous:
             used = self._used.get(start_id, 0)
         else:
-            peer = self._flow_stats.peers.get(start_id)
-            used = peer.used if peer is not None else 0
+            record = self._flow_stats.actor_records.get(start_id)
+            used = record.used if record is not None else 0
         return session.sequence - used < self._max_policy_lag
 
-    def _begin(self, request: Request) -> None:
+    def _start_session(self, request: Request) -> None:
         arrays = self._unroll_schema.empty(len(request.arrays['rewards']))
         self._step_schema.decode(request.arrays, None, arrays['observations'][0])
         session = _Session(
@@ -212,7 +214,9 @@ class CentralInference:
             del self._sessions[oldest]
             self._waiting.pop(oldest, None)
 
-    def _go_on(self, session: _Session, request: Request, unrolls: list[Unroll]) -> None:
+    def _continue_session(
+        self, session: _Session, request: Request, unrolls: list[Unroll],
+    ) -> None:
         arrays, t = session.arrays, session.t
         if len(request.arrays['rewards']) != session.num_envs:
             raise UnrollError(f'rewards: {len(request.arrays["rewards"])} environments are not '
@@ -222,7 +226,7 @@ class CentralInference:
         arrays['is_reset'][t] = request.arrays['is_reset']
         for name in ('rewards', 'terminated', 'truncated'):
             arrays[name][t - 1] = request.arrays[name]
-        session.state = self._policy.told(session.state, *(
+        session.state = self._policy.append_last_action(session.state, *(
             torch.from_numpy(arrays[name][t - 1]) for name in ('actions', 'rewards')))
         session.request = request
         session.num_bytes += request.num_bytes
@@ -238,9 +242,9 @@ class CentralInference:
         self._waiting[request.start_id] = session
 
     @torch.inference_mode()
-    def _act(self, sessions: Sequence[_Session]) -> list[Answer]:
+    def _infer(self, sessions: Sequence[_Session]) -> list[Answer]:
         policy = self._policy
-        # A row of time of its own: T is 1.
+        # [None]: T = 1.
         observations, is_reset = (
             torch.from_numpy(np.concatenate(arrays))[None] for arrays in (
                 [session.observation for session in sessions],
@@ -249,13 +253,13 @@ class CentralInference:
         with self._lock:
             version = self._version
             policy.exploration = torch.cat([
-                torch.full((session.num_envs,), session.explore(self._agent_steps))
+                torch.full((session.num_envs,), session.exploration(self._agent_steps))
                 for session in sessions])
             parameters, _, state = policy(observations, is_reset, before)
-        drawn = policy.distribution.sample(parameters[0])
-        log_probs = policy.distribution.log_prob(parameters[0], drawn).numpy()
-        actions = drawn.numpy()
-        told = policy.distribution.to_environment(actions)
+        sampled = policy.distribution.sample(parameters[0])
+        log_probs = policy.distribution.log_prob(parameters[0], sampled).numpy()
+        actions = sampled.numpy()
+        env_actions = policy.distribution.to_environment(actions)
         answers, start = [], 0
         for session in sessions:
             stop = start + session.num_envs
@@ -266,7 +270,7 @@ class CentralInference:
                 if policy.state_size:
                     session.arrays['state'][...] = session.state.numpy()
             session.state = state[start:stop]
-            session.answer = Answer(session.request, told[start:stop].copy(), version)
+            session.answer = Answer(session.request, env_actions[start:stop].copy(), version)
             answers.append(session.answer)
             session.t += 1
             session.step += 1

@@ -22,11 +22,11 @@ __all__ = ['Act', 'Evaluation', 'evaluate']
 @dataclass(frozen=True)
 class Evaluation:
     """
-    What came out.
+    Results of an evaluation.
 
     Attributes:
-        returns: one for each episode.
-        lengths: agent steps of each.
+        returns: undiscounted return of each episode.
+        lengths: agent steps of each episode.
     """
 
     returns: tuple[float, ...]
@@ -47,24 +47,24 @@ class Evaluation:
         """
         Half the width of the mean's 95 % confidence interval, by the normal distribution.
 
-        Of a single episode NaN: it says nothing of others.
+        NaN for a single episode.
         """
         count = len(self.returns)
         return 1.96 * self.std / math.sqrt(count - 1) if count > 1 else math.nan
 
 
 class Act:
-    """A policy that plays: from observations [B, ...] to actions [B, ...] within the space."""
+    """A policy as a function from observations [B, ...] to actions [B, ...] in the space."""
 
     def __init__(
         self, policy: Policy, action_space: gymnasium.Space[Any], *, deterministic: bool,
     ) -> None:
-        """Play the most likely action, or draw one."""
+        """Take the most likely action if ``deterministic``, else sample."""
         self._policy = policy.eval()
         self._choose = policy.distribution.mode if deterministic else policy.distribution.sample
         self._box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
         self._state = policy.initial_state(0)
-        self._drawn = torch.empty(0)
+        self._actions = torch.empty(0)
 
     @torch.inference_mode()
     def __call__(
@@ -76,23 +76,24 @@ class Act:
 
         Args:
             observations: [B, ...].
-            is_reset: [B] bool, where an episode begins; nowhere if it is not given. What the
-                policy remembers is forgotten there, and everywhere when B changes.
-            rewards: [B] float, of the actions before; 0 if they are not given.
+            is_reset: [B] bool, where an episode starts; default: nowhere. The state is reset
+                there, and everywhere when B changes.
+            rewards: [B] float, of the previous actions; default: 0.
         """
         batch = len(observations)
         if len(self._state) != batch:
             self._state = self._policy.initial_state(batch)
         else:
-            told = np.zeros(batch) if rewards is None else rewards
-            self._state = self._policy.told(
-                self._state, self._drawn, torch.from_numpy(told.astype(np.float32)))
+            if rewards is None:
+                rewards = np.zeros(batch)
+            self._state = self._policy.append_last_action(
+                self._state, self._actions, torch.from_numpy(rewards.astype(np.float32)))
         resets = np.zeros(batch, np.bool_) if is_reset is None else is_reset
         parameters, _, self._state = self._policy(
             torch.from_numpy(np.ascontiguousarray(observations))[None],
             torch.from_numpy(resets)[None], self._state)
-        self._drawn = self._choose(parameters[0])
-        actions: NDArray[Any] = self._policy.distribution.to_environment(self._drawn.numpy())
+        self._actions = self._choose(parameters[0])
+        actions: NDArray[Any] = self._policy.distribution.to_environment(self._actions.numpy())
         return actions if self._box is None else np.clip(actions, self._box.low, self._box.high)
 
 
@@ -104,17 +105,17 @@ def evaluate(
     stop: threading.Event | None = None,
 ) -> Evaluation:
     """
-    Play ``episodes`` episodes, shared out evenly over the environments.
+    Play ``episodes`` episodes, divided evenly among the environments.
 
-    Each environment plays its share and what it plays beyond that is not counted: with first
-    come, first counted, short episodes would be counted more often.
+    Each environment counts only its share: counting the episodes that end first would favour
+    short ones.
 
     Args:
         envs: B environments.
         act: as :class:`Act`.
-        episodes: so many.
-        seed: of the first ones.
-        stop: ends it early.
+        episodes: number of episodes.
+        seed: of the environments.
+        stop: ends the evaluation early when set.
     """
     batch = envs.num_envs
     shares = np.full(batch, episodes // batch)
@@ -128,7 +129,7 @@ def evaluate(
     while shares.any() and not (stop and stop.is_set()):
         observations, rewards, terminated, truncated, _ = envs.step(
             act(observations, is_reset, rewards))
-        # The step after an episode's last one is the environment's own reset.
+        # The step after the last one of an episode only resets the environment.
         total = np.where(done, 0.0, total + rewards)
         length = np.where(done, 0, length + 1)
         is_reset, done = done, np.logical_or(terminated, truncated)

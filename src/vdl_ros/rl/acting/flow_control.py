@@ -1,10 +1,10 @@
 """
-Flow control between actors and a learner: credit on one side, accounts on the other.
+Flow control between actors and a learner: credit in the actor, statistics in the learner.
 
-With every policy the learner says how many trajectories of each actor it has used. An actor may
-have ``max_policy_lag`` trajectories under way beyond that, then it waits. So no queue grows, and
-a trajectory waits at the learner for at most (actors * max_policy_lag) / batch_size updates. An
-actor that is slower than the others is further behind: they go on learning while it acts.
+Each policy message states how many trajectories of each actor the learner has used. An actor may
+have ``max_policy_lag`` more trajectories pending, then it waits. So queues are bounded, and a
+trajectory waits at the learner for at most (actors * max_policy_lag) / batch_size updates. The
+policy lag of a slow actor is larger: the learner updates with the others' trajectories meanwhile.
 """
 
 from __future__ import annotations
@@ -12,39 +12,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ['Credit', 'FlowStats', 'ActorRecord']
+__all__ = ['ActorRecord', 'Credit', 'FlowStats']
 
-# What the message's uint64 holds: one sequence number at its end must not stop the learner.
+# Maximum of the message's uint64 field; used is one more than the largest sequence number.
 _LARGEST = 2**64 - 1
-# No honest actor is so far ahead: its credit ends long before.
+# A larger jump of sequence numbers is rejected: no credit allows it.
 _FARTHEST = 10_000
-# Processes with one actor's name that are remembered, apart from the newest.
-_NAMESAKES = 3
+# Earlier processes with the same actor_id whose records are kept.
+_EARLIER_KEPT = 3
 
 
 class Credit:
     """
-    An actor's side: whether it may act.
+    The actor's side: whether it may act.
 
     Attributes:
+        max_policy_lag: trajectories that may be pending.
         sequence: number of the next trajectory.
     """
 
     def __init__(self, max_policy_lag: int) -> None:
-        """Start with no credit: there is no policy yet."""
+        """Start without credit, until the first policy."""
         self.max_policy_lag = max_policy_lag
         self.sequence = 0
         self._used = 0
         self._learner = ''
 
-    def hear(self, learner_id: str, used: int | None) -> None:
+    def on_policy(self, learner_id: str, used: int | None) -> None:
         """
-        Note a policy.
+        Update the credit from a policy message.
 
         Args:
-            learner_id: whose it is. What was sent to an earlier learner is not waited for.
-            used: how many of this actor's trajectories the learner is done with, or None if it
-                does not know this actor.
+            learner_id: its learner. Trajectories sent to an earlier learner no longer count.
+            used: trajectories of this actor that the learner has used or given up; None if the
+                message has no credit for this actor.
         """
         if learner_id != self._learner:
             self._learner = learner_id
@@ -54,33 +55,33 @@ class Credit:
 
     @property
     def outstanding(self) -> int:
-        """Trajectories sent that the learner is not known to be done with."""
+        """Trajectories sent that the learner has not reported as used."""
         return self.sequence - self._used
 
     @property
     def available(self) -> bool:
-        """Whether one more trajectory may be acted now."""
+        """Whether the actor may record one more trajectory."""
         return bool(self._learner) and self.outstanding < self.max_policy_lag
 
     def spend(self) -> int:
-        """Return the number for the trajectory just acted, and count it."""
+        """Return the sequence number for a new trajectory, and count it."""
         self.sequence += 1
         return self.sequence - 1
 
     def write_off(self) -> None:
-        """Give up on the oldest trajectory under way: nothing was heard for too long."""
+        """Count the oldest pending trajectory as lost, so that the actor may go on."""
         self._used = min(self._used + 1, self.sequence)
 
 
 @dataclass
 class ActorRecord:
     """
-    What a learner knows of one actor's process.
+    The learner's record of one actor process.
 
     Attributes:
-        actor_id: its name; two processes may have the same, one after the other or by mistake.
+        actor_id: its name; processes may share one, after a restart or by mistake.
         expected: the next sequence number.
-        used: trajectories learned from, or given up.
+        used: trajectories learned from or given up.
     """
 
     actor_id: str
@@ -91,22 +92,22 @@ class ActorRecord:
 @dataclass
 class FlowStats:
     """
-    A learner's side: what came, what is missing, how old it was.
+    The learner's side: counts of trajectories received, lost and used, and their policy lag.
 
     Attributes:
         received: trajectories that arrived and were valid.
-        lost: gaps in the actors' sequence numbers, and what a full queue refused.
-        rejected: messages that were no valid trajectories.
+        lost: missing sequence numbers, and messages dropped by a full queue.
+        rejected: messages that were not valid trajectories.
         stale: trajectories of a policy too old to learn from.
-        duplicates: sequence numbers that came again.
-        actor_restarts: times a process came with the name of an earlier one.
+        duplicates: sequence numbers received again.
+        actor_restarts: new processes with the name of an earlier one.
         lag_sum: policy versions between acting and learning, summed over trajectories.
-        lag_max: the largest of them.
+        lag_max: the largest lag of one trajectory.
         lag_count: trajectories learned from.
-        bytes_in: size of the unrolls that arrived, on the wire.
-        bytes_out: size of the policies or actions that were published, each counted once.
-        peers: by start_id.
-        others: credits of the actors of other learners.
+        bytes_in: size of the messages of the unrolls received.
+        bytes_out: size of the policies or actions published, each counted once.
+        actor_records: by start_id.
+        other_credits: credits of the actors of other learners, by start_id.
     """
 
     received: int = 0
@@ -120,21 +121,21 @@ class FlowStats:
     lag_count: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    peers: dict[int, ActorRecord] = field(default_factory=dict)
-    others: dict[int, tuple[str, int]] = field(default_factory=dict)
+    actor_records: dict[int, ActorRecord] = field(default_factory=dict)
+    other_credits: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def arrive(self, actor_id: str, start_id: int, sequence: int) -> tuple[bool, int]:
         """
-        Note an arrival.
+        Count a trajectory that arrived.
 
         Returns:
-            Whether it is new and to be learned from, and how many before it are missing.
+            Whether to learn from it, and how many before it are missing.
         """
-        peer = self.peers.get(start_id)
-        if peer is None:
-            # Earlier ones went to an earlier learner, or to none: they are not ours to miss.
-            peer = self._meet(actor_id, start_id, sequence)
-        missing = sequence - peer.expected
+        record = self.actor_records.get(start_id)
+        if record is None:
+            # Earlier sequence numbers went to an earlier learner: they are not lost.
+            record = self._add_actor(actor_id, start_id, sequence)
+        missing = sequence - record.expected
         if missing < 0:
             self.duplicates += 1
             return False, 0
@@ -143,23 +144,24 @@ class FlowStats:
             return False, 0
         self.lost += missing
         self.received += 1
-        peer.expected = sequence + 1
+        record.expected = sequence + 1
         return True, missing
 
-    def _meet(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
-        namesakes = [key for key, peer in self.peers.items() if peer.actor_id == actor_id]
-        if namesakes:
+    def _add_actor(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
+        earlier = [key for key, record in self.actor_records.items()
+                   if record.actor_id == actor_id]
+        if earlier:
             self.actor_restarts += 1
-        for key in namesakes[:-_NAMESAKES]:
-            del self.peers[key]
-        peer = self.peers[start_id] = ActorRecord(actor_id, sequence, sequence)
-        return peer
+        for key in earlier[:-_EARLIER_KEPT]:
+            del self.actor_records[key]
+        record = self.actor_records[start_id] = ActorRecord(actor_id, sequence, sequence)
+        return record
 
     def use(self, start_id: int, sequence: int, lag: int) -> None:
-        """Note that a trajectory was learned from ``lag`` versions after it was acted."""
-        peer = self.peers.get(start_id)
-        if peer is not None:
-            peer.used = max(peer.used, sequence + 1)
+        """Count a trajectory as learned from, ``lag`` policy versions after it was recorded."""
+        record = self.actor_records.get(start_id)
+        if record is not None:
+            record.used = max(record.used, sequence + 1)
         lag = max(lag, 0)
         self.lag_sum += lag
         self.lag_max = max(self.lag_max, lag)
@@ -172,10 +174,11 @@ class FlowStats:
 
     @property
     def actors(self) -> int:
-        """How many actors were heard, by name."""
-        return len({peer.actor_id for peer in self.peers.values()})
+        """Number of actors, by name."""
+        return len({record.actor_id for record in self.actor_records.values()})
 
     def credits(self) -> Mapping[int, tuple[str, int]]:
-        """Return (actor_id, used) by start_id: what a policy message tells the actors."""
-        return self.others | {start_id: (peer.actor_id, min(peer.used, _LARGEST))
-                              for start_id, peer in self.peers.items()}
+        """Return (actor_id, used) by start_id, for the policy message."""
+        return self.other_credits | {
+            start_id: (record.actor_id, min(record.used, _LARGEST))
+            for start_id, record in self.actor_records.items()}

@@ -1,20 +1,19 @@
 """
-The actor without a policy: it says what it sees, and is told what to do.
+The actor of central inference: it sends observations and receives actions.
 
-Central inference, the seed system's first form and that of SEED RL (Espeholt et al. 2019,
-arXiv:1910.06591). One step on the wire:
+As in SEED RL (Espeholt et al. 2019, arXiv:1910.06591). Arrays of one step in a message:
 
 ======================  ===========  ============================================================
 name                    shape        meaning
 ======================  ===========  ============================================================
-observations            [B, ...]     the current ones; of stacks of frames only ``frames``, the
-                                     newest, and whole stacks where they do not continue
+observations            [B, ...]     if they are no stacks of frames; else the next three, the
+                                     newest frames and the stacks that do not continue
 frames                  [B, H, W]    uint8
-whole_index             [n] int32    environments whose stack travels whole
+whole_index             [n] int32    environments whose stack is sent whole
 whole_stacks            [n, S, H, W] uint8
 is_reset                [B] bool     the observation is the first of an episode
-rewards                 [B] float32  of the step that led here; 0 before the first
-terminated, truncated   [B] bool     likewise
+rewards                 [B] float32  of the last step; 0 before the first
+terminated, truncated   [B] bool     of the last step
 ======================  ===========  ============================================================
 """
 
@@ -28,7 +27,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.rl.acting.environment_stepper import Step, Stepper
+from vdl_ros.rl.acting.env_stepper import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, Expected, UnrollError, check_arrays
 
@@ -36,12 +35,12 @@ __all__ = ['RemoteActor', 'StepSchema']
 
 
 class StepSchema:
-    """What one step of an environment looks like on the wire."""
+    """Names, dtypes and shapes of the arrays of one step in a message."""
 
     def __init__(
         self, observation_space: gymnasium.spaces.Box, frames_per_observation: int,
     ) -> None:
-        """Describe steps of an environment with these observations."""
+        """Describe steps of an environment with this observation space."""
         self.stacked = frames_per_observation > 1
         dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
         self._expected: Expected = {
@@ -74,7 +73,7 @@ class StepSchema:
         return num_envs
 
     def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
-        """Return what carries an observation; stacks go whole where ``whole`` [B] says so."""
+        """Return the arrays that encode an observation; ``whole`` [B]: send the whole stack."""
         if not self.stacked:
             return {'observations': observation}
         index = np.flatnonzero(whole).astype(np.int32)
@@ -89,12 +88,12 @@ class StepSchema:
         Write the observation into ``out`` [B, ...].
 
         Args:
-            arrays: as :meth:`check` accepted them.
-            before: the observation before, [B, ...]; None if there is none.
-            out: where to write.
+            arrays: checked by :meth:`check`.
+            before: the previous observation, [B, ...], or None.
+            out: the array to write to.
 
         Raises:
-            UnrollError: a stack that continues one which never came.
+            UnrollError: a stack continues one that was not received.
         """
         if not self.stacked:
             out[...] = arrays['observations']
@@ -104,25 +103,26 @@ class StepSchema:
             out[:, :-1] = before[:, 1:]
         elif len(np.unique(index)) < len(out):
             raise UnrollError(f'whole_index: {len(np.unique(index))} of {len(out)} stacks are '
-                              'whole, and there is none before to continue')
+                              'whole, and there is no previous observation to continue')
         out[:, -1] = arrays['frames']
         out[index] = arrays['whole_stacks']
 
 
 class RemoteActor:
     """
-    B environments that somebody else acts in.
+    B environments whose actions come from the learner.
 
     Attributes:
+        envs: the environments.
         step: number of the current observation.
     """
 
     def __init__(self, envs: VectorEnv, schema: StepSchema, seed: int) -> None:
-        """Reset the environments; ``seed`` is of their first episodes."""
+        """Reset the environments with ``seed``."""
         self.envs = envs
         self.step = 0
         self._schema = schema
-        self._stepper = Stepper(envs, seed)
+        self._stepper = EnvStepper(envs, seed)
         batch = envs.num_envs
         self._last = Step(
             self._stepper.observation, np.zeros(batch, np.float32), np.zeros(batch, np.bool_),
@@ -131,7 +131,7 @@ class RemoteActor:
         self._episodes = EpisodeCounter(batch)
 
     def observe(self, *, whole: bool) -> Arrays:
-        """Return the current step for the wire; ``whole`` if its reader has not seen the last."""
+        """Return the arrays of the current step; ``whole``: the reader lacks the previous one."""
         last = self._last
         stacks = np.ones_like(last.is_reset) if whole else last.is_reset
         return {'is_reset': last.is_reset, 'rewards': last.reward,
@@ -139,7 +139,7 @@ class RemoteActor:
                 **self._schema.encode(last.observation, stacks)}
 
     def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:
-        """Act; return the episodes that ended by it."""
+        """Step with ``actions`` [B] or [B, A]; return the episodes that ended."""
         first = self._last.is_reset
         self._last = last = self._stepper.step(actions)
         self.step += 1

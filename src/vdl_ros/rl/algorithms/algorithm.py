@@ -94,7 +94,7 @@ class Algorithm:
         """Take observations into the statistics that normalise them, if any do."""
         if self.policy.normalizer is not None:
             kept = batch.observations[:-1][batch.valid]
-            self.policy.normalizer.see(send(kept.flatten(1), self.device), self.group.sum)
+            self.policy.normalizer.update(send(kept.flatten(1), self.device), self.group.sum)
 
     def mean(self, values: Tensor, mask: Tensor) -> Tensor:
         """Return this learner's part of a mean over all; see :func:`masked_mean`."""

@@ -89,7 +89,7 @@ class Algorithm(algorithm.Algorithm):
         count = int(self._owed)
         self._owed -= count
         for _ in range(count):
-            sample = replay.draw(self._draws)
+            sample = replay.sample(self._draws)
             loss, parts = self.loss(replay, sample)
             for name, value in self.optimizer.step(loss, parts).items():
                 sums[name] = sums.get(name, 0.0) + value / count
@@ -107,10 +107,10 @@ class Algorithm(algorithm.Algorithm):
         weights = mask
         if self.own.prioritized and not self.policy.state_size:
             # Beta of the paper; the largest weight is 1.
-            weights = (sample.odds * replay.steps) ** -self.own.importance_exponent
+            weights = (sample.probabilities * replay.steps) ** -self.own.importance_exponent
             weights = send(weights / weights.max(), self.device)
         if self.own.prioritized:
-            replay.weigh(columns, times, errors.detach().cpu())
+            replay.update_priorities(columns, times, errors.detach().cpu())
         loss = self.mean(weights * functional.smooth_l1_loss(
             values, targets, reduction='none'), mask)
         return loss, {

@@ -93,7 +93,7 @@ class Algorithm(algorithm.Algorithm):
                          self.config.gae_lambda)
         returns = advantages + values[:-1]
         if self.returns is not None:
-            self.returns.see(returns[batch.valid], self.group.sum)
+            self.returns.update(returns[batch.valid], self.group.sum)
             returns = self.returns(returns)
         if self.config.normalize_advantages:
             advantages = standardized(advantages, batch.valid.float(), self.group)

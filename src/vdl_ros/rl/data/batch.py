@@ -1,4 +1,4 @@
-"""A batch: unrolls side by side, time-major, as tensors; and what a loss sees of rewards."""
+"""Batches of unrolls as time-major tensors, and the transformation of rewards."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ['Batch', 'Source', 'make_batch', 'transform_rewards']
 @dataclass(frozen=True)
 class Source:
     """
-    Where columns of a batch come from.
+    The unroll that columns of a batch come from.
 
     Attributes:
         start_id: of the actor.
-        sequence: number of its unroll; the next one goes on where this one ends.
-        num_envs: how many columns, one after the other, the actor's first environment first.
+        sequence: number of the unroll; the actor's next one continues it.
+        num_envs: number of columns, in the order of the actor's environments.
     """
 
     start_id: int
@@ -34,18 +34,18 @@ class Source:
 @dataclass(frozen=True)
 class Batch:
     """
-    Unrolls side by side, time-major.
+    Unrolls concatenated along the batch axis, time-major.
 
     Attributes:
         observations: [T + 1, B, ...].
         actions: [T, B] int64 or [T, B, A] float32.
-        rewards: [T, B] float32, as the environment gave them.
+        rewards: [T, B] float32, from the environment.
         terminated: [T, B] bool.
         truncated: [T, B] bool.
-        is_reset: [T + 1, B] bool, where an observation is the first of an episode.
+        is_reset: [T + 1, B] bool, true where an observation is the first of an episode.
         behaviour_log_probs: [T, B] float32.
-        state: [B, S] float32, what the policy remembers before the first observation; S may be 0.
-        sources: where the columns come from, in order.
+        state: [B, S] float32, state of the policy before the first observation; S may be 0.
+        sources: the unrolls of the columns, in order.
     """
 
     observations: Tensor
@@ -60,12 +60,12 @@ class Batch:
 
     @property
     def valid(self) -> Tensor:
-        """[T, B] bool; False for a step whose action the environment ignored, to reset itself."""
+        """[T, B] bool; False for steps in which the environment only reset itself."""
         return ~self.is_reset[1:]
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All of them."""
+        """All tensors of the batch."""
         return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
 
     def columns(self, index: Tensor) -> Batch:
@@ -81,16 +81,17 @@ def make_batch(
     unrolls: Sequence[Unroll], schema: UnrollSchema, memory: HostMemory | None = None,
 ) -> Batch:
     """
-    Put unrolls side by side: every array is copied once, into its place in the batch.
+    Concatenate unrolls along the batch axis; every array is copied once.
 
     Args:
-        unrolls: of ``schema``.
-        schema: what they look like.
-        memory: where the batch is learned from, if not in host memory. Each unroll's observations
-            are sent there while the next one's are decoded; ``memory.settle`` comes before use.
+        unrolls: checked by ``schema``.
+        schema: schema of the unrolls.
+        memory: memory of the learner's device; default: host memory. Observations of one unroll
+            are copied while the next one's are decoded; call ``memory.wait_for_copies`` before
+            use.
 
     Raises:
-        UnrollError: an unroll whose frames do not fit together.
+        UnrollError: frames of an unroll that do not fit together.
     """
     memory = memory or HostMemory()
     space = schema.observation_space
@@ -119,10 +120,10 @@ def make_batch(
 
 def transform_rewards(rewards: Tensor, how: str) -> Tensor:
     """
-    Return what the loss sees of rewards.
+    Return rewards as the loss uses them.
 
-    abs_one clips to [-1, 1]; soft_asymmetric is 5 tanh(r / 5), negative ones times 0.3 (both of
-    the IMPALA release); none leaves them.
+    ``abs_one`` clips to [-1, 1]; ``soft_asymmetric`` is 5 tanh(r / 5), with negative rewards times
+    0.3 (both as in the IMPALA release); ``none`` changes nothing.
     """
     if how == 'abs_one':
         return rewards.clamp(-1.0, 1.0)

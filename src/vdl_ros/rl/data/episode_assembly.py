@@ -1,4 +1,4 @@
-"""Whole episodes out of unrolls, for algorithms that need to know how an episode ended."""
+"""Joins unrolls to whole episodes, for algorithms that use complete returns."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from vdl_ros.rl.data.batch import Batch
 
 __all__ = ['Episode', 'EpisodeAssembly', 'pad']
 
-# Environments that are followed at a time; the one that was silent longest is forgotten first.
+# Unfinished episodes kept; beyond it, the one without data for longest is dropped.
 _MOST = 65_536
 
 
 @dataclass(frozen=True)
 class Episode:
     """
-    One episode from its first observation to its last, L steps.
+    One whole episode of L steps.
 
     Attributes:
         observations: [L + 1, ...].
         actions: [L] or [L, A].
         rewards: [L] float32.
-        terminated: whether the task ended it; else a time limit did, or it was cut.
+        terminated: whether the environment ended it; else a time limit did, or it was cut.
     """
 
     observations: Tensor
@@ -37,7 +37,7 @@ class Episode:
 
 @dataclass
 class _Pending:
-    """The part of an episode that has come; ``next`` is the number of the unroll to come."""
+    """The first part of an episode; ``next`` is the number of the unroll that continues it."""
 
     next: int
     parts: list[tuple[Tensor, Tensor, Tensor]]
@@ -46,10 +46,10 @@ class _Pending:
 
 class EpisodeAssembly:
     """
-    Joins columns of batches, unroll after unroll.
+    Joins the columns of consecutive unrolls to episodes.
 
     Attributes:
-        cut: episodes that were too long, and ended before their end.
+        cut: number of episodes that were cut because they were too long.
     """
 
     def __init__(self, longest: int) -> None:
@@ -60,10 +60,9 @@ class EpisodeAssembly:
 
     def add(self, batch: Batch) -> list[Episode]:
         """
-        Return the episodes that ended in a batch, of those whose beginning is known.
+        Return the whole episodes that ended in a batch.
 
-        Of an unroll that was lost, both the episode that it ended and the one that it began are
-        left out: neither is whole.
+        Episodes that are incomplete because an unroll was lost are left out.
         """
         found: list[Episode] = []
         column = 0
@@ -85,7 +84,7 @@ class EpisodeAssembly:
     def _walk(
         self, batch: Batch, column: int, pending: _Pending | None, found: list[Episode],
     ) -> _Pending | None:
-        """Go through one column; return what is begun at its end."""
+        """Go through one column; return the unfinished episode at its end."""
         steps = len(batch.rewards)
         starts = torch.nonzero(batch.is_reset[:steps, column]).flatten().tolist()
         done = batch.terminated[:, column] | batch.truncated[:, column]
@@ -126,11 +125,11 @@ def _join(pending: _Pending, terminated: bool) -> Episode:
 
 def pad(episodes: Sequence[Episode]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """
-    Put episodes side by side.
+    Stack episodes along a new axis, padded to the longest.
 
     Returns:
         observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] and mask, float [L, N],
-        1 where there is a step; L is the longest.
+        1 where there is a step; L is the longest length.
     """
     mask = pad_sequence([torch.ones(len(each.rewards)) for each in episodes])
     return (pad_sequence([each.observations for each in episodes]),

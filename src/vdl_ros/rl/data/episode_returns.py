@@ -1,4 +1,4 @@
-"""Returns and lengths of episodes, counted from unrolls."""
+"""Returns and lengths of episodes, computed from unrolls."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class FinishedEpisode:
 
     Attributes:
         environment: index among the actor's environments.
-        episode_return: undiscounted sum of rewards as the environment gave them.
+        episode_return: undiscounted sum of the environment's rewards.
         length: agent steps.
-        terminated: the task ended it.
-        truncated: a time limit ended it.
+        terminated: whether the environment ended it.
+        truncated: whether a time limit ended it.
     """
 
     environment: int
@@ -31,17 +31,17 @@ class FinishedEpisode:
 
 
 class EpisodeCounter:
-    """Follows B environments through consecutive unrolls."""
+    """Sums rewards and steps of B environments over consecutive unrolls."""
 
     def __init__(self, num_envs: int) -> None:
-        """Expect unrolls of ``num_envs`` environments."""
+        """Count episodes of ``num_envs`` environments."""
         self.num_envs = num_envs
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._whole = np.zeros(num_envs, np.bool_)
 
     def forget(self) -> None:
-        """Drop episodes under way: an unroll is missing, so their sums would be wrong."""
+        """Discard unfinished episodes: an unroll is missing, so their sums would be wrong."""
         self._whole[:] = False
 
     def add(
@@ -52,13 +52,13 @@ class EpisodeCounter:
         is_reset: NDArray[np.bool_],
     ) -> list[FinishedEpisode]:
         """
-        Return the episodes that ended in one unroll, in order of time.
+        Return the episodes that ended in one unroll, ordered by time.
 
         Args:
             rewards: [T, B].
             terminated: [T, B].
             truncated: [T, B].
-            is_reset: [T + 1, B], where an observation is the first of its episode.
+            is_reset: [T + 1, B], true where an observation is the first of its episode.
         """
         finished = []
         for t in range(len(rewards)):
@@ -67,7 +67,7 @@ class EpisodeCounter:
                 self._returns[first] = 0.0
                 self._lengths[first] = 0
                 self._whole[first] = True
-            # A step into a reset is the environment's own: its action was ignored.
+            # In a step into a reset the action was ignored.
             real = ~is_reset[t + 1]
             self._returns += np.where(real, rewards[t], 0.0)
             self._lengths += real

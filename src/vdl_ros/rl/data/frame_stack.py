@@ -1,10 +1,10 @@
 r"""
-Stacked frames travel once.
+Encoding of stacked frames in which each frame is sent once.
 
-An observation of S stacked pictures shares S - 1 of them with the one before, so an unroll of
-T + 1 observations sends T + S pictures instead of (T + 1) S, and the receiver stacks them again.
-Only where an episode starts does the stack not continue; such a stack travels whole, beside them.
-The picture shown at slot j of observation t is number t + j of the unroll::
+An observation of S stacked frames shares S - 1 of them with the previous one, so an unroll of
+T + 1 observations sends T + S frames instead of (T + 1) S, and the receiver stacks them again.
+Stacks at the start of an episode do not continue the previous one; these are sent whole as well.
+The frame at slot j of observation t is frame t + j of the unroll::
 
     frames        f0 f1 f2 f3 f4 f5 f6        S = 4, T = 3
     observation 0 f0 f1 f2 f3
@@ -13,7 +13,7 @@ The picture shown at slot j of observation t is number t + j of the unroll::
     observation 3          f3 f4 f5 f6
 
 After a reset at t, slot j of observation t + k comes from slot j + k of the stack that was sent
-whole, as long as that has one; the rest are frames after the reset.
+whole, if j + k < S; the other slots are frames after the reset.
 """
 
 from __future__ import annotations
@@ -29,29 +29,28 @@ def unstack(
     observations: NDArray[np.uint8], is_reset: NDArray[np.bool_],
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
     """
-    Return what remains of stacked observations when every picture is kept once.
+    Split stacked observations into frames and the stacks that do not continue.
 
     Args:
-        observations: uint8 [T + 1, B, S, H, W], the oldest picture first.
-        is_reset: bool [T + 1, B], true where an observation is the first of an episode, or for
-            another reason does not continue the one before.
+        observations: uint8 [T + 1, B, S, H, W], the oldest frame first.
+        is_reset: bool [T + 1, B], true where an observation does not continue the previous one.
 
     Returns:
         frames uint8 [T + S, B, H, W]; the positions int32 [n, 2] = (t, b), t >= 1, of the resets
         in increasing order; and the stacks uint8 [n, S, H, W] at these positions. A reset at t = 0
-        needs no stack of its own: the first observation travels whole anyway.
+        needs no stack: the frames hold the whole first observation.
 
     Raises:
-        ValueError: a wrong shape or dtype, or an observation that neither continues the one before
-            nor is marked as a reset: it could not be restored.
+        ValueError: a wrong shape or dtype, or an observation that does not continue the previous
+            one and is not marked as a reset.
     """
     _check('observations', observations, np.uint8, 5)
     steps, batch, size = observations.shape[:3]
     if steps < 1 or size < 1:
         raise ValueError(f'observations: {observations.shape} holds no observation')
     _check('is_reset', is_reset, np.bool_, 2, (steps, batch))
-    goes_on = (observations[1:, :, :-1] == observations[:-1, :, 1:]).all(axis=(2, 3, 4))
-    broken = np.argwhere(~(goes_on | is_reset[1:]))
+    continues = (observations[1:, :, :-1] == observations[:-1, :, 1:]).all(axis=(2, 3, 4))
+    broken = np.argwhere(~(continues | is_reset[1:]))
     if len(broken):
         t, b = (int(index) for index in broken[0])
         raise ValueError(
@@ -74,9 +73,8 @@ def stack(
     """
     Return the observations uint8 [T + 1, B, S, H, W] that :func:`unstack` was given.
 
-    The arguments are what it returned; nothing about them is taken on trust, as they come from
-    the network. ``out`` may be any writable array of that shape, such as a slice of a batch, and
-    then is what is returned.
+    The arguments are its return values; they are checked, as they come from the network. ``out``
+    may be any writable array of that shape, such as a slice of a batch, and is then returned.
 
     Raises:
         ValueError: a wrong shape or dtype, or positions that are out of range or not in
@@ -100,8 +98,8 @@ def stack(
             raise ValueError('out: is read-only')
     time, env, row, column = frames.strides
     out[...] = as_strided(frames, shape, (time, env, time, row, column), writeable=False)
-    # Later resets must win over earlier ones less than S steps before, and those reach the same
-    # observation by a greater k: so k goes down.
+    # Later resets must overwrite earlier ones less than S steps before. Earlier ones reach the
+    # same observation with a greater k, so k decreases.
     for k in range(size - 2, -1, -1):
         within = positions[:, 0] + k < steps
         t, b = positions[within, 0] + k, positions[within, 1]

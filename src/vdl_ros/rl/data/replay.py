@@ -1,9 +1,9 @@
 """
-Replay: what was done, kept to be learned from again, by chance or by how surprising it was.
+Replay buffer with uniform or prioritized sampling (Schaul et al. 2016, arXiv:1511.05952).
 
-Kept are columns of unrolls, so that an observation lies in memory once and a policy with a memory
-can be shown what came before. Rewards are summed over n steps when a column comes in. All of it is
-in host memory, wherever the learning is.
+It stores columns of unrolls, so that each observation is in memory once and a recurrent policy can
+be run over the preceding steps. n-step returns are computed when a column is added. The buffer is
+in host memory on any device.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 
 __all__ = ['Replay', 'Sample', 'n_step_returns']
 
-# Share of the memory that is free which all replays of a host may take.
-_SHARE = 0.8
+# Share of the free memory that all replay buffers of a host may use.
+_MEMORY_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class Sample:
     """
-    Where drawn steps lie: in columns ``column`` at times ``time``, int64 [N] each.
+    Positions of sampled steps.
 
     Attributes:
-        column: number of the column.
-        time: 0 to T - 1.
-        odds: float [N], each one's probability to be drawn.
+        column: int64 [N].
+        time: int64 [N], 0 to T - 1.
+        probabilities: float [N], of sampling each step.
     """
 
     column: Tensor
     time: Tensor
-    odds: Tensor
+    probabilities: Tensor
 
 
 def n_step_returns(
     rewards: Tensor, terminated: Tensor, done: Tensor, discount: float, n: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
-    Return discounted sums of at most n rewards, what the bootstrap is multiplied with, and when.
+    Return discounted sums of at most n rewards, and factor and time of the bootstrap value.
 
-    The sum ends with the episode, and with the unroll.
+    A sum ends at the end of the episode or of the unroll.
 
     Args:
         rewards: [T, B] float.
-        terminated: [T, B] bool; nothing is bootstrapped from there.
+        terminated: [T, B] bool; there the bootstrap factor is 0.
         done: [T, B] bool, terminated or truncated.
         discount: gamma.
-        n: steps.
+        n: largest number of rewards.
 
     Returns:
-        Sums, float [T, B]; factors of the bootstrap, gamma to the number of rewards or 0, float
-        [T, B]; the times of its observations, int64 [T, B], 1 to T.
+        Sums, float [T, B]; factors of the bootstrap value, gamma to the number of rewards or 0,
+        float [T, B]; times of the bootstrap observations, int64 [T, B], 1 to T.
     """
     steps, batch = rewards.shape
     sums, factors = torch.zeros_like(rewards), torch.ones_like(rewards)
@@ -77,16 +77,15 @@ def n_step_returns(
 
 class Replay:
     """
-    A ring of columns of unrolls.
+    A ring buffer of columns of unrolls.
 
     Attributes:
-        steps: valid steps in it.
         observations: [columns, T + 1, ...].
         actions: [columns, T] int64.
-        rewards: [columns, T] float32, as the environment gave them.
+        rewards: [columns, T] float32, from the environment.
         returns, factors, times: [columns, T], see :func:`n_step_returns`.
         is_reset: [columns, T + 1] bool.
-        state: [columns, S] float32, of the policy's memory before the first observation.
+        state: [columns, S] float32, state of the policy before the first observation.
     """
 
     def __init__(
@@ -94,21 +93,21 @@ class Replay:
         learners: int = 1,
     ) -> None:
         """
-        Make room for about ``size`` steps.
+        Allocate a buffer for about ``size`` steps.
 
-        Memory is taken only as steps come. So that learners that begin together do not all count
-        on the same memory, each may have its part of it, as if all were on this host.
+        The system assigns memory only as steps are added. Each of several learners may use its
+        part of the free memory, as if all were on this host.
 
         Args:
-            schema: what unrolls look like.
-            size: steps.
+            schema: schema of the unrolls.
+            size: capacity in steps.
             discount: gamma.
-            n: rewards that are summed.
-            priority_exponent: alpha; 0: all steps have the same odds.
-            learners: how many have a replay of their own.
+            n: largest number of rewards in a return.
+            priority_exponent: alpha; 0: all steps have the same probability.
+            learners: number of learners, each with its own buffer.
 
         Raises:
-            ValueError: it is larger than this learner's part of the memory.
+            ValueError: the buffer is larger than this learner's part of the free memory.
         """
         steps, space = schema.unroll_length, schema.observation_space
         columns = max(size // steps, 1)
@@ -116,14 +115,14 @@ class Replay:
         column = ((steps + 1) * (math.prod(space.shape) * space.dtype.itemsize + 1)
                   + steps * (8 + 4 + 4 + 4 + 8 + 8) + 4 * schema.state_size)
         free = psutil.virtual_memory().available
-        most = int(_SHARE * free / learners // column)
+        most = int(_MEMORY_SHARE * free / learners // column)
         if columns > most:
             split = '' if learners == 1 else (
                 f', split over {learners} learners, if all are on this host')
             raise ValueError(
                 f'replay_size: {size} steps of {space.dtype} {list(space.shape)} need '
                 f'{columns * column / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free, of which '
-                f'{100 * _SHARE:.0f} % may be used{split}: at most {most * steps}')
+                f'{100 * _MEMORY_SHARE:.0f} % may be used{split}: at most {most * steps}')
         self._discount, self._n, self._alpha = discount, n, priority_exponent
         dtype = torch.from_numpy(space.sample()).dtype
         self.observations = torch.empty(columns, steps + 1, *space.shape, dtype=dtype)
@@ -139,21 +138,21 @@ class Replay:
 
     @property
     def steps(self) -> int:
-        """Valid steps in it."""
+        """Number of valid steps."""
         return int((self._weights > 0).sum())
 
     @property
     def full(self) -> bool:
-        """Whether each column has been taken; there may be fewer valid steps than ``size``."""
+        """Whether all columns are in use; there may be fewer valid steps than ``size``."""
         return self._filled == len(self.actions)
 
     @property
     def valid(self) -> Tensor:
-        """[columns, T] bool, where there is a step to learn from."""
+        """[columns, T] bool, true for steps that can be sampled."""
         return self._weights > 0
 
     def add(self, batch: Batch, rewards: Tensor) -> None:
-        """Keep the columns of a batch, over the oldest; ``rewards`` [T, B] as losses see them."""
+        """Overwrite the oldest columns with a batch; ``rewards`` [T, B] as the loss uses them."""
         done = batch.terminated | batch.truncated
         returns, factors, times = n_step_returns(
             rewards, batch.terminated, done, self._discount, self._n)
@@ -165,25 +164,25 @@ class Replay:
             self.times[at] = times[:, b]
             self.is_reset[at] = batch.is_reset[:, b]
             self.state[at] = batch.state[b]
-            # Nobody knows yet how surprising it is.
+            # Its error is unknown.
             self._weights[at] = batch.valid[:, b] * self._largest
             self._next = (at + 1) % len(self.actions)
             self._filled = max(self._filled, at + 1)
 
-    def draw(self, count: int) -> Sample:
-        """Draw steps, each by its weight, one perhaps twice."""
+    def sample(self, count: int) -> Sample:
+        """Sample ``count`` steps in proportion to their weights, with replacement."""
         weights = self._weights[:self._filled].flatten()
         totals = weights.cumsum(0)
         places = torch.searchsorted(
             totals, torch.rand(count, dtype=torch.float64) * totals[-1], right=True)
-        # Rounding may lead beyond the last step that has a weight.
+        # Rounding may lead beyond the last step with a weight.
         places = places.clamp(max=int(torch.nonzero(weights)[-1]))
         length = self._weights.shape[1]
         return Sample(places // length, places % length,
                       (weights[places] / totals[-1]).float())
 
-    def weigh(self, column: Tensor, time: Tensor, errors: Tensor) -> None:
-        """Set the odds of steps by the size of their errors, float [N]; of valid ones only."""
+    def update_priorities(self, column: Tensor, time: Tensor, errors: Tensor) -> None:
+        """Set the weights of the valid steps among these from their errors, float [N]."""
         if not self._alpha:
             return
         valid = self._weights[column, time] > 0

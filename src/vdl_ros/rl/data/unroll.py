@@ -1,23 +1,23 @@
 """
-An unroll: T steps of B environments as named arrays, and what a valid one looks like.
+An unroll: T steps of B environments as named arrays, and the schema that checks it.
 
 =====================  ==================  =====================================================
 name                   shape               meaning
 =====================  ==================  =====================================================
-observations           [T + 1, B, ...]     x_0 ... x_T; where observations are stacks of frames,
-                                           ``frames``, ``reset_index`` and ``reset_stacks`` of
-                                           ``frame_stack.py`` travel in their place
+observations           [T + 1, B, ...]     x_0 ... x_T; stacks of frames are sent as ``frames``,
+                                           ``reset_index`` and ``reset_stacks`` instead, see
+                                           ``frame_stack.py``
 is_reset               [T + 1, B] bool     x_t is the first observation of an episode
 actions                [T, B] or           int64, or float32 before the environment clips it
                        [T, B, A]
-rewards                [T, B] float32      as the environment gave them
-terminated, truncated  [T, B] bool         kept apart
+rewards                [T, B] float32      from the environment
+terminated, truncated  [T, B] bool         how episodes ended
 behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
-state                  [B, S] float32      what the policy remembers before x_0; absent if nothing
+state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
 
-An environment that has ended ignores the next action and resets, so the step into a reset
-observation, ``is_reset[t + 1]``, is not one to learn from.
+After the end of an episode the environment ignores the next action and resets, so a step into a
+reset observation, ``is_reset[t + 1]``, is not valid for learning.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class UnrollError(ValueError):
-    """An unroll that does not fit; the message names the array, what it is and should be."""
+    """An unroll that does not match its schema; the message names the array and the reason."""
 
 
 @dataclass(frozen=True)
 class Unroll:
     """
-    One actor's unroll with what is needed to account for it.
+    One actor's unroll, with its origin.
 
     Attributes:
-        arrays: as in this module's table.
-        actor_id: who acted.
-        start_id: drawn anew at each start of the actor.
-        sequence: 0, 1, 2, ... in one start_id.
-        policy_version: the version it was acted with.
+        arrays: see this module's table.
+        actor_id: the actor.
+        start_id: random number of this start of the actor.
+        sequence: 0, 1, 2, ... for each start_id.
+        policy_version: version of the policy that acted.
         age_s: seconds from its last step to its arrival.
-        num_bytes: its size on the wire.
+        num_bytes: size of its messages.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -66,12 +66,12 @@ class Unroll:
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number of environments, B."""
         return int(self.arrays['rewards'].shape[1])
 
 
-# dtype and shape by name. -1 stands for B, which is not fixed: actors may differ in it; -2 for a
-# number of resets.
+# dtype and shape by name. In a shape, -1 stands for B, which may differ between actors, and -2 for
+# the number of resets.
 Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 
@@ -80,7 +80,7 @@ def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
     Check names, dtypes, shapes and that numbers are finite; return B.
 
     Raises:
-        UnrollError: names the array and what is wrong with it.
+        UnrollError: the message names the array and the reason.
     """
     if arrays.keys() != expected.keys():
         missing = sorted(expected.keys() - arrays.keys())
@@ -99,12 +99,12 @@ def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
         if dtype.kind == 'f' and not np.isfinite(array).all():
             raise UnrollError(f'{name}: not all finite')
     if free[-1] < 1:
-        raise UnrollError('rewards: no environment in it')
+        raise UnrollError('rewards: holds no environment')
     return free[-1]
 
 
 class UnrollSchema:
-    """What unrolls of one environment and one unroll length must look like."""
+    """Names, dtypes and shapes of unrolls of one environment and one unroll length."""
 
     def __init__(
         self,
@@ -121,11 +121,11 @@ class UnrollSchema:
             observation_space: of one environment.
             action_space: of one environment.
             unroll_length: T.
-            frames_per_observation: pictures stacked in one observation.
-            state_size: S, numbers that the policy remembers; 0: it remembers nothing.
+            frames_per_observation: frames stacked in one observation; 1: not a stack.
+            state_size: S, size of the policy's state; 0: it has none.
 
         Raises:
-            ValueError: observations that are not one array.
+            ValueError: the observation space is not a Box.
         """
         self.frames_per_observation = frames_per_observation
         self.stacked = frames_per_observation > 1
@@ -164,7 +164,7 @@ class UnrollSchema:
         Check names, dtypes, shapes and ranges.
 
         Raises:
-            UnrollError: names the array and what is wrong with it.
+            UnrollError: the message names the array and the reason.
         """
         check_arrays(self._expected, arrays)
         if self._num_actions:
@@ -175,7 +175,7 @@ class UnrollSchema:
                     f'actions: {low} to {high} is not within 0 to {self._num_actions - 1}')
 
     def empty(self, num_envs: int) -> Arrays:
-        """Return arrays for an unroll of ``num_envs`` environments, observations whole."""
+        """Return empty arrays for an unroll of ``num_envs`` environments."""
         space = self.observation_space
         arrays: Arrays = {
             name: np.empty([num_envs if size < 0 else size for size in shape], dtype)
@@ -190,7 +190,7 @@ class UnrollSchema:
         observations: NDArray[Any],
         is_reset: NDArray[np.bool_],
     ) -> Arrays:
-        """Return the arrays that carry [T + 1, B, ...] observations."""
+        """Return the arrays that encode observations [T + 1, B, ...]."""
         if not self.stacked:
             return {'observations': observations}
         frames, index, stacks = frame_stack.unstack(observations, is_reset)
@@ -202,7 +202,7 @@ class UnrollSchema:
         out: NDArray[Any],
     ) -> None:
         """
-        Write an unroll's observations into ``out`` [T + 1, B, ...]: one copy.
+        Write an unroll's observations into ``out`` [T + 1, B, ...].
 
         Raises:
             UnrollError: reset positions that are out of range.

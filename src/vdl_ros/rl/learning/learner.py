@@ -111,7 +111,7 @@ class Learner:
             GroupError: another learner is gone.
         """
         with self._phases('learn'):
-            self._memory.settle(batch.tensors)
+            self._memory.wait_for_copies(batch.tensors)
             optimizer = self.algorithm.optimizer
             optimizer.schedule(self.agent_steps)
             try:

@@ -99,7 +99,7 @@ class Progress:
             found = self._heard[rank] = json.loads(text)
             for name in self._untold:
                 self._see(name, found[name])
-            self.flow_stats.others.update(
+            self.flow_stats.other_credits.update(
                 {key: (name, used) for key, name, used in found['credits']})
 
     @property

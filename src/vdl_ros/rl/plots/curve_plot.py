@@ -21,8 +21,8 @@ from vdl_ros.rl.plots.curves import Curve
 __all__ = ['draw_curve', 'draw_curves']
 
 matplotlib.use('Agg')
-# Names are the user's: a dollar in one begins no formula.
-_as_written = matplotlib.rc_context({'text.parse_math': False})
+# Labels are the user's text: a dollar sign does not start a formula.
+_without_math = matplotlib.rc_context({'text.parse_math': False})
 
 # Distinct in any colour vision and, by lightness, in grey; further curves repeat them in dashes.
 _COLORS = ('#1f6feb', '#e8750a', '#12806a', '#b83280', '#8a6d1d', '#57606a')
@@ -34,14 +34,14 @@ _Y_LABELS = {'return': 'return, mean of the last 100 episodes',
              'length': 'length in agent steps, mean of the last 100 episodes'}
 
 
-@_as_written
+@_without_math
 def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
     """
     Draw the mean return of one run against agent steps, with its last value and its time.
 
     Args:
         rows: of progress.csv, with agent_steps, wall_s, mean_return_100 and episodes.
-        path: the picture to write; see :func:`draw_curves`.
+        path: the image file; see :func:`draw_curves`.
         title: the environment.
     """
     known = [row for row in rows if row['episodes'] > 0]
@@ -60,31 +60,31 @@ def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -
     _save(figure, path)
 
 
-@_as_written
+@_without_math
 def draw_curves(
     curves: Sequence[Curve], path: Path, *, x: str, y: str, title: str, note: str = '',
     width: float = 8.0, raw: bool = False,
 ) -> None:
     """
-    Draw groups of runs, each as the line of its mean in its band.
+    Draw the mean and the band of each group of runs.
 
     Args:
         curves: one for each group, in the order of the legend.
-        path: the picture to write, ending in .png, .pdf or .svg; whole or not at all.
-        x: ``steps``, ``time`` (in s) or ``episodes``: what the curves' x are.
-        y: what their y are: ``return``, ``length``, or a name to show as it is.
-        title: above.
-        note: in small letters below the title: what line and band are.
-        width: of the picture, in inches.
-        raw: show each run too, as it was recorded.
+        path: the image file, .png, .pdf or .svg; written whole or not at all.
+        x: quantity of the x axis: ``steps``, ``time`` (in s) or ``episodes``.
+        y: quantity of the y axis: ``return``, ``length``, or a name to show unchanged.
+        title: title of the figure.
+        note: small text below the title.
+        width: of the figure, in inches.
+        raw: also draw each run without smoothing.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     labels = [_wrap(_label(curve), 13 * (width - 1.3)) for curve in curves]
     title, note = _wrap(title, 9 * (width - 1)), _wrap(note, 15 * (width - 1))
     columns = _legend_columns(labels, width)
-    # Whatever is to be written, the curves have the same room.
+    # The height of the axes does not depend on the texts.
     room = 0.7 + 0.17 * _lines(note) + 0.2 * _lines(title) + 0.18 * sum(
         max(map(_lines, labels[row:row + columns])) for row in range(0, len(labels), columns))
     height = 0.5 * width
@@ -107,20 +107,20 @@ def draw_curves(
                   textcoords='offset points', fontsize=8.5, color=_GREY)
     axes.set_title(title, loc='left', fontsize=12, weight='bold', pad=8 + 12 * _lines(note))
     axes.set_xlim(left=0)
-    # Below the label of x, half an inch under the axes: there it hides no curve.
+    # Half an inch under the axes, below the x label, where it hides no curve.
     legend = axes.legend(
         lines, [str(number) for number in range(len(lines))], loc='upper left',
         bbox_to_anchor=(0, 0), borderaxespad=0, borderpad=0,
         bbox_transform=axes.transAxes + ScaledTranslation(0, -0.5, figure.dpi_scale_trans),
         frameon=False, fontsize=9, handlelength=1.6, ncols=columns)
-    # Named only now: it would leave out a name that begins with an underscore.
+    # Set afterwards: matplotlib omits labels that start with an underscore.
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
     _save(figure, path)
 
 
 def _axes(figure: Figure, x: str, y_label: str) -> Axes:
-    """Return the axes that all curves are drawn in."""
+    """Add axes with labels and a grid."""
     axes = figure.add_subplot()
     axes.set_xlabel(_X_LABELS.get(x, x))
     axes.set_ylabel(y_label)
@@ -134,7 +134,7 @@ def _axes(figure: Figure, x: str, y_label: str) -> Axes:
 def _line(
     axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int,
 ) -> Line2D:
-    """Draw the line of the curve with this number; one point, which has no line, as a dot."""
+    """Draw the line of curve ``number``; a single point as a dot."""
     line, = axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2,
                       linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],
                       marker='o' if len(x) == 1 else '', zorder=2.5)
@@ -142,7 +142,7 @@ def _line(
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:
-    """Return a unit of time, in s, in which ``seconds`` is a handy number, and its name."""
+    """Return a suitable unit of time, in s, and its name."""
     if seconds >= 2 * 3600:
         return 3600.0, 'hours'
     return (60.0, 'minutes') if seconds >= 10 * 60 else (1.0, 's')
@@ -154,7 +154,7 @@ def _label(curve: Curve) -> str:
 
 
 def _wrap(text: str, letters: float) -> str:
-    """Break lines that are wider than the axes: the layout would make room beside the axes."""
+    """Break lines wider than the axes, which would make the layout shrink the axes."""
     return '\n'.join(textwrap.wrap(text, int(letters)))
 
 
@@ -163,7 +163,7 @@ def _lines(text: str) -> int:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return how many columns as wide as the widest label fit, 13 letters to the inch."""
+    """Return how many columns of the widest label fit, at 13 letters per inch."""
     widest = max(len(line) for label in labels for line in label.splitlines() or ['']) + 6
     return max(1, min(len(labels), int(13 * (width - 1) / widest)))
 

@@ -1,4 +1,4 @@
-"""Learning curves as numbers: smoothing, a common x, mean and band over the runs of a group."""
+"""Learning curves: smoothing, interpolation to a common x, mean and band over runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# How the spread of a group's runs can be shown; what each band is in words.
+# Descriptions of the bands that show the spread of a group's runs.
 BANDS = {
     'std': 'mean ± standard deviation',
     'minmax': 'smallest to largest',
@@ -40,15 +40,15 @@ class Series:
 @dataclass(frozen=True, eq=False)
 class Curve:
     """
-    What is drawn of one group of runs.
+    The curve of one group of runs.
 
     Attributes:
-        label: what the group is called.
-        x: [M], where all its runs are known.
-        mean: [M], over the runs, each smoothed before.
-        band: [2, M], lower and upper edge; None for one run, or if none is wanted.
-        runs: as they were recorded, each to its own end.
-        windows: the points that each run was smoothed over.
+        label: label of the group.
+        x: [M], within the range of all its runs.
+        mean: [M], over the smoothed runs.
+        band: [2, M], lower and upper edge; None for one run or without a band.
+        runs: as recorded.
+        windows: smoothing window of each run, in points.
     """
 
     label: str
@@ -61,21 +61,21 @@ class Curve:
 
 def tidy(x: Array, y: Array) -> Series:
     """
-    Return a series of what was recorded, without what is not there.
+    Return a series without invalid points.
 
-    Points whose y is not finite are left out: a mean return is NaN before the first episode. Of
-    points with the same x the last is kept: it knows most.
+    Points whose y is not finite are dropped: a mean return is NaN before the first episode. Of
+    points with the same x the last one, the most recent, is kept.
 
     Args:
         x: [N].
         y: [N].
 
     Raises:
-        ValueError: x goes back, or no point is left.
+        ValueError: x decreases, or no point is left.
     """
     back = np.flatnonzero(np.diff(x) < 0)
     if len(back):
-        raise ValueError(f'x goes back from {x[back[0]]:g} to {x[back[0] + 1]:g}')
+        raise ValueError(f'x decreases from {x[back[0]]:g} to {x[back[0] + 1]:g}')
     kept = np.isfinite(y)
     if not kept.any():
         raise ValueError('there is no value yet')
@@ -86,14 +86,14 @@ def tidy(x: Array, y: Array) -> Series:
 
 def window_of(smooth: float, count: int) -> int:
     """
-    Return the points that a moving mean of ``count`` points takes together; always odd.
+    Return the window, in points, of a moving mean over ``count`` points; always odd.
 
     Args:
-        smooth: an int of points, or a share of all points as a float below 1.
+        smooth: number of points as an int, or a fraction of all points as a float below 1.
         count: above 0.
     """
     points = smooth if isinstance(smooth, int) else round(smooth * count)
-    # An even number would shift the curve by half a point: it has one more then.
+    # An even window would shift the curve by half a point.
     half = min(int(points) // 2, (count - 1) // 2)
     return 2 * half + 1
 
@@ -102,9 +102,8 @@ def moving_mean(y: Array, window: int) -> Array:
     """
     Return the mean of ``window`` points around each point.
 
-    Near the ends the window is narrower, on both sides alike, down to the first and the last
-    point themselves: so no point is made up, none counts twice, and a straight line stays one. A
-    window cut off on one side only would hold a rising curve's end down.
+    Near the ends the window shrinks symmetrically, so a straight line stays straight; a window
+    cut off on one side would pull down the end of a rising curve.
 
     Args:
         y: [N].
@@ -120,10 +119,10 @@ def moving_mean(y: Array, window: int) -> Array:
 
 def align(runs: Sequence[Series]) -> tuple[Array, Array]:
     """
-    Put runs on the same x, by straight lines between the points of each.
+    Interpolate runs linearly to a common x.
 
-    The common x are those of all runs, from where the last of them begins to where the shortest
-    ends: nothing is extrapolated, and the mean is one of the same runs everywhere.
+    The common x are those of all runs within the range that all runs cover, so nothing is
+    extrapolated and every mean is over all runs.
 
     Args:
         runs: R of them.
@@ -132,11 +131,11 @@ def align(runs: Sequence[Series]) -> tuple[Array, Array]:
         x, [M], and y, [R, M].
 
     Raises:
-        ValueError: no x is within all the runs.
+        ValueError: no x is within the range of all runs.
     """
     begin, end = max(run.x[0] for run in runs), min(run.x[-1] for run in runs)
     if begin > end:
-        raise ValueError(f'one run ends at {end:g}, before another begins at {begin:g}')
+        raise ValueError(f'one run ends at {end:g}, before another starts at {begin:g}')
     x = np.unique(np.concatenate([run.x for run in runs]))
     x = x[(begin <= x) & (x <= end)]
     return x, np.stack([np.interp(x, run.x, run.y) for run in runs])
@@ -144,15 +143,14 @@ def align(runs: Sequence[Series]) -> tuple[Array, Array]:
 
 def mean_and_band(y: Array, band: str) -> tuple[Array, Array | None]:
     """
-    Return the mean over runs, and how far they are apart.
+    Return the mean and the band over runs.
 
     Args:
         y: [R, M], one row for each run.
-        band: of :data:`BANDS`; ``std`` is that of a sample, with R - 1 below the sum, since a few
-            seeds stand for all.
+        band: a key of :data:`BANDS`; ``std`` is the sample standard deviation (R - 1).
 
     Returns:
-        The mean, [M], and the edges, [2, M], or None where there is no spread to show.
+        The mean, [M], and the edges, [2, M], or None without a band.
     """
     mean = y.mean(0)
     if len(y) == 1 or band == 'none':
@@ -165,16 +163,16 @@ def mean_and_band(y: Array, band: str) -> tuple[Array, Array | None]:
 
 def make_curve(label: str, runs: Sequence[Series], smooth: float, band: str) -> Curve:
     """
-    Smooth each run by itself, then take mean and band.
+    Smooth each run, then compute mean and band.
 
     Args:
-        label: of the group.
+        label: label of the group.
         runs: its runs, at least one.
         smooth: see :func:`window_of`.
-        band: of :data:`BANDS`.
+        band: a key of :data:`BANDS`.
 
     Raises:
-        ValueError: no x is within all the runs.
+        ValueError: no x is within the range of all runs.
     """
     windows = tuple(window_of(smooth, len(run.x)) for run in runs)
     x, y = align([Series(run.x, moving_mean(run.y, window))

@@ -1,8 +1,8 @@
 """
-Policies' action distributions, as functions of the numbers a network puts out.
+Action distributions as functions of a network's outputs.
 
-Of policies that are learned as such: Categorical, DiagonalGaussian, SquashedGaussian. Made of the
-values of actions, Q, which are learned instead: EpsilonGreedy, Boltzmann.
+Of policy networks: Categorical, DiagonalGaussian, SquashedGaussian. Of networks of action values
+Q: EpsilonGreedy, Boltzmann.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _LOG_2PI = math.log(2 * math.pi)
-# exp(-5) to exp(2): a policy neither collapses to a point nor leaves float32.
+# Limits that keep a policy from collapsing to a point or overflowing float32.
 _LOG_STD = (-5.0, 2.0)
 
 
@@ -34,8 +34,8 @@ class ActionDistribution(Protocol):
     ``parameters`` are float [..., size]; a sample is int64 [...] (discrete) or float [..., A].
 
     Attributes:
-        size: numbers that say which distribution it is.
-        num_inputs: E, of an action that a network is told.
+        size: number of parameters of one distribution.
+        num_inputs: E, size of an action as input of a network.
     """
 
     size: int
@@ -57,25 +57,25 @@ class ActionDistribution(Protocol):
         """Return the divergence KL(parameters || others) in nats, float [...]."""
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return what the environment is told for ``actions``; it clips them to its box."""
+        """Return the actions for the environment, before they are clipped to its bounds."""
 
     def to_network(self, actions: Tensor) -> Tensor:
-        """Return what a network is told of ``actions``, float [..., E]."""
+        """Return ``actions`` as input of a network, float [..., E]."""
 
 
-class _AsTheyAre:
-    """Actions that the environment takes as they are."""
+class _UnchangedActions:
+    """Actions that are passed to the environment unchanged."""
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return ``actions``."""
         return actions
 
 
-class Categorical(_AsTheyAre):
+class Categorical(_UnchangedActions):
     """One of ``size`` actions; the parameters are logits."""
 
     def __init__(self, size: int) -> None:
-        """Make the family for ``size`` actions."""
+        """Create the family for ``size`` actions."""
         self.size = self.num_inputs = size
 
     def to_network(self, actions: Tensor) -> Tensor:
@@ -107,16 +107,15 @@ class Categorical(_AsTheyAre):
         return (log_probs.exp() * (log_probs - functional.log_softmax(others, -1))).sum(-1)
 
 
-class DiagonalGaussian(_AsTheyAre):
+class DiagonalGaussian(_UnchangedActions):
     """
     A normal distribution in each action dimension; the parameters are means, then log-stds.
 
-    Actions are not clipped here: the environment clips what it receives, and the log-density is
-    that of the action drawn.
+    The log-density is that of the sampled action, before it is clipped for the environment.
     """
 
     def __init__(self, dimensions: int) -> None:
-        """Make the family for actions of ``dimensions`` numbers."""
+        """Create the family for actions with ``dimensions`` elements."""
         self.size, self.num_inputs = 2 * dimensions, dimensions
 
     def to_network(self, actions: Tensor) -> Tensor:
@@ -157,33 +156,33 @@ class DiagonalGaussian(_AsTheyAre):
 
 class SquashedGaussian(DiagonalGaussian):
     """
-    A normal distribution whose draws the environment gets through tanh, within its range.
+    A normal distribution whose samples are squashed by tanh into the environment's range.
 
-    Actions, log-densities and entropies are those of the draw before tanh: ratios of densities
-    and divergences are the same on either side of it, and nothing has to be undone.
+    Actions, log-densities and entropies are those of the sample before tanh: ratios of densities
+    and divergences are the same before and after it.
     """
 
     def __init__(self, low: NDArray[Any], high: NDArray[Any]) -> None:
-        """Make the family for actions from ``low`` to ``high``, each [A] and finite."""
+        """Create the family for actions from ``low`` to ``high``, each [A] and finite."""
         super().__init__(len(low))
-        self._middle, self._reach = (high + low) / 2, (high - low) / 2
+        self._center, self._scale = (high + low) / 2, (high - low) / 2
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return [..., A] from low to high."""
-        squashed: NDArray[Any] = (self._middle + self._reach * np.tanh(actions)).astype(
-            self._middle.dtype)
+        squashed: NDArray[Any] = (self._center + self._scale * np.tanh(actions)).astype(
+            self._center.dtype)
         return squashed
 
 
 class EpsilonGreedy(Categorical):
     """
-    The action of the largest value, or with probability epsilon any action.
+    The action of the largest value, or with probability epsilon a random action.
 
-    The parameters are the values of actions, Q, then epsilon, 0 to 1.
+    The parameters are the action values Q, then epsilon, 0 to 1.
     """
 
     def __init__(self, actions: int) -> None:
-        """Make the family for so many actions."""
+        """Create the family for this number of actions."""
         super().__init__(actions + 1)
         self.num_inputs = actions
 
@@ -213,7 +212,7 @@ class EpsilonGreedy(Categorical):
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
         """Return float [...]."""
         probs, wanted = (self._logits(each).softmax(-1) for each in (parameters, others))
-        # Without epsilon some probabilities are 0, and what never happens counts for nothing.
+        # With epsilon 0 some probabilities are 0; xlogy makes their terms 0.
         divergence: Tensor = (torch.special.xlogy(probs, probs)
                               - torch.special.xlogy(probs, wanted)).sum(-1)
         return divergence
@@ -221,9 +220,9 @@ class EpsilonGreedy(Categorical):
 
 class Boltzmann(EpsilonGreedy):
     """
-    Actions with odds exp(Q / temperature).
+    Actions with probabilities proportional to exp(Q / temperature).
 
-    The parameters are the values of actions, Q, then the temperature, above 0.
+    The parameters are the action values Q, then the temperature, above 0.
     """
 
     def _logits(self, parameters: Tensor) -> Tensor:
@@ -232,11 +231,11 @@ class Boltzmann(EpsilonGreedy):
 
 def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDistribution:
     """
-    Return the family that acts in ``space``; of continuous ones the kind: gaussian or squashed.
+    Return the family for ``space``; ``kind`` of a Box is 'gaussian' or 'squashed'.
 
     Raises:
-        ValueError: neither Discrete (from 0) nor a one-dimensional Box of floats, or a range to
-            squash into that is not finite.
+        ValueError: neither Discrete (from 0) nor a one-dimensional Box of floats, or 'squashed'
+            for a range that is not finite.
     """
     if isinstance(space, gymnasium.spaces.Discrete) and space.start == 0:
         return Categorical(int(space.n))
@@ -254,10 +253,10 @@ def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDist
 
 def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
     """
-    Return the family that explores by the values of actions: epsilon or boltzmann.
+    Return the family for action values; ``exploration`` is 'epsilon' or 'boltzmann'.
 
     Raises:
-        ValueError: actions that cannot be counted.
+        ValueError: the space is not Discrete from 0.
     """
     if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
         raise ValueError(f'algorithm: \'dqn\' cannot act in {space}: Discrete from 0')

@@ -1,4 +1,4 @@
-"""How much an actor explores that acts by the values of actions: less and less, and as its own."""
+"""Schedule of epsilon or temperature for actors that act by action values."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
 __all__ = ['exploration_schedule']
 
 
-def exploration_schedule(own: AlgorithmConfig, actor_id: str) -> Callable[[int], float]:
+def exploration_schedule(
+    algorithm_config: AlgorithmConfig, actor_id: str,
+) -> Callable[[int], float]:
     """
     Return a function from the learner's agent steps to an actor's epsilon or temperature.
 
-    Actors are spread as in Ape-X (Horgan et al. 2018, arXiv:1803.00933): an actor has the power
-    1 + u * ``exploration_spread`` of epsilon, with u from 0 to 1 by its name; of the temperature
-    that part. Of policies that are not made of values it is 0 and unused.
+    Actors differ as in Ape-X (Horgan et al. 2018, arXiv:1803.00933): with u from 0 to 1 by the
+    actor's name and k = 1 + u * ``exploration_spread``, an actor has epsilon to the power k, or
+    the temperature divided by k. For other algorithms the function returns 0.
 
     Args:
-        own: the algorithm's settings.
+        algorithm_config: the algorithm's settings.
         actor_id: the actor's name.
     """
-    if not isinstance(own, DqnConfig):
+    config = algorithm_config
+    if not isinstance(config, DqnConfig):
         return lambda agent_steps: 0.0
-    spread = 1.0 + own.exploration_spread * zlib.crc32(actor_id.encode()) / 2**32
+    spread = 1.0 + config.exploration_spread * zlib.crc32(actor_id.encode()) / 2**32
 
     def explore(agent_steps: int) -> float:
-        passed = min(agent_steps / own.exploration_steps, 1.0)
-        value = own.exploration_start + passed * (own.exploration_end - own.exploration_start)
-        return value ** spread if own.exploration == 'epsilon' else value / spread
+        start, end = config.exploration_start, config.exploration_end
+        value = start + min(agent_steps / config.exploration_steps, 1.0) * (end - start)
+        return value ** spread if config.exploration == 'epsilon' else value / spread
 
     return explore

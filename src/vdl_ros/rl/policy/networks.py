@@ -1,13 +1,13 @@
 """
-Torsos of policy networks: an observation in, features out.
+Torsos of policy networks: modules from observations to features.
 
 ======== =========================================================================================
-mlp      two tanh layers, of observations that are numbers
-impala   two convolutions, the shallow net of Espeholt et al. 2018, arXiv:1802.01561
-resnet   the deep net of the same: three sections of a convolution, pooling and two residual blocks
+mlp      two tanh layers, for vectors
+impala   two convolutions, the shallow network of Espeholt et al. 2018, arXiv:1802.01561
+resnet   its deep network: three sections of a convolution, pooling and two residual blocks
 nature   three convolutions, Mnih et al. 2015, "Human-level control through deep reinforcement
          learning"
-universe four convolutions with stride 2 and ELU, of universe-starter-agent's A3C
+universe four convolutions with stride 2 and ELU, as in universe-starter-agent
 ======== =========================================================================================
 """
 
@@ -25,18 +25,18 @@ __all__ = ['SMALLEST_IMAGE', 'make_torso', 'orthogonal']
 
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
-# The smallest height and width that every net's kernels and strides leave a pixel of.
+# The smallest image size that every network accepts.
 SMALLEST_IMAGE = 36
 
 
 def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn.Module, int]:
     """
-    Return a torso, and how many features it puts out.
+    Return a torso and its number of features.
 
     Args:
         network: a name of this module's table.
-        shape: [C, H, W] of an image; of the mlp [inputs].
-        hidden_size: width of the mlp.
+        shape: [C, H, W] of an image; [inputs] for the mlp.
+        hidden_size: units of each layer of the mlp.
     """
     if network == 'mlp':
         return nn.Sequential(
@@ -55,7 +55,7 @@ def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn
 
 
 def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
-    """Return ``layer`` with orthogonal weights of that gain, and biases of 0."""
+    """Initialize ``layer`` with orthogonal weights and zero biases; return it."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -78,7 +78,7 @@ def _convolutions(
 def _flat(
     modules: list[nn.Module], shape: Sequence[int], features: int,
 ) -> tuple[nn.Module, int]:
-    """Return the modules with a layer of ``features`` behind; 0: with what they put out."""
+    """Return the modules, flattened, with a layer of ``features`` units unless that is 0."""
     modules = [*modules, nn.Flatten()]
     with torch.no_grad():
         size = nn.Sequential(*modules)(torch.zeros(1, *shape)).shape[-1]

@@ -1,4 +1,4 @@
-"""Running mean and deviation of numbers, kept in a module so that they travel with its weights."""
+"""Normalization by running mean and variance, a module so that they are part of the weights."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 __all__ = ['Normalizer']
 
-# Beyond so many deviations, a number is clipped: the first ones seen say little of the rest.
+# Limit in standard deviations: statistics of few numbers are unreliable.
 _CLIP = 10.0
 
 
 class Normalizer(nn.Module):
     """
-    Gives numbers mean 0 and deviation 1, by all that it has seen (Chan et al. 1979).
+    Normalizes numbers to mean 0 and variance 1 by their running statistics (Chan et al. 1979).
 
-    Before the first :meth:`see` it only clips.
+    Before the first :meth:`update` it only clips.
     """
 
     count: Tensor
@@ -25,19 +25,19 @@ class Normalizer(nn.Module):
     variance: Tensor
 
     def __init__(self, shape: Sequence[int] = ()) -> None:
-        """Start with nothing seen; each number of ``shape`` has a mean of its own."""
+        """Keep a mean and a variance for each element of ``shape``."""
         super().__init__()
         self.register_buffer('count', torch.zeros(1, dtype=torch.float64))
         self.register_buffer('mean', torch.zeros(tuple(shape), dtype=torch.float64))
         self.register_buffer('variance', torch.ones(tuple(shape), dtype=torch.float64))
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """Return [..., *shape] with mean 0 and deviation 1, clipped to 10 deviations."""
+        """Return normalized numbers [..., *shape], clipped to 10 standard deviations."""
         scaled = (numbers - self.mean.to(numbers)) / self._deviation.to(numbers)
         return scaled.clamp(-_CLIP, _CLIP)
 
     def undo(self, normalized: Tensor) -> Tensor:
-        """Return [..., *shape] as they were before they were normalised."""
+        """Return the numbers [..., *shape] before normalization."""
         return normalized * self._deviation.to(normalized) + self.mean.to(normalized)
 
     @property
@@ -45,9 +45,11 @@ class Normalizer(nn.Module):
         return (self.variance + 1e-8).sqrt()
 
     @torch.no_grad()
-    def see(self, numbers: Tensor, total: Callable[[Tensor], Tensor] = lambda each: each) -> None:
+    def update(
+        self, numbers: Tensor, total: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+    ) -> None:
         """
-        Take numbers into account.
+        Update the statistics.
 
         Args:
             numbers: [N, *shape].
@@ -56,8 +58,7 @@ class Normalizer(nn.Module):
         numbers = numbers.double()
         shape = self.mean.shape
         count = total(torch.full_like(self.count, len(numbers)))
-        # Without a branch on how many came, which a device would be waited for: of none, the share
-        # is 0.
+        # A branch on the count would wait for the device; with no numbers the share is 0.
         some = count.clamp(min=1.0)
         mean = total(numbers.sum(0)) / some
         variance = (total((numbers - mean).square().sum(0)) / some).reshape(shape)

@@ -1,4 +1,4 @@
-"""A policy: a torso, an LSTM if asked, a head for actions and one for the value of the state."""
+"""The policy network: torso, optional LSTM, action head and value head."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Output', 'Policy', 'choose_precision', 'make_policy']
 
-# Images in a batch that decides on the precision.
-_TRIED = 16
+# Batch size of the measurement that chooses the precision.
+_PRECISION_BATCH = 16
 
 
 class Output(NamedTuple):
     """
-    What a policy says of observations [..., *observation_shape].
+    Output of a policy for observations [..., *observation_shape].
 
     Attributes:
-        parameters: float [..., P], of the distribution of actions.
-        values: float [...]; of action values, the largest.
-        state: float [B, S], after the last observation; what follows it is for
-            :meth:`Policy.told` to add. S is 0 if nothing is remembered.
+        parameters: float [..., P], of the action distribution.
+        values: float [...]; with action values, the largest.
+        state: float [B, S], after the last observation and before
+            :meth:`Policy.append_last_action`; S is 0 if the policy has no state.
     """
 
     parameters: Tensor
@@ -44,13 +44,13 @@ class Policy(nn.Module):
     A network with a policy head and a value head, or with one head of action values.
 
     Attributes:
-        distribution: what the policy head's numbers mean.
+        distribution: action distribution of the policy head's outputs.
         observation_shape: shape of one observation.
-        of_images: whether it is an image.
-        state_size: S, numbers that it remembers: the LSTM's state, then the last action and
-            reward if it is told them; 0: none.
-        last_action_reward: whether it is told them.
-        precision: of the torso, torch.float32 or torch.bfloat16; parameters and heads are float32.
+        of_images: whether observations are images.
+        state_size: S, size of the state: the LSTM's state, then the last action and reward if
+            they are inputs; 0: no state.
+        last_action_reward: whether the last action and reward are inputs.
+        precision: of the torso, torch.float32 or torch.bfloat16; weights and heads are float32.
         normalizer: of observations, or None.
         exploration: with action values, epsilon or temperature, [1] or [B]; not a weight.
     """
@@ -68,14 +68,14 @@ class Policy(nn.Module):
         last_action_reward: bool = False,
         normalize: bool = False,
     ) -> None:
-        """Build the net; use :func:`make_policy` for one that fits given spaces."""
+        """Build the network; :func:`make_policy` builds one for given spaces."""
         super().__init__()
         self.distribution = distribution
         self.observation_shape = observation_shape
         self.last_action_reward = last_action_reward
-        told = distribution.num_inputs + 1 if last_action_reward else 0
-        self._lstm_numbers = 2 * lstm_size
-        self.state_size = self._lstm_numbers + told
+        last_size = distribution.num_inputs + 1 if last_action_reward else 0
+        self._lstm_state_size = 2 * lstm_size
+        self.state_size = self._lstm_state_size + last_size
         self.precision = torch.float32
         self.register_buffer('exploration', torch.zeros(1), persistent=False)
         self.of_images = network != 'mlp'
@@ -87,7 +87,7 @@ class Policy(nn.Module):
         self.policy_torso, features = make_torso(network, shape, hidden_size)
         separate = not self.of_images and not lstm_size and not self._of_values
         self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
-        features += told
+        features += last_size
         self.lstm: nn.LSTMCell | None = None
         if lstm_size:
             self.lstm = nn.LSTMCell(features, lstm_size)
@@ -103,7 +103,7 @@ class Policy(nn.Module):
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """[C, H, W] of an observation that is an image."""
+        """[C, H, W] of observations that are images."""
         shape = self.observation_shape
         return (shape[2], *shape[:2]) if self._channels_last else shape
 
@@ -111,22 +111,22 @@ class Policy(nn.Module):
         """Return the state before the first observation, [batch, S]."""
         return self.policy_head.weight.new_zeros(batch, self.state_size)
 
-    def told(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
+    def append_last_action(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
         """
-        Return the state with what was done last in it, if the policy is told that.
+        Return the state with the last action and reward, if they are inputs of the policy.
 
         Args:
             state: [B, S].
             actions: [B] or [B, A].
-            rewards: [B] float, of these actions.
+            rewards: [B] float.
         """
         if not self.last_action_reward:
             return state
         return torch.cat(
-            [state[:, :self._lstm_numbers], self._last(actions, rewards)], -1)
+            [state[:, :self._lstm_state_size], self._encode_last(actions, rewards)], -1)
 
-    def _last(self, actions: Tensor, rewards: Tensor) -> Tensor:
-        """Return what the policy is told of actions [..., (A)] and rewards [...]."""
+    def _encode_last(self, actions: Tensor, rewards: Tensor) -> Tensor:
+        """Return the network inputs for actions [..., (A)] and rewards [...]."""
         clipped = rewards.clamp(-1.0, 1.0).unsqueeze(-1)
         return torch.cat([self.distribution.to_network(actions), clipped], -1)
 
@@ -135,29 +135,29 @@ class Policy(nn.Module):
         actions: Tensor | None = None, rewards: Tensor | None = None,
     ) -> Output:
         """
-        Say what to do; if nothing is remembered, the axes before the observation's may be any.
+        Return action parameters and values.
 
         Args:
-            observations: [..., *observation_shape], with a state [T, B, *observation_shape];
-                uint8 images are scaled to [0, 1].
-            is_reset: [T, B] bool, where an episode begins: the state is forgotten there.
-            state: [B, S], before the first observation; unneeded where S is 0.
-            actions: [T - 1, B] or [T - 1, B, A], or more, what followed the observations; unneeded
-                where T is 1, or the policy is not told its last action and reward.
-            rewards: [T - 1, B] float, or more, likewise.
+            observations: [T, B, *observation_shape]; without a state any leading axes. uint8
+                images are scaled to [0, 1].
+            is_reset: [T, B] bool, true where an episode starts: the state is reset there.
+            state: [B, S], before the first observation; unused if S is 0.
+            actions: [T - 1, B] or [T - 1, B, A], or longer, after the observations; unused if T
+                is 1 or the last action and reward are not inputs.
+            rewards: [T - 1, B] float, or longer, likewise.
         """
         lead = observations.shape[:observations.dim() - len(self.observation_shape)]
         features, value_features = self._features(observations)
         if self.state_size:
             assert is_reset is not None
             assert state is not None
-            state, last = state.tensor_split([self._lstm_numbers], -1)
+            state, last = state.tensor_split([self._lstm_state_size], -1)
             if self.last_action_reward:
-                rows = self._rows(last, is_reset, actions, rewards)
+                rows = self._last_rows(last, is_reset, actions, rewards)
                 features, value_features = (
                     torch.cat([each, rows], -1) for each in (features, value_features))
             if self.lstm is not None:
-                features, state = self._remember(features.reshape(*lead, -1), is_reset, state)
+                features, state = self._run_lstm(features.reshape(*lead, -1), is_reset, state)
                 value_features = features = features.flatten(0, 1)
             state = torch.cat([state, last], -1)
         elif state is None:
@@ -181,7 +181,7 @@ class Policy(nn.Module):
                 inputs = inputs.movedim(-1, 1)
         else:
             inputs = observations.reshape(-1, math.prod(self.observation_shape))
-        # Bytes are exact in either precision; the normaliser has seen them as they are.
+        # Bytes are exact in both precisions; the normalizer's statistics are of unscaled bytes.
         scaled = inputs.dtype == torch.uint8 and self.normalizer is None
         inputs = inputs.to(self.precision)
         if scaled:
@@ -194,19 +194,19 @@ class Policy(nn.Module):
             return features, (
                 features if self.value_torso is None else self.value_torso(inputs).float())
 
-    def _rows(
+    def _last_rows(
         self, last: Tensor, is_reset: Tensor, actions: Tensor | None, rewards: Tensor | None,
     ) -> Tensor:
-        """Return what led to each observation, [T * B, E + 1]; 0 where an episode begins."""
+        """Return the inputs for what preceded each observation, [T * B, E + 1]; 0 at resets."""
         rows = last[None]
         if len(is_reset) > 1:
             assert actions is not None
             assert rewards is not None
             before = slice(len(is_reset) - 1)
-            rows = torch.cat([rows, self._last(actions[before], rewards[before])])
+            rows = torch.cat([rows, self._encode_last(actions[before], rewards[before])])
         return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
 
-    def _remember(
+    def _run_lstm(
         self, features: Tensor, is_reset: Tensor, state: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return the LSTM's output for features [T, B, F], and its state after them."""
@@ -224,23 +224,25 @@ def make_policy(
     config: TrainConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
-    own: AlgorithmConfig | None = None,
+    algorithm_config: AlgorithmConfig | None = None,
     device: torch.device = CPU,
 ) -> Policy:
     """
     Return a policy for the spaces of one environment.
 
     Args:
-        config: of which network, hidden_size, lstm_size, last_action_reward, precision,
-            action_distribution and normalize_observations count. network auto takes impala for
+        config: uses network, hidden_size, lstm_size, last_action_reward, precision,
+            action_distribution and normalize_observations. Network ``auto`` is impala for
             images, uint8 [C, H, W] or [H, W, C]; for precision see :func:`choose_precision`.
         observation_space: a Box.
         action_space: see :func:`distributions.for_space`.
-        own: the algorithm's settings; dqn's ask for a network of action values.
-        device: where it computes. Its first weights are drawn on the CPU, the same for all.
+        algorithm_config: the algorithm's settings; with those of dqn the network has action
+            values.
+        device: device of the policy. Weights are initialized on the CPU, so that they do not
+            depend on it.
 
     Raises:
-        ValueError: a space or a combination of network and space that cannot be served.
+        ValueError: a space, or a combination of network and space, that is not supported.
     """
     if not isinstance(observation_space, gymnasium.spaces.Box):
         raise ValueError(f'observation space {observation_space} is not supported: a Box')
@@ -255,7 +257,8 @@ def make_policy(
             f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
     policy = Policy(
         network, shape,
-        distributions.for_values(action_space, own.exploration) if isinstance(own, DqnConfig)
+        distributions.for_values(action_space, algorithm_config.exploration)
+        if isinstance(algorithm_config, DqnConfig)
         else distributions.for_space(action_space, config.action_distribution),
         hidden_size=config.hidden_size, lstm_size=config.lstm_size,
         last_action_reward=config.last_action_reward,
@@ -264,27 +267,27 @@ def make_policy(
     return policy
 
 
-def choose_precision(policy: Policy, asked: str) -> None:
+def choose_precision(policy: Policy, precision: str) -> None:
     """
-    Set what a policy's torso computes in, where it is now.
+    Set the precision of a policy's torso for the device that it is on.
 
     Args:
-        policy: on the device that it computes on.
-        asked: 'float32', 'bfloat16', or 'auto': what this processor is faster in, on a CUDA
-            device bfloat16 if it has units for it. Its exponents are those of float32, so
-            gradients need no scaling. What is not for images computes in float32 all the same.
+        policy: on its device.
+        precision: 'float32', 'bfloat16', or 'auto': on a CPU the faster one, on a CUDA device
+            bfloat16 if the hardware supports it. It has the exponent range of float32, so
+            gradients need no scaling. Without images the precision is always float32.
     """
-    if asked == 'auto' and policy.of_images:
-        asked = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
+    if precision == 'auto' and policy.of_images:
+        precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
     policy.precision = (
-        torch.bfloat16 if asked == 'bfloat16' and policy.of_images else torch.float32)
+        torch.bfloat16 if precision == 'bfloat16' and policy.of_images else torch.float32)
 
 
 def _faster_in_bfloat16(policy: Policy) -> bool:
     device = policy.policy_head.weight.device
     if device != CPU:
         return computes_bfloat16(device)
-    # No random numbers: they would be missing from the run's.
-    images = torch.full((_TRIED, *policy.image_shape), 0.5)
+    # Random images would change the random state of the run.
+    images = torch.full((_PRECISION_BATCH, *policy.image_shape), 0.5)
     with torch.no_grad():
         return faster_in_bfloat16(lambda: policy.policy_torso(images))

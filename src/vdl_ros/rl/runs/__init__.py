@@ -1,1 +1,1 @@
-"""Runs on disk: folders, checkpoints, recorded series, groups of runs."""
+"""Training runs on disk: folders, checkpoints, recorded runs and groups of them."""

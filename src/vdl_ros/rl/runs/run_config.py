@@ -1,4 +1,4 @@
-"""Settings of the learner's process: the run's folder, the learners and where they meet."""
+"""Settings of a training run: folder, actors, checkpoints, device and learners."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ __all__ = ['RunConfig', 'host_and_port', 'verify_run']
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Settings of the learner's process: where a run is written and what it goes on from."""
+    """Settings of a training run: folder, actors, checkpoints, device and learners."""
 
     run_dir: str = setting(
         '', 'Folder to write the run to; empty: runs/<environment>-<time>.')
     resume: str = setting(
-        '', 'Folder of a run to go on with: its steps, optimiser, random state and settings.')
+        '', 'Folder of a run to resume, with its steps, optimizer, random state and settings.')
     num_actors: int = setting(
-        2, 'Actors that are expected.', minimum=1, maximum=256)
+        2, 'Number of actors.', minimum=1, maximum=256)
     checkpoint_period: float = setting(
-        60.0, 'Time from one checkpoint to the next.', minimum=0.1, maximum=1e6, unit='s')
+        60.0, 'Time between checkpoints.', minimum=0.1, maximum=1e6, unit='s')
     status_period: float = setting(
-        1.0, 'Time from one line of progress to the next.', minimum=0.1, maximum=1e4, unit='s')
+        1.0, 'Time between rows of progress.', minimum=0.1, maximum=1e4, unit='s')
     device: str = setting(
-        'auto', 'What the learners compute on; auto: a CUDA device if PyTorch finds one.',
+        'auto', 'Device of the learners; auto: a CUDA device if PyTorch finds one.',
         choices=('auto', 'cpu', 'cuda'))
     learner_threads: int = setting(
-        1, 'Threads of the learner\'s network, on the CPU.', minimum=1, maximum=256)
+        1, 'CPU threads for the learner\'s network.', minimum=1, maximum=256)
     num_learners: int = setting(
-        1, 'Learners that share the work, each with a share of the actors: an update takes '
-        'batch_size of each.', minimum=1, maximum=64)
+        1, 'Number of learners, each with a share of the actors; an update uses batch_size '
+        'unrolls of each.', minimum=1, maximum=64)
     learner_rank: int = setting(
-        0, 'Which of them this one is; 0 has the settings, publishes the policy and writes the '
-        'run.', minimum=0, maximum=63)
+        0, 'Rank of this learner; learner 0 has the settings, publishes the policy and writes '
+        'the run.', minimum=0, maximum=63)
     group_address: str = setting(
-        '', 'Where the learners meet, host:port: an address of learner 0; empty: a free port of '
-        'this host, if train.launch.py starts them all.')
+        '', 'Address of learner 0 for the other learners, host:port; empty: a free port of this '
+        'host, if train.launch.py starts them all.')
     group_timeout: float = setting(
-        60.0, 'A learner that waits so long for another leaves the group, and is started again.',
+        60.0, 'Time after which a learner that waits for another leaves the group and restarts.',
         minimum=1.0, maximum=1e5, unit='s')
 
     @property
     def own_actors(self) -> int:
-        """Actors of this learner: they are shared out in turn."""
+        """Number of actors of this learner; actors are assigned in turn."""
         return len(range(self.learner_rank, self.num_actors, self.num_learners))
-
 
 
 def verify_run(run: RunConfig) -> None:
@@ -58,25 +57,24 @@ def verify_run(run: RunConfig) -> None:
     if run.learner_rank >= run.num_learners:
         raise SettingError(f'learner_rank: {run.learner_rank} is not allowed: less than '
                            f'num_learners, {run.num_learners}')
-    # The others hear from learner 0 how many there are.
+    # The other learners receive num_actors from learner 0.
     if run.learner_rank == 0 and run.num_learners > run.num_actors:
         raise SettingError(
             f'num_learners: {run.num_learners} is not allowed: at most num_actors, '
-            f'{run.num_actors}, or a learner without actors would hold up the others')
+            f'{run.num_actors}, since a learner without actors would block the others')
     if run.num_learners > 1 and not run.group_address:
         raise SettingError("group_address: '' is not allowed with num_learners "
-                           f'{run.num_learners}: host:port, where learner 0 is')
+                           f'{run.num_learners}: host:port of learner 0')
     if run.num_learners > 1:
         host_and_port(run.group_address)
 
 
-
 def host_and_port(address: str) -> tuple[str, int]:
     """
-    Return the parts of a ``group_address``.
+    Return host and port of a ``group_address``.
 
     Raises:
-        SettingError: it has others.
+        SettingError: it is not host:port.
     """
     host, _, port = address.rpartition(':')
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:

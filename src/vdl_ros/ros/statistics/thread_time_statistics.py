@@ -45,7 +45,7 @@ class TimeStatistics:
     def __init__(self, node: Node, clocks: Mapping[str, ThreadTimer]) -> None:
         """Report on behalf of ``node``; ``clocks`` are by thread."""
         self._node = node
-        self._laps = {thread: TimerWindow(phases) for thread, phases in clocks.items()}
+        self._laps = {thread: TimerWindow(timer) for thread, timer in clocks.items()}
         self._start = node.get_clock().now()
         self._publisher = node.create_publisher(
             MetricsMessage, '/statistics', qos.TOPICS['/statistics'])

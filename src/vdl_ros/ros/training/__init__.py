@@ -1,1 +1,1 @@
-"""Trajectories, policies and central inference on topics."""
+"""Training over topics: modes of an actor, trajectories, policies, central inference."""

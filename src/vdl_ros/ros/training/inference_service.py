@@ -1,4 +1,4 @@
-"""Central inference as a service between topics: observations in, actions out, unrolls aside."""
+"""Central inference on topics: receives observations, publishes actions, collects unrolls."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, t
 
 __all__ = ['InferenceService', 'to_observation']
 
-# More than any honest set of actors has under way: each waits for its answer.
+# Observations that may wait; each actor has at most one.
 _QUEUE = 1024
-# Credit comes from the training, without a message; it is looked for this often.
-_LOOK_S = 0.005
+# Period of checks for new credit, which comes without a message.
+_CREDIT_PERIOD_S = 0.005
 
 
 def to_observation(
     arrays: Arrays, *, stamp: Time, actor_id: str, start_id: int, step: int, learner_id: str,
 ) -> Observation:
-    """Return the message that carries one step; ``stamp`` is its moment."""
+    """Return the message of one step; ``stamp`` is the time of the step."""
     return Observation(
         header=Header(stamp=stamp), actor_id=actor_id, start_id=start_id, step=step,
         learner_id=learner_id, tensors=to_tensors(arrays))
@@ -38,31 +38,31 @@ def to_observation(
 
 class InferenceService:
     """
-    Answers observation messages in a thread of its own, and gives out unrolls.
+    Answers observation messages in its own thread and collects unrolls.
 
-    ``put`` belongs to the executor's thread, ``get`` and ``load`` to the training's.
+    The executor's thread calls ``put``, the training thread ``get`` and ``load``.
     """
 
     def __init__(
         self, central: CentralInference, schema: StepSchema, flow_stats: FlowStats,
         learner_id: str, *,
         publish: Callable[[Action], None], warn: Callable[[str], None],
-        serving: ThreadTimer | None = None, getting: ThreadTimer | None = None,
+        timer: ThreadTimer | None = None, training_timer: ThreadTimer | None = None,
     ) -> None:
         """
         Serve with ``central`` from :meth:`start` to :meth:`stop`.
 
         Args:
-            central: answers.
-            schema: what a valid step looks like.
-            flow_stats: where arrivals and rejections are counted.
-            learner_id: only observations for this learner are taken.
-            publish: called with each answer.
-            warn: called with one line for each message that is refused.
-            serving: the clock of its own thread, which ``central`` has as well.
-            getting: that of the thread that gets.
+            central: chooses the actions.
+            schema: schema of a step.
+            flow_stats: counts unrolls and rejected messages.
+            learner_id: observations for other learners are ignored.
+            publish: called with each action message.
+            warn: called with one line for each rejected message.
+            timer: timer of the service's thread, also used by ``central``.
+            training_timer: timer of the thread that calls :meth:`get`.
         """
-        self._serving, self._getting = serving or ThreadTimer(), getting or ThreadTimer()
+        self._timer, self._training_timer = timer or ThreadTimer(), training_timer or ThreadTimer()
         self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
         self._messages: queue.Queue[tuple[Observation, float]] = queue.Queue(_QUEUE)
@@ -72,11 +72,11 @@ class InferenceService:
         self._thread = threading.Thread(target=self._serve, name='inference')
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Cease to answer."""
+        """Stop the thread."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -84,11 +84,11 @@ class InferenceService:
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
-        """Answer with these weights from now on."""
+        """Use these weights from now on."""
         self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:
-        """Enqueue; with a full queue the message is dropped, and its actor asks again."""
+        """Enqueue a message; if the queue is full it is dropped, and the actor sends it again."""
         try:
             self._messages.put_nowait((message, age_s))
         except queue.Full:
@@ -96,7 +96,7 @@ class InferenceService:
 
     @property
     def waiting(self) -> int:
-        """Unrolls that are not learned from yet."""
+        """Number of unrolls that wait for the training thread."""
         return self._unrolls.qsize()
 
     def get(self, timeout: float) -> Unroll:
@@ -106,7 +106,7 @@ class InferenceService:
         Raises:
             queue.Empty: none within ``timeout`` seconds.
         """
-        with self._getting('wait'):
+        with self._training_timer('wait'):
             unroll = self._unrolls.get(timeout=timeout)
         self._flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
@@ -114,46 +114,46 @@ class InferenceService:
     def _serve(self) -> None:
         while not self._over.is_set():
             try:
-                with self._serving('wait'):
-                    first = self._messages.get(timeout=_LOOK_S)
+                with self._timer('wait'):
+                    first = self._messages.get(timeout=_CREDIT_PERIOD_S)
             except queue.Empty:
                 self._answer([])
                 continue
-            # Whatever came meanwhile is answered in the same batch.
+            # Messages that arrived meanwhile are answered in the same batch.
             batch = [first]
             while not self._messages.empty():
                 batch.append(self._messages.get_nowait())
             self._answer(batch)
 
     def _answer(self, messages: list[tuple[Observation, float]]) -> None:
-        with self._serving('decode'):
-            opened = [self._open(message, age_s) for message, age_s in messages]
-            requests = [request for request in opened if request is not None]
+        with self._timer('decode'):
+            decoded = [self._decode(message, age_s) for message, age_s in messages]
+            requests = [request for request in decoded if request is not None]
         answers, unrolls = self._central.serve(
-            requests, lambda request, error: self._refuse(request.actor_id, error))
+            requests, lambda request, error: self._reject(request.actor_id, error))
         for answer in answers:
-            with self._serving('encode'):
+            with self._timer('encode'):
                 action = self._to_action(answer)
-            with self._serving('publish'):
+            with self._timer('publish'):
                 self._flow_stats.bytes_out += num_bytes(action.tensors)
                 self._publish(action)
         for unroll in unrolls:
             self._unrolls.put(unroll)
 
-    def _open(self, message: Observation, age_s: float) -> Request | None:
+    def _decode(self, message: Observation, age_s: float) -> Request | None:
         if message.learner_id != self._learner_id:
             return None
         try:
             arrays = from_tensors(message.tensors)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
-            self._refuse(message.actor_id, error)
+            self._reject(message.actor_id, error)
             return None
         self._stamps[message.start_id] = message.header.stamp
         return Request(message.actor_id, message.start_id, message.step, arrays, age_s,
                        num_bytes(message.tensors))
 
-    def _refuse(self, actor_id: str, error: ValueError) -> None:
+    def _reject(self, actor_id: str, error: ValueError) -> None:
         self._flow_stats.rejected += 1
         self._warn(f'observation of {actor_id!r} refused: {error}')
 

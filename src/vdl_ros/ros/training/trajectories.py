@@ -1,4 +1,4 @@
-"""Unrolls and policies as messages, and the queue between a topic callback and the training."""
+"""Trajectory and policy messages, and the queue from the topic callback to the training thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, t
 
 __all__ = ['TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
 
-# More than any honest set of actors has under way; a stranger's flood does not fill the memory.
+# Bounds the memory of waiting messages; more than credit lets actors send.
 _QUEUE = 256
 
 
@@ -28,7 +28,7 @@ def to_trajectory(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, start_id: int,
     sequence: int, learner_id: str, policy_version: int,
 ) -> Trajectory:
-    """Return the message that carries an unroll; ``stamp`` is the moment of its last step."""
+    """Return the message of an unroll; ``stamp`` is the time of its last step."""
     return Trajectory(
         header=Header(stamp=stamp.to_msg()), actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=policy_version,
@@ -39,7 +39,7 @@ def to_policy(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, learner_id: str, version: int,
     agent_steps: int, config: str, flow_stats: FlowStats,
 ) -> Policy:
-    """Return the message that carries weights, and the actors' credits with them."""
+    """Return the message with weights, settings and the actors' credits."""
     return Policy(
         header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
         agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
@@ -52,7 +52,7 @@ def policy_config(message: Policy) -> dict[str, Any]:
     Return the learner's settings from a policy message.
 
     Raises:
-        ValueError: they are not a JSON object.
+        ValueError: the config is not a JSON object.
     """
     try:
         config = json.loads(message.config)
@@ -65,33 +65,33 @@ def policy_config(message: Policy) -> dict[str, Any]:
 
 class TrajectoryInbox:
     """
-    A bounded queue of trajectory messages that gives out checked unrolls.
+    A bounded queue of trajectory messages that returns checked unrolls.
 
-    ``put`` belongs to the executor's thread, ``get`` to the training's; the decoding is done
-    in the latter, so that callbacks only enqueue.
+    The executor's thread calls ``put``, which only enqueues; the training thread calls ``get``,
+    which decodes.
     """
 
     def __init__(
         self, schema: UnrollSchema, flow_stats: FlowStats, learner_id: str,
-        warn: Callable[[str], None], phases: ThreadTimer | None = None,
+        warn: Callable[[str], None], timer: ThreadTimer | None = None,
     ) -> None:
         """
-        Give out unrolls that fit ``schema``.
+        Create an empty queue.
 
         Args:
-            schema: what a valid unroll looks like.
-            flow_stats: where arrivals, losses and rejections are counted.
-            learner_id: only trajectories acted for this learner are taken.
-            warn: called with one line for each message that is refused.
-            phases: the clock of the thread that gets.
+            schema: schema of the unrolls.
+            flow_stats: counts received, lost and rejected messages.
+            learner_id: trajectories for other learners are ignored.
+            warn: called with one line for each rejected message.
+            timer: timer of the thread that calls :meth:`get`.
         """
-        self._phases = phases or ThreadTimer()
+        self._timer = timer or ThreadTimer()
         self._schema, self._flow_stats, self._learner_id = schema, flow_stats, learner_id
         self._warn = warn
         self._messages: queue.Queue[tuple[Trajectory, float]] = queue.Queue(_QUEUE)
 
     def put(self, message: Trajectory, age_s: float) -> None:
-        """Enqueue; with a full queue the message is dropped, and counted as a gap later."""
+        """Enqueue a message; if the queue is full it is dropped, and counted as lost later."""
         try:
             self._messages.put_nowait((message, age_s))
         except queue.Full:
@@ -99,7 +99,7 @@ class TrajectoryInbox:
 
     @property
     def waiting(self) -> int:
-        """Trajectories in the queue."""
+        """Number of messages in the queue."""
         return self._messages.qsize()
 
     def get(self, timeout: float) -> Unroll:
@@ -111,14 +111,14 @@ class TrajectoryInbox:
         """
         deadline = time.monotonic() + timeout
         while True:
-            with self._phases('wait'):
+            with self._timer('wait'):
                 message, age_s = self._messages.get(timeout=max(deadline - time.monotonic(), 0.0))
-            with self._phases('decode'):
-                unroll = self._open(message, age_s)
+            with self._timer('decode'):
+                unroll = self._decode(message, age_s)
             if unroll is not None:
                 return unroll
 
-    def _open(self, message: Trajectory, age_s: float) -> Unroll | None:
+    def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
         if message.learner_id != self._learner_id:
             return None
         try:

@@ -1,4 +1,4 @@
-"""What was recorded of a run, read from its folder: settings, progress, TensorBoard's scalars."""
+"""Reads a recorded run from its folder: settings, progress and TensorBoard scalars."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ __all__ = ['QUANTITIES', 'X_AXES', 'RecordedRun', 'RunReadError']
 
 Array = NDArray[np.float64]
 
-# Short names, and the columns of progress.csv that they stand for.
+# Columns of progress.csv by short name.
 X_AXES = {'steps': 'agent_steps', 'time': 'wall_s', 'episodes': 'episodes'}
 QUANTITIES = {'return': 'mean_return_100', 'length': 'mean_length_100'}
 
 
 class RunReadError(ValueError):
-    """A run that cannot be read, or has not what was asked for; one line that names it."""
+    """A run that cannot be read or lacks a quantity; the message is one line."""
 
 
 class RecordedRun:
     """
-    One run as it was written.
+    One run as it was recorded.
 
     Attributes:
-        path: as the user named it.
-        file: its progress.csv, an absolute path.
-        settings: of config.yaml, by name; empty where there is none beside a progress.csv.
+        path: the path that the user gave.
+        file: absolute path of its progress.csv.
+        settings: of config.yaml, by name; empty if there is no config.yaml.
         columns: of progress.csv, [N] each, by name; N > 0.
     """
 
     def __init__(self, path: Path) -> None:
         """
-        Read a folder, or a progress.csv and what lies beside it.
+        Read a run's folder, or a progress.csv and the files beside it.
 
         Raises:
-            RunReadError: it is not there, cannot be read, or has no progress yet.
+            RunReadError: the path does not exist, cannot be read, or has no progress yet.
         """
         self.path = path
         try:
             if not path.exists():
-                raise RunReadError(f'{path}: there is no such folder or file')
+                raise RunReadError(f'{path}: no such folder or file')
             is_folder = path.is_dir()
             progress = path / 'progress.csv' if is_folder else path
             if not progress.exists():
-                raise RunReadError(f'{path}: holds no progress.csv, so it is no run')
+                raise RunReadError(f'{path}: not a run: no progress.csv')
             self.file = progress.resolve()
             self._folder = progress.parent
             self.columns = _read_progress(progress)
@@ -63,15 +63,15 @@ class RecordedRun:
 
     def series(self, x: str, y: str) -> Series:
         """
-        Return one quantity against another.
+        Return one quantity as a function of another.
 
         Args:
-            x: of :data:`X_AXES`.
-            y: of :data:`QUANTITIES`, a column of progress.csv, or a tag of the events; a tag's
-                time and episodes are those of progress.csv at the same agent steps.
+            x: a name of :data:`X_AXES`.
+            y: a name of :data:`QUANTITIES`, a column of progress.csv, or a TensorBoard tag; time
+                and episodes of a tag are interpolated from progress.csv.
 
         Raises:
-            RunReadError: the run has not got it; the line lists what it has.
+            RunReadError: the run lacks it; the message lists what it has.
         """
         axis, name = X_AXES[x], QUANTITIES.get(y, y)
         needed = {'agent_steps', axis} - self.columns.keys()
@@ -92,27 +92,27 @@ class RecordedRun:
             raise RunReadError(f'{self.path}: {name} against {axis}: {error}') from None
 
     def names(self) -> list[str]:
-        """Return what :meth:`series` can be asked for."""
+        """Return the names that :meth:`series` accepts as y."""
         short = [name for name, column in QUANTITIES.items() if column in self.columns]
         return [*short, *self.columns, *sorted(self._scalars)]
 
     @cached_property
     def _scalars(self) -> dict[str, tuple[Array, Array]]:
-        """Steps and values of each tag of the events."""
-        # Imported late: it takes a second, and most plots are of progress.csv.
+        """Steps and values of each TensorBoard tag."""
+        # Imported here because it takes a second, and most plots use only progress.csv.
         from tensorboard.backend.event_processing.event_accumulator import (
             SCALARS,
             EventAccumulator,
         )
         try:
-            # All of them: by default it would keep some at random.
+            # 0: all events; by default it keeps a random sample.
             events = EventAccumulator(str(self._folder), size_guidance={SCALARS: 0})
             events.Reload()
             return {tag: (np.array([event.step for event in events.Scalars(tag)], np.float64),
                           np.array([event.value for event in events.Scalars(tag)], np.float64))
                     for tag in events.Tags()[SCALARS]}
         except Exception as error:
-            # A damaged file ends in one of many errors of the libraries below.
+            # A damaged file may raise many kinds of errors.
             raise RunReadError(
                 f'{self._folder}: events cannot be read: {type(error).__name__}') from None
 
@@ -121,19 +121,19 @@ def _read_progress(path: Path) -> dict[str, Array]:
     """
     Return the columns of a progress.csv.
 
-    A last line without its end is left out: the run is writing it, or died while it did.
+    A last line without a line end is skipped: it is being written, or was cut short by a crash.
 
     Raises:
-        RunReadError: no row yet, or a line that is none.
+        RunReadError: the file has no row yet, or a damaged one.
     """
     try:
         text = path.read_text()
         whole = text[:text.rfind('\n') + 1]
         header, *lines = csv.reader(whole.splitlines())
     except (UnicodeDecodeError, csv.Error):
-        raise RunReadError(f'{path}: is no table of numbers') from None
+        raise RunReadError(f'{path}: not a table of numbers') from None
     except ValueError:
-        raise RunReadError(f'{path}: is empty: the run has no progress yet') from None
+        raise RunReadError(f'{path}: empty: the run has no progress yet') from None
     rows = []
     for number, line in enumerate(lines, 2):
         try:
@@ -147,7 +147,7 @@ def _read_progress(path: Path) -> dict[str, Array]:
                 raise RunReadError(f'{path}: line {number} is damaged: {name} is not finite')
         rows.append(values)
     if not rows:
-        raise RunReadError(f'{path}: no row: the run has no progress yet')
+        raise RunReadError(f'{path}: no rows: the run has no progress yet')
     return dict(zip(header, np.array(rows, np.float64).T, strict=True))
 
 
@@ -157,5 +157,5 @@ def _read_settings(path: Path) -> dict[str, object]:
     except (UnicodeDecodeError, yaml.YAMLError):
         content = None
     if not isinstance(content, dict):
-        raise RunReadError(f'{path}: is no list of settings')
+        raise RunReadError(f'{path}: not a mapping of settings')
     return {str(name): value for name, value in content.items()}

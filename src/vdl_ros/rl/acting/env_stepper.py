@@ -1,4 +1,4 @@
-"""Vectorised environments, and what is known between two of their steps."""
+"""Steps a vector environment and keeps the current observation and resets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-__all__ = ['Step', 'Stepper']
+__all__ = ['EnvStepper', 'Step']
 
 
 class Step(NamedTuple):
@@ -17,12 +17,12 @@ class Step(NamedTuple):
     The outcome of one action in each of B environments.
 
     Attributes:
-        observation: [B, ...], the next one.
+        observation: [B, ...], after the action.
         reward: [B] float32.
         terminated: [B] bool.
         truncated: [B] bool.
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
-            had ended, and ignored this action.
+            ignored the action and reset itself.
     """
 
     observation: NDArray[Any]
@@ -32,18 +32,18 @@ class Step(NamedTuple):
     is_reset: NDArray[Any]
 
 
-class Stepper:
+class EnvStepper:
     """
-    Steps environments that reset themselves in the step after an episode's last one.
+    Steps environments that reset themselves in the step after the last one of an episode.
 
     Attributes:
         envs: the environments.
         observation: [B, ...], the current one.
-        is_reset: [B] bool, where it is the first of an episode.
+        is_reset: [B] bool, where it is the first of its episode.
     """
 
     def __init__(self, envs: VectorEnv, seed: int) -> None:
-        """Reset the environments; ``seed`` is of their first episodes."""
+        """Reset the environments with ``seed``."""
         self.envs = envs
         observation, _ = envs.reset(seed=seed)
         self.observation: NDArray[Any] = np.array(observation)
@@ -53,7 +53,7 @@ class Stepper:
         self._box = space if isinstance(space, gymnasium.spaces.Box) else None
 
     def step(self, actions: NDArray[Any]) -> Step:
-        """Act; ``actions`` [B] or [B, A] are clipped to the environment's box."""
+        """Step all environments; ``actions`` [B] or [B, A] are clipped to a Box's bounds."""
         if self._box is not None:
             actions = np.clip(actions, self._box.low, self._box.high)
         observation, reward, terminated, truncated, _ = self.envs.step(actions)

@@ -1,11 +1,11 @@
-"""What a run's folder holds reads back as curves; what it does not hold is said in one line."""
+"""Recorded runs: series equal what was written; errors are one line."""
 
 import math
 
 import pytest
 
+from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.runs.run_series import RecordedRun, RunReadError
 
 
 def write(path, steps=(100, 200, 400), config=None):
@@ -18,7 +18,6 @@ def write(path, steps=(100, 200, 400), config=None):
              'mean_length_100': at / 20, 'episodes': 3 * count, 'steps_per_s': 50.0,
              'policy_lag_mean': 0.0, 'trajectories_lost': 0}, {'losses/entropy': at / 1000})
     folder._events.close()
-    folder._progress.close()
     return path
 
 
@@ -32,13 +31,13 @@ def run(tmp_path):
 @pytest.mark.parametrize(('y', 'values'), [
     ('return', [10, 20, 40]), ('length', [5, 10, 20]), ('mean_return_100', [10, 20, 40]),
     ('steps_per_s', [50, 50, 50]), ('losses/entropy', [0.1, 0.2, 0.4])])
-def test_what_was_recorded_reads_back(run, x, expected, y, values):
+def test_series_equal_the_recorded_values(run, x, expected, y, values):
     found = RecordedRun(run).series(x, y)
     assert found.x.tolist() == expected
     assert found.y == pytest.approx(values, rel=1e-6)
 
 
-def test_a_progress_file_is_the_run_it_lies_in(run):
+def test_a_path_of_progress_csv_reads_the_run_around_it(run):
     found = RecordedRun(run / 'progress.csv')
     assert found.settings == {'env_id': 'x', 'algorithm': 'impala'}
     assert found.series('steps', 'losses/entropy').x.tolist() == [100, 200, 400]
@@ -53,7 +52,7 @@ def test_a_progress_file_alone_is_a_run_without_settings(run, tmp_path):
     assert found.names()[:3] == ['return', 'length', 'agent_steps']
 
 
-def test_a_run_of_before_lengths_were_recorded_has_none_and_says_so(run):
+def test_a_run_without_the_column_of_lengths_reports_it(run):
     text = (run / 'progress.csv').read_text()
     (run / 'progress.csv').write_text(
         '\n'.join(','.join(line.split(',')[:3] + line.split(',')[4:])
@@ -66,7 +65,7 @@ def test_a_run_of_before_lengths_were_recorded_has_none_and_says_so(run):
         f'{run}: has no mean_length_100; there is return, agent_steps, wall_s')
 
 
-def test_rows_before_the_first_episode_are_left_out(tmp_path):
+def test_rows_before_the_first_episode_are_skipped(tmp_path):
     (tmp_path / 'progress.csv').write_text(
         'agent_steps,mean_return_100\n10,nan\n20,1.5\n30,2.5\n')
     found = RecordedRun(tmp_path).series('steps', 'return')
@@ -74,7 +73,7 @@ def test_rows_before_the_first_episode_are_left_out(tmp_path):
     assert not any(math.isnan(value) for value in found.y)
 
 
-def test_a_line_that_is_being_written_is_left_out(run):
+def test_an_incomplete_last_line_is_skipped(run):
     with (run / 'progress.csv').open('a') as stream:
         stream.write('500,1')
     assert RecordedRun(run).series('steps', 'return').x.tolist() == [100, 200, 400]
@@ -84,17 +83,17 @@ HEADER = 'agent_steps,wall_s,mean_return_100\n'
 
 
 @pytest.mark.parametrize(('text', 'message'), [
-    ('', 'progress.csv: is empty: the run has no progress yet'),
-    (HEADER, 'progress.csv: no row: the run has no progress yet'),
-    (HEADER + '10,1', 'progress.csv: no row: the run has no progress yet'),
+    ('', 'progress.csv: empty: the run has no progress yet'),
+    (HEADER, 'progress.csv: no rows: the run has no progress yet'),
+    (HEADER + '10,1', 'progress.csv: no rows: the run has no progress yet'),
     (HEADER + '10,1,2\n20,2\n30,3,4\n', "progress.csv: line 3 is damaged: '20,2'"),
     (HEADER + '10,1,2\n20,2,x\n30,3,4\n', "progress.csv: line 3 is damaged: '20,2,x'"),
     (HEADER + '10,1,2\n20,2,3,4\n', "progress.csv: line 3 is damaged: '20,2,3,4'"),
     (HEADER + '10,1,2\n\n30,3,4\n', "progress.csv: line 3 is damaged: ''"),
     (HEADER + 'nan,1,2\n', 'progress.csv: line 2 is damaged: agent_steps is not finite'),
-    (b'\xff\xfe\n\n', 'progress.csv: is no table of numbers'),
+    (b'\xff\xfe\n\n', 'progress.csv: not a table of numbers'),
     ], ids=lambda value: repr(value)[:30])
-def test_a_progress_that_is_none_is_said(tmp_path, text, message):
+def test_an_error_explains_an_invalid_progress_csv(tmp_path, text, message):
     (tmp_path / 'progress.csv').write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(RunReadError) as error:
         RecordedRun(tmp_path)
@@ -105,17 +104,17 @@ def test_a_progress_that_is_none_is_said(tmp_path, text, message):
     (HEADER + '10,1,nan\n', 'steps', 'mean_return_100 against agent_steps: '
      'there is no value yet'),
     (HEADER + '20,1,1\n10,2,1\n', 'steps', 'mean_return_100 against agent_steps: '
-     'x goes back from 20 to 10'),
+     'x decreases from 20 to 10'),
     (HEADER + '20,1,1\n', 'episodes', 'progress.csv has no episodes; '
      'there is agent_steps, wall_s, mean_return_100')], ids=['no value', 'back', 'no x'])
-def test_a_curve_that_is_none_is_said(tmp_path, text, x, message):
+def test_an_error_explains_an_invalid_curve(tmp_path, text, x, message):
     (tmp_path / 'progress.csv').write_text(text)
     with pytest.raises(RunReadError) as error:
         RecordedRun(tmp_path).series(x, 'return')
     assert str(error.value) == f'{tmp_path}: {message}'
 
 
-def test_a_name_that_is_not_there_lists_those_that_are(run):
+def test_an_unknown_name_lists_the_known_ones(run):
     with pytest.raises(RunReadError) as error:
         RecordedRun(run).series('steps', 'losses/entropie')
     assert str(error.value) == (
@@ -131,7 +130,7 @@ def test_damaged_events_are_read_as_far_as_they_go(run):
     assert RecordedRun(run).series('steps', 'losses/entropy').x.tolist() == [100, 200]
 
 
-def test_events_that_cannot_be_read_are_said_only_when_they_are_needed(run):
+def test_unreadable_events_are_reported_only_when_needed(run):
     (run / 'events.out.tfevents.1.folder').mkdir()
     found = RecordedRun(run)
     assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
@@ -140,12 +139,12 @@ def test_events_that_cannot_be_read_are_said_only_when_they_are_needed(run):
     assert str(error.value) == f'{run}: events cannot be read: IsADirectoryError'
 
 
-def test_what_is_no_run_is_said(tmp_path):
+def test_an_error_explains_a_path_without_a_run(tmp_path):
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'odd' / 'progress.csv').mkdir(parents=True)
     for name, message in (
-            ('nowhere', 'nowhere: there is no such folder or file'),
-            ('empty', 'empty: holds no progress.csv, so it is no run'),
+            ('nowhere', 'nowhere: no such folder or file'),
+            ('empty', 'empty: not a run: no progress.csv'),
             ('odd', 'odd/progress.csv: cannot be read: Is a directory')):
         with pytest.raises(RunReadError) as error:
             RecordedRun(tmp_path / name)
@@ -153,7 +152,7 @@ def test_what_is_no_run_is_said(tmp_path):
 
 
 @pytest.mark.parametrize('text', ['- a\n- b\n', 'a: [', '!!python/object/apply:os.getcwd []'])
-def test_settings_that_are_none_are_said(run, text):
+def test_an_error_explains_an_invalid_config_yaml(run, text):
     (run / 'config.yaml').write_text(text)
-    with pytest.raises(RunReadError, match=rf'^{run}/config.yaml: is no list of settings$'):
+    with pytest.raises(RunReadError, match=rf'^{run}/config.yaml: not a mapping of settings$'):
         RecordedRun(run)

@@ -1,7 +1,7 @@
 """
-The two ways of an actor: with a copy of the policy, or asking the learner at every step.
+The two modes of an actor node: local inference with a copy of the policy, and central inference.
 
-Both are told of policies and asked to act, in turn, by the actor node's one thread.
+The actor node's only thread calls :meth:`ActorMode.on_policy` and :meth:`ActorMode.act` in turn.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.inference_service import to_observation
 from vdl_ros.ros.training.trajectories import to_trajectory
 
-__all__ = ['Acting', 'LocalActing', 'RemoteActing']
+__all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode']
 
-# Called with the episodes that ended and the policy version that ended them.
+# Called with finished episodes and the policy version that acted last.
 Finished = Callable[[list[FinishedEpisode], int], None]
 
 
-class Acting(Protocol):
-    """An actor's work between two rounds of callbacks."""
+class ActorMode(Protocol):
+    """How an actor handles policies and steps its environments."""
 
-    def hear(self, message: Policy) -> None:
+    def on_policy(self, message: Policy) -> None:
         """
-        Take over a policy.
+        Handle a policy message.
 
         Raises:
-            ValueError: it is malformed.
+            ValueError: the message is malformed.
         """
 
     def act(self) -> bool:
-        """Act if it is time; return whether there may be more to do at once."""
+        """Step the environments if possible; return whether to call it again at once."""
 
     def close(self) -> None:
         """Close the environments and topics."""
 
 
-class LocalActing:
-    """Acts whole unrolls with a copy of the policy and publishes them as trajectories."""
+class LocalInferenceMode:
+    """Records unrolls with a copy of the policy and publishes them as trajectories."""
 
     def __init__(
-        self, node: Node, envs: VectorEnv, train: TrainConfig, own: AlgorithmConfig,
+        self, node: Node, envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
         frames_per_observation: int, *,
         actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
-        finished: Finished, phases: ThreadTimer,
+        finished: Finished, timer: ThreadTimer,
     ) -> None:
-        """Begin with trajectory number ``sequence`` when a policy is heard."""
+        """Start with trajectory number ``sequence`` at the first policy."""
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._credit_timeout, self._finished = credit_timeout, finished
-        self._phases = phases
+        self._timer = timer
         spaces = envs.single_observation_space, envs.single_action_space
-        policy = make_policy(train, *spaces, own)
+        policy = make_policy(train, *spaces, algorithm_config)
         self._actor = Actor(
             envs, policy, UnrollSchema(
                 *spaces, train.unroll_length, frames_per_observation, policy.state_size),
-            seed, phases, exploration_schedule(own, actor_id))
+            seed, timer, exploration_schedule(algorithm_config, actor_id))
         self._credit = Credit(train.credit)
         self._credit.sequence = sequence
         self._learner_id = ''
-        self._heard = time.monotonic()
+        self._last_policy = time.monotonic()
         self._publisher = node.create_publisher(
             Trajectory, 'trajectories', qos.TOPICS['trajectories'])
 
@@ -85,51 +85,51 @@ class LocalActing:
         """Number of the next trajectory."""
         return self._credit.sequence
 
-    def hear(self, message: Policy) -> None:
+    def on_policy(self, message: Policy) -> None:
         """
-        Act by this policy from now on, as far as its credit goes.
+        Load the weights and update the credit.
 
         Raises:
-            ValueError: weights of another network, or malformed ones.
+            ValueError: weights that are malformed or of another network.
         """
         self._actor.load(
             from_tensors(message.tensors), message.version, message.agent_steps)
-        self._heard = time.monotonic()
+        self._last_policy = time.monotonic()
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
                      if credit.start_id == self._start_id), None)
-        self._credit.hear(message.learner_id, used)
+        self._credit.on_policy(message.learner_id, used)
 
     def act(self) -> bool:
-        """Act one unroll if there is credit for it."""
+        """Record and publish one unroll if there is credit."""
         if not self._credit.available:
-            self._give_up_lost()
+            self._write_off_lost()
             return False
         if self._publisher.get_subscription_count() == 0:
-            # Of several learners, the one that publishes policies is not the one that listens.
+            # The learner that publishes policies may not be this actor's learner.
             return False
         arrays, finished = self._actor.unroll()
         version = self._actor.policy_version
-        with self._phases('encode'):
+        with self._timer('encode'):
             message = to_trajectory(
                 arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
                 start_id=self._start_id, sequence=self._credit.spend(),
                 learner_id=self._learner_id, policy_version=version)
-        with self._phases('publish'):
+        with self._timer('publish'):
             self._publisher.publish(message)
             self._finished(finished, version)
         return True
 
-    def _give_up_lost(self) -> None:
-        """Give up a trajectory for lost if a learner is there and says nothing for too long."""
+    def _write_off_lost(self) -> None:
+        """Count a trajectory as lost if no policy came for ``credit_timeout``."""
         now = time.monotonic()
-        if not self._learner_id or now - self._heard <= self._credit_timeout:
+        if not self._learner_id or now - self._last_policy <= self._credit_timeout:
             return
-        self._heard = now
+        self._last_policy = now
         if self._publisher.get_subscription_count() > 0:
             self._node.get_logger().warning(
                 f'no policy for {self._credit_timeout:g} s: one of '
-                f'{self._credit.outstanding} trajectories under way is given up')
+                f'{self._credit.outstanding} pending trajectories counts as lost')
             self._credit.write_off()
 
     def close(self) -> None:
@@ -138,24 +138,24 @@ class LocalActing:
         self._node.destroy_publisher(self._publisher)
 
 
-class RemoteActing:
-    """Publishes every observation and acts as it is told."""
+class CentralInferenceMode:
+    """Publishes every observation and takes the actions that the learner returns."""
 
-    # An answer takes milliseconds, unless the learner withholds it; asking again costs nothing.
-    _ASK_AGAIN_S = 1.0
+    # Actions come in milliseconds unless the actor has no credit.
+    _RETRY_S = 1.0
 
     def __init__(
         self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
-        actor_id: str, start_id: int, seed: int, finished: Finished, phases: ThreadTimer,
+        actor_id: str, start_id: int, seed: int, finished: Finished, timer: ThreadTimer,
     ) -> None:
-        """Begin to ask when a learner is heard."""
+        """Start at the first policy message."""
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._finished, self._phases = finished, phases
+        self._finished, self._timer = finished, timer
         space: Any = envs.single_observation_space
         self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
         self._learner_id = ''
-        self._asked: float | None = None
+        self._requested: float | None = None
         self._whole = True
         self._action: Action | None = None
         self._stamp = node.get_clock().now().to_msg()
@@ -172,39 +172,39 @@ class RemoteActing:
         if message.learner_id == self._learner_id and message.step == self._actor.step:
             self._action = message
 
-    def hear(self, message: Policy) -> None:
-        """Ask this learner from now on."""
+    def on_policy(self, message: Policy) -> None:
+        """Send observations to this learner from now on."""
         if message.learner_id != self._learner_id:
-            self._learner_id, self._asked, self._whole = message.learner_id, None, True
+            self._learner_id, self._requested, self._whole = message.learner_id, None, True
 
     def act(self) -> bool:
-        """Act if an answer has come; ask if there is none, and again if none comes."""
+        """Step with received actions; publish the observation, again if no actions come."""
         message, self._action = self._action, None
         if message is not None and message.step == self._actor.step:
             try:
-                with self._phases('decode'):
+                with self._timer('decode'):
                     actions = from_tensors(message.tensors)['actions']
                     if actions.shape != self._shape:
                         raise ValueError(f'actions: shape {actions.shape} is not {self._shape}')
-                with self._phases('step'):
+                with self._timer('step'):
                     finished = self._actor.take(actions)
             except (KeyError, ValueError) as error:
                 self._node.get_logger().warning(
                     f'actions refused: {error}', throttle_duration_sec=1.0)
             else:
-                with self._phases('publish'):
+                with self._timer('publish'):
                     self._finished(finished, message.policy_version)
-                self._asked, self._whole = None, False
+                self._requested, self._whole = None, False
                 self._stamp = self._node.get_clock().now().to_msg()
         now = time.monotonic()
-        if self._learner_id and (self._asked is None or now - self._asked > self._ASK_AGAIN_S):
-            self._asked = now
-            with self._phases('encode'):
+        if self._learner_id and (self._requested is None or now - self._requested > self._RETRY_S):
+            self._requested = now
+            with self._timer('encode'):
                 observation = to_observation(
                     self._actor.observe(whole=self._whole), stamp=self._stamp,
                     actor_id=self._actor_id, start_id=self._start_id,
                     step=self._actor.step, learner_id=self._learner_id)
-            with self._phases('publish'):
+            with self._timer('publish'):
                 self._publisher.publish(observation)
         return False
 
