@@ -57,7 +57,7 @@ FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
 @pytest.mark.parametrize(('env_id', 'message'), [
     ('dummy/OBS0-v0', 'env_id: OBS0 is not allowed: 1 to 67108864 bytes'),
     ('dummy/OBS67108865-v0', 'env_id: OBS67108865 is not allowed: 1 to 67108864 bytes'),
-    ('dummy/OBS8-FPS0-v0', 'env_id: FPS0 is not allowed: steps per second, at least 0.01; none '
+    ('dummy/OBS8-FPS0-v0', 'env_id: FPS0 is not allowed: steps per second, at least 0.01; '
      'without FPS steps do not sleep'),
     *((name, f'env_id: {name!r} is not allowed: {FORM}') for name in (
         'dummy/OBS8-FPS-1-v0', 'dummy/OBSmany-v0', 'dummy/OBS8-FPSfast-v0', 'dummy/OBS-8-v0',

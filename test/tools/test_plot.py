@@ -140,7 +140,7 @@ def later(path):
      'before another starts at 7000'),
     (['a', 'c'], None, "c: algorithm 'ppo' is not 'impala' as in a; runs of one group are "
      'averaged; use --compare c for another group'),
-    (['a', 'a/progress.csv'], None, 'a/progress.csv: is given twice in one group'),
+    (['a', 'a/progress.csv'], None, 'a/progress.csv: given twice in one group'),
     (['a', '--y', 'entropy'], None, 'a: has no entropy; there is return, length, agent_steps, '
      'wall_s, mean_return_100, mean_length_100, episodes, steps_per_s, policy_lag_mean, '
      'trajectories_lost, losses/entropy'),

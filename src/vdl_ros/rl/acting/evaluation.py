@@ -14,6 +14,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
 
 __all__ = ['Act', 'Evaluation', 'evaluate']
@@ -120,22 +122,16 @@ def evaluate(
     batch = envs.num_envs
     shares = np.full(batch, episodes // batch)
     shares[:episodes % batch] += 1
-    returns: list[float] = []
-    lengths: list[int] = []
-    total, length = np.zeros(batch), np.zeros(batch, np.int64)
-    done = np.zeros(batch, np.bool_)
-    is_reset, rewards = np.ones(batch, np.bool_), np.zeros(batch)
-    observations, _ = envs.reset(seed=seed)
+    counted: list[FinishedEpisode] = []
+    stepper, counter, rewards = EnvStepper(envs, seed), EpisodeCounter(batch), np.zeros(batch)
     while shares.any() and not (stop and stop.is_set()):
-        observations, rewards, terminated, truncated, _ = envs.step(
-            act(observations, is_reset, rewards))
-        # The step after the last one of an episode only resets the environment.
-        total = np.where(done, 0.0, total + rewards)
-        length = np.where(done, 0, length + 1)
-        is_reset, done = done, np.logical_or(terminated, truncated)
-        for b in np.flatnonzero(done):
-            if shares[b]:
-                shares[b] -= 1
-                returns.append(float(total[b]))
-                lengths.append(int(length[b]))
-    return Evaluation(tuple(returns), tuple(lengths))
+        is_reset = stepper.is_reset
+        step = stepper.step(act(stepper.observation, is_reset, rewards))
+        rewards = step.reward
+        for episode in counter.add(rewards[None], step.terminated[None], step.truncated[None],
+                                   np.stack([is_reset, step.is_reset])):
+            if shares[episode.environment]:
+                shares[episode.environment] -= 1
+                counted.append(episode)
+    return Evaluation(tuple(each.episode_return for each in counted),
+                      tuple(each.length for each in counted))
