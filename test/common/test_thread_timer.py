@@ -100,7 +100,7 @@ def test_laps_follow_each_other_without_a_gap(hands):
     assert lap.take() == {'step': 0.75, 'other': 0.25}
     with timer('learn'):
         hands.go(4)
-    # A phase that the thread has been in is said when it has no share.
+    # A phase that the thread has been in is listed even without a share.
     assert lap.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
     assert whole.shares() == {'step': 0.375, 'learn': 0.5, 'other': 0.125}
     whole.restart()
@@ -148,19 +148,19 @@ def test_another_thread_reads_a_clock_that_runs():
 @pytest.mark.parametrize('when', range(1, 9))
 def test_what_another_thread_was_told_stays_true(when):
     """It reads after the clock's own thread has asked for the time, before that changes phase."""
-    asked, told = iter(range(1000)), []
+    asked, readings = iter(range(1000)), []
 
     def clock():
         now = next(asked)
         if now == when:
-            told.append(timer.seconds())
+            readings.append(timer.seconds())
         return now
 
     timer = ThreadTimer(clock, lambda: 0)
     for _ in range(2):
         with timer('infer'), timer('step'):
             pass
-    [before] = told
+    [before] = readings
     after = timer.seconds()
     assert all(after[name] >= before[name] for name in PHASES)
     assert sum(after.values()) == next(asked) - 1

@@ -16,9 +16,9 @@ def test_defaults_are_allowed():
 
 
 def test_descriptions_of_atari_settings_start_with_atari_only():
-    said = {name for name, each in settings_of(EnvConfig).items()
+    found = {name for name, each in settings_of(EnvConfig).items()
             if each.doc.startswith('Atari only: ')}
-    assert said == ATARI_ONLY
+    assert found == ATARI_ONLY
 
 
 @pytest.mark.parametrize(('name', 'value'), [

@@ -21,7 +21,7 @@ def make_envs(env_id, seed, batch):
 
 
 class Learner:
-    """The learner's side: inference, and what has come of it."""
+    """The learner's side: inference, its unrolls and its errors."""
 
     def __init__(self, env_id, max_policy_lag=1000, own=None, more=None, **train):
         config = EnvConfig(env_id=env_id)
@@ -49,7 +49,7 @@ class Learner:
 
 
 class Asking:
-    """An actor's side: asks, and does as it is told."""
+    """The actor's side: sends observations and takes the returned actions."""
 
     def __init__(self, learner, env_id, seed=4, batch=3, start_id=1):
         self.actor = RemoteActor(make_envs(env_id, seed, batch), learner.steps, seed)
@@ -73,7 +73,7 @@ def go_on(learner, asking, steps):
 
 
 def local_unrolls(env_id, count, seed=4, batch=3, policy=None, **more):
-    """Return the unrolls of an actor with a policy of its own, or with ``policy``."""
+    """Return the unrolls of an actor with local inference, by ``policy`` if given."""
     envs = make_envs(env_id, seed, batch)
     learner = Learner(env_id)
     schema = learner.schema

@@ -85,10 +85,10 @@ def test_an_svg_contains_labels_and_note(runs):
     assert {'CartPole-v1, impala, 2 runs', 'CartPole-v1, ppo', 'ALE/Pong-v5, impala', 'time, s',
             'CartPole-v1 and ALE/Pong-v5 (different environments)',
             'length in agent steps, mean of the last 100 episodes'} <= set(found)
-    said = ' '.join(found)
-    assert 'line: mean of the runs, to the end of the shortest' in said
-    assert 'band: mean ± standard deviation' in said
-    assert 'moving mean of 5 points' in said
+    text = ' '.join(found)
+    assert 'line: mean of the runs, to the end of the shortest' in text
+    assert 'band: mean ± standard deviation' in text
+    assert 'moving mean of 5 points' in text
 
 
 def test_a_pdf_contains_the_curve(runs):
@@ -157,9 +157,9 @@ def test_an_error_is_one_line(runs, capsys, options, before, message):
     if before is not None:
         before(runs)
     assert plot.main(options) == 2
-    said = capsys.readouterr()
-    assert said.err == f'plot: {message}\n'
-    assert said.out == ''
+    output = capsys.readouterr()
+    assert output.err == f'plot: {message}\n'
+    assert output.out == ''
     assert not [path for path in runs.iterdir() if path.is_file()]
 
 

@@ -42,7 +42,7 @@ def decoded(schema, arrays, space):
 @pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
 def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
     actor, schema = make_actor(env_id, steps)
-    # In these environments actions change nothing, so another copy shows the same.
+    # In these environments actions have no effect, so another copy gives the same observations.
     other = factory.make(EnvConfig(env_id=env_id), 4, num_envs=BATCH)
     first, _ = other.reset(seed=4)
     last, last_reset, done = first, np.ones(BATCH, np.bool_), np.zeros(BATCH, np.bool_)
@@ -165,7 +165,7 @@ def test_an_unroll_contains_the_policy_state_before_it(env_id, memory):
     for _ in range(8):
         schema.check(before)
         following, _ = actor.unroll()
-        # Over the steps that were acted: the last observation is the first of what follows.
+        # Without the last observation, which is the first one of the next unroll.
         batch = batch_of(schema, before)
         with torch.no_grad():
             state = policy(batch.observations[:-1], batch.is_reset[:-1], batch.state,
@@ -205,7 +205,7 @@ def test_learner_recomputes_the_actors_outputs_from_the_state_of_an_unroll(env_i
         expected = actor.policy.distribution.log_prob(parameters[:-1], batch.actions)
         torch.testing.assert_close(
             batch.behaviour_log_probs, expected, rtol=1e-4, atol=1e-5)
-        # The state matters, and so does every reset within.
+        # Outputs depend on the state and on every reset.
         with torch.no_grad():
             other, _, _ = choose(batch.observations, batch.is_reset, batch.state + 0.5,
                                  batch.actions, batch.rewards)
@@ -223,10 +223,10 @@ def test_learner_recomputes_the_actors_outputs_from_the_state_of_an_unroll(env_i
 
 
 def test_exploration_follows_the_learners_agent_steps():
-    told = []
+    received = []
 
     def explore(agent_steps):
-        told.append(agent_steps)
+        received.append(agent_steps)
         return 1.0 - agent_steps / 1000
 
     actor, _ = make_actor('vdl/Counter-v0', 400, own=DqnConfig(), more={'exploration': explore})
@@ -241,8 +241,8 @@ def test_exploration_follows_the_learners_agent_steps():
         log_probs[steps] = {
             action: set(arrays['behaviour_log_probs'][arrays['actions'] == action].tolist())
             for action in (0, 1)}
-    assert told == [0, 500, 1000]
-    # Of 1200 actions: of two alike 0.5, then half of them by chance, then none.
+    assert received == [0, 500, 1000]
+    # Share of 1200 actions: 0.5 of two equal ones, then half of them random, then none.
     assert shares[0] == pytest.approx(0.5, abs=0.06)
     assert shares[500] == pytest.approx(0.75, abs=0.05)
     assert shares[1000] == 1.0

@@ -52,14 +52,14 @@ def test_lost_and_duplicate_messages_do_not_change_the_unrolls(env_id):
     while len(learner.unrolls) < 10:
         request = asking.request()
         if rng.random() < 0.3:
-            continue  # lost on its way there: the actor asks again
+            continue  # the observation is lost; the actor sends it again
         answers = learner.serve(*[request] * int(rng.integers(1, 3)))
         if late is not None and rng.random() < 0.3:
             learner.serve(late)  # an old one that took its time
         late = request
         assert len({answer.actions.tobytes() for answer in answers}) == 1
         if rng.random() < 0.3:
-            continue  # lost on its way back: the actor asks again
+            continue  # the actions are lost; the actor sends the observation again
         asking.take(answers[0])
     assert learner.refused == []
     assert_same_stream(learner, learner.unrolls[:10], local_unrolls(env_id, 10))

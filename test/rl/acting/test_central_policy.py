@@ -42,7 +42,7 @@ def test_log_probs_and_versions_are_those_of_the_policy_that_acted():
 
 
 def decoded(learner, arrays):
-    """Return the observations of an unroll whose frames travel once."""
+    """Return the observations of an unroll that contains each frame once."""
     schema, batch = learner.schema, arrays['rewards'].shape[1]
     space = schema.observation_space
     out = np.empty((STEPS + 1, batch, *space.shape), space.dtype)
@@ -64,7 +64,7 @@ WAYS = {
     {'last_action_reward': True}], ids=str)
 @pytest.mark.parametrize('way', WAYS)
 def test_unrolls_of_one_actor_equal_those_of_local_inference(way, memory):
-    """To the bit, as the same numbers are drawn: what is seen, done, and remembered."""
+    """Bit by bit, since the same random numbers are used: observations, actions and state."""
     env_id, settings = WAYS[way]
     learner = Learner(env_id, **memory, **settings, more={
         'exploration_schedule': lambda actor_id: lambda agent_steps: 0.5})
@@ -88,13 +88,13 @@ def test_unrolls_of_one_actor_equal_those_of_local_inference(way, memory):
     assert len(states) in (0, 12)
 
 
-@pytest.mark.parametrize('told', [False, True])
-def test_actors_in_one_batch_have_separate_policy_states(told):
-    learner = Learner('vdl/Counter-v0', lstm_size=4, last_action_reward=told)
+@pytest.mark.parametrize('last_action_reward', [False, True])
+def test_actors_in_one_batch_have_separate_policy_states(last_action_reward):
+    learner = Learner('vdl/Counter-v0', lstm_size=4, last_action_reward=last_action_reward)
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
                      start_id=number) for number in range(3)]
     for turn in range(6 * STEPS + 3):
-        # Not all of them each time, and not in the same order.
+        # Not all actors each time, and not in the same order.
         chosen = [each for each in asking if (turn + each.start_id) % 3]
         chosen = chosen[::-1] if turn % 2 else chosen
         answers = {answer.request.start_id: answer
@@ -152,14 +152,14 @@ def test_exploration_follows_the_actors_name_and_the_learners_steps():
                     exploration_spread=2.0)
     learner = Learner('vdl/Counter-v0', own=own, more={
         'exploration_schedule': lambda actor_id: exploration_schedule(own, actor_id)})
-    # Both actions are worth the same: the second is never the best.
+    # Both actions have the same value: the second is never the best.
     same = {name: np.zeros_like(array) for name, array in weights(learner.policy).items()}
     asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=50, start_id=number)
               for number in (1, 2)]
     for version, agent_steps in ((1, 0), (2, 60), (3, 10**6)):
         learner.central.load(same, version, agent_steps)
         learner.unrolls.clear()
-        # The first unroll may have been begun before.
+        # The first unroll may have started before.
         for _ in range(2 * STEPS):
             answers = {answer.request.start_id: answer
                        for answer in learner.serve(*[each.request() for each in asking])}

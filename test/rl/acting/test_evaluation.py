@@ -55,25 +55,25 @@ def test_mean_standard_deviation_and_confidence_interval():
     result = Evaluation((1.0, 2.0, 3.0, 6.0), (1, 1, 1, 1))
     assert result.mean == 3.0
     assert result.std == pytest.approx(np.sqrt(3.5))
-    # The deviation of a sample, which is a little more than that of what was drawn.
+    # The sample standard deviation, with N - 1.
     assert result.interval == pytest.approx(1.96 * np.sqrt(14 / 3) / 2)
     assert np.isnan(Evaluation((1.0,), (1,)).interval)
 
 
 def test_act_receives_episode_starts_and_previous_rewards():
     envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=3)
-    told = []
+    received = []
 
     def act(observations, is_reset, rewards):
         # In these environments the second number is the step in the episode, and the reward.
         assert is_reset.tolist() == (observations[:, 1] == 0).tolist()
         assert rewards.tolist() == observations[:, 1].tolist()
-        told.append(is_reset)
+        received.append(is_reset)
         return np.zeros(3, np.int64)
 
     result = evaluate(envs, act, 9, 6)
-    assert told[0].all()
-    assert np.sum(told) >= len(result.returns) == 9
+    assert received[0].all()
+    assert np.sum(received) >= len(result.returns) == 9
 
 
 def test_actions_are_the_mode_or_sampled():
@@ -116,7 +116,7 @@ def test_action_values_are_played_with_or_without_exploration():
 
 
 class Memory:
-    """Plays a policy with an LSTM, whose action tells what it remembers."""
+    """Plays a policy with an LSTM whose actions depend on its state."""
 
     def __init__(self):
         torch.manual_seed(0)
@@ -148,7 +148,7 @@ def test_the_state_is_kept_until_the_next_episode(memory):
     played = np.stack([memory.act(each, first)
                        for each, first in zip(observations, is_reset, strict=True)])
     np.testing.assert_allclose(played, memory.expected(observations, is_reset), rtol=1e-4)
-    # It matters: each observation alone, and without the reset, would be played otherwise.
+    # The state and the reset matter: without them the actions differ.
     always = memory.expected(observations, np.ones_like(is_reset))
     assert (np.abs(played[1:] - always[1:]) > 1e-3).all(-1).tolist() == [
         [True, number != 4] for number in range(7)]
@@ -170,10 +170,10 @@ def test_the_state_is_reset_when_the_number_of_environments_changes(memory):
 def test_the_last_action_and_reward_are_inputs_of_the_policy():
     torch.manual_seed(0)
     act, policy = make_act(deterministic=False, last_action_reward=True)
-    told, forward = [], policy.forward
+    received, forward = [], policy.forward
 
     def spy(observations, is_reset, state):
-        told.append(state)
+        received.append(state)
         return forward(observations, is_reset, state)
 
     policy.forward = spy
@@ -181,10 +181,10 @@ def test_the_last_action_and_reward_are_inputs_of_the_policy():
     first = act(one)
     second = act(one, None, np.array([0.5, -7.0]))
     act(one)
-    assert not told[0].any()
-    torch.testing.assert_close(told[1], torch.cat(
+    assert not received[0].any()
+    torch.testing.assert_close(received[1], torch.cat(
         [torch.eye(4)[torch.from_numpy(first)], torch.tensor([[0.5], [-1.0]])], -1))
-    torch.testing.assert_close(told[2], torch.cat(
+    torch.testing.assert_close(received[2], torch.cat(
         [torch.eye(4)[torch.from_numpy(second)], torch.zeros(2, 1)], -1))
 
 

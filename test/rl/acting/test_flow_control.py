@@ -9,7 +9,7 @@ from vdl_ros.rl.acting.flow_control import Credit, FlowStats
 
 
 class Process:
-    """An actor's process: a credit, and messages that leave it in order."""
+    """An actor process: its credit, and messages that it sends in order."""
 
     def __init__(self, name, start_id, lag):
         self.name, self.start_id = name, start_id
@@ -24,7 +24,7 @@ class Process:
 
 
 class Graph:
-    """Actors, one learner and what is under way between them, one event at a time."""
+    """Simulates actors, one learner and pending messages, one event at a time."""
 
     def __init__(self, rng, actors, lag, batch, publish_every):
         self.rng, self.lag, self.batch, self.publish_every = rng, lag, batch, publish_every
@@ -169,7 +169,7 @@ def test_actors_continue_after_lost_trajectories_are_written_off():
 
 
 def test_a_batch_larger_than_the_credit_is_a_deadlock():
-    # What verify() refuses: the simulation must be able to show it.
+    # verify() rejects such settings; this checks that the simulation detects the deadlock.
     each = Graph(np.random.default_rng(0), 1, lag=3, batch=2, publish_every=2)
     each.go_on(100)
     assert each.updates == 1

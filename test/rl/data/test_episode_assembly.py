@@ -80,7 +80,7 @@ def streams_of(seed, envs, steps):
     return [Stream(rng, env, steps) for env in range(envs)]
 
 
-def told(streams):
+def whole_episodes(streams):
     return [each for stream in streams for each in stream.episodes]
 
 
@@ -105,9 +105,9 @@ def test_episodes_are_restored_from_unrolls_of_any_length(steps):
         streams = streams_of(seed, 4, 120)
         assembly = EpisodeAssembly(FOREVER)
         found = [each for batch in sent(streams, steps) for each in assembly.add(batch)]
-        assert len(found) == len(told(streams)) > 40
+        assert len(found) == len(whole_episodes(streams)) > 40
         assert len({each.terminated for each in found}) == 2
-        check(found, told(streams))
+        check(found, whole_episodes(streams))
         assert assembly.cut == 0
 
 
@@ -116,7 +116,7 @@ def test_an_episode_is_returned_with_the_unroll_that_ends_it():
     assembly = EpisodeAssembly(FOREVER)
     for number, batch in enumerate(sent(streams, 5)):
         check(assembly.add(batch), [
-            each for each in told(streams) if (each.steps.stop - 1) // 5 == number])
+            each for each in whole_episodes(streams) if (each.steps.stop - 1) // 5 == number])
 
 
 @pytest.mark.parametrize('steps', [1, 3, 8])
@@ -126,9 +126,9 @@ def test_episodes_in_a_lost_unroll_are_left_out(steps, lost):
         streams = streams_of(seed, 4, 120)
         assembly = EpisodeAssembly(FOREVER)
         found = [each for batch in sent(streams, steps, lost) for each in assembly.add(batch)]
-        whole = [each for each in told(streams)
+        whole = [each for each in whole_episodes(streams)
                  if not lost & {step // steps for step in each.steps}]
-        assert len(whole) < len(told(streams))
+        assert len(whole) < len(whole_episodes(streams))
         check(found, whole)
 
 
@@ -137,7 +137,7 @@ def test_an_episode_whose_start_is_unknown_is_left_out():
     assembly = EpisodeAssembly(FOREVER)
     batches = list(sent(streams, 2))[1:]
     found = [each for batch in batches for each in assembly.add(batch)]
-    check(found, [each for each in told(streams) if each.start >= 2])
+    check(found, [each for each in whole_episodes(streams) if each.start >= 2])
 
 
 @pytest.mark.parametrize('steps', [1, 2, 3, 5, 60])
@@ -175,18 +175,18 @@ def test_actors_in_one_batch_have_separate_episodes():
         found += assembly.add(Batch(
             **joined, state=torch.zeros(12, 0),
             sources=tuple(source for each in parts for source in each.sources)))
-    check(found, [each for streams in groups for each in told(streams)])
+    check(found, [each for streams in groups for each in whole_episodes(streams)])
 
 
 def test_a_restarted_actor_starts_a_new_episode():
     before, after = streams_of(0, 2, 21), streams_of(1, 2, 21)
     assembly = EpisodeAssembly(FOREVER)
     found = [each for batch in sent(before, 7, start_id=1) for each in assembly.add(batch)]
-    check(found, told(before))
+    check(found, whole_episodes(before))
     # It numbers its unrolls as the first one would have gone on.
     found = [each for batch in sent(after, 7, start_id=2, first=3)
              for each in assembly.add(batch)]
-    check(found, told(after))
+    check(found, whole_episodes(after))
 
 
 def test_the_oldest_unfinished_episodes_are_dropped(monkeypatch):
@@ -216,7 +216,7 @@ def test_kept_parts_are_copies_of_the_batch():
         batch.observations.fill_(-1.0)
         batch.actions.fill_(-1)
         batch.rewards.fill_(-1.0)
-    check(found, told(streams))
+    check(found, whole_episodes(streams))
 
 
 def test_episodes_are_padded_to_the_longest():

@@ -111,7 +111,7 @@ def test_it_is_full_once_all_columns_are_in_use(schema, batch):
         replay.add(batch(seed), batch(seed).rewards)
         full.append(replay.full)
     assert full == [False, True, True, True]
-    # Some of it only resets, and is no step to learn from.
+    # Some steps only reset, and are not valid.
     assert replay.steps < 5 * 8
 
 
@@ -122,10 +122,10 @@ def frequencies(replay, count=40_000):
     return drawn, sample
 
 
-def near(drawn, odds):
-    """Return whether counts are within four deviations of what the odds say."""
-    expected = drawn.sum() * odds
-    return bool(((drawn - expected).abs() <= 4 * (expected * (1 - odds)).sqrt()).all())
+def near(drawn, probabilities):
+    """Return whether counts are within four deviations of the expected ones."""
+    expected = drawn.sum() * probabilities
+    return bool(((drawn - expected).abs() <= 4 * (expected * (1 - probabilities)).sqrt()).all())
 
 
 def test_without_priorities_all_valid_steps_have_the_same_probability(schema, batch):
@@ -133,10 +133,10 @@ def test_without_priorities_all_valid_steps_have_the_same_probability(schema, ba
     replay = make(schema, 5)
     replay.add(batch(1), batch(1).rewards)
     drawn, sample = frequencies(replay)
-    odds = torch.zeros(5, 8)
-    odds[:3] = batch(1).valid.T / batch(1).valid.sum()
-    assert torch.equal(drawn > 0, odds > 0)
-    assert near(drawn, odds)
+    probabilities = torch.zeros(5, 8)
+    probabilities[:3] = batch(1).valid.T / batch(1).valid.sum()
+    assert torch.equal(drawn > 0, probabilities > 0)
+    assert near(drawn, probabilities)
     assert torch.equal(sample.probabilities, torch.full((40_000,), 1.0 / replay.steps))
     replay.update_priorities(sample.column[:9], sample.time[:9], torch.full((9,), 100.0))
     assert torch.equal(replay.sample(10).probabilities, torch.full((10,), 1.0 / replay.steps))
@@ -149,13 +149,13 @@ def test_sampling_follows_the_errors(schema, batch):
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
     errors = torch.linspace(-3.0, 5.0, len(columns))
     replay.update_priorities(columns, times, errors)
-    odds = torch.zeros(5, 8)
-    odds[columns, times] = (errors.abs() + 1e-6) ** 0.6
-    odds /= odds.sum()
+    probabilities = torch.zeros(5, 8)
+    probabilities[columns, times] = (errors.abs() + 1e-6) ** 0.6
+    probabilities /= probabilities.sum()
     drawn, sample = frequencies(replay)
-    assert near(drawn, odds)
+    assert near(drawn, probabilities)
     assert not near(drawn, replay.valid / float(replay.steps))
-    torch.testing.assert_close(sample.probabilities, odds[sample.column, sample.time])
+    torch.testing.assert_close(sample.probabilities, probabilities[sample.column, sample.time])
 
 
 def test_a_sample_is_where_the_cumulative_weight_passes_the_random_number(schema, batch):
@@ -218,7 +218,7 @@ def test_a_step_without_error_can_be_sampled(schema, batch):
     (1, ''), (2, ', split over 2 learners, if all are on this host'),
     (3, ', split over 3 learners, if all are on this host')])
 def test_a_replay_larger_than_the_free_memory_is_rejected(monkeypatch, learners, split):
-    """Each of several learners has its part of it, as if all were on this host."""
+    """Each learner may use its part of the memory, as if all were on this host."""
     space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
     schema = UnrollSchema(space, gymnasium.spaces.Discrete(6), 20, 4)
     monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=2e8))
@@ -234,7 +234,7 @@ def test_a_replay_larger_than_the_free_memory_is_rejected(monkeypatch, learners,
     assert float(found[1]) == pytest.approx(1e6 / 20 * 21 * 4 * 84 * 84 / 1e9, rel=0.01)
     most = int(found[2])
     assert most % 20 == 0
-    # What is left over is not enough for one column more.
+    # The rest of the memory is not enough for another column.
     assert most == int(0.8 * 2e8 / learners / (21 * (4 * 84 * 84 + 1) + 20 * 36)) * 20
     assert Replay(schema, most, 0.99, 1, 0.0, learners).actions.shape == (most // 20, 20)
     with pytest.raises(ValueError, match='^replay_size: '):

@@ -250,16 +250,16 @@ def test_outputs_depend_on_earlier_steps_only_since_the_last_reset():
 
 
 @pytest.mark.parametrize('lstm_size', [0, 5])
-@pytest.mark.parametrize(('action_space', 'own', 'told'), [
+@pytest.mark.parametrize(('action_space', 'own', 'last_size'), [
     (ACTIONS, None, 7), (FORCES, None, 3), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
 @pytest.mark.parametrize(('network', 'space'), [('mlp', NUMBERS), ('impala', IMAGES)])
 def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
-        network, space, action_space, own, told, lstm_size):
+        network, space, action_space, own, last_size, lstm_size):
     policy = make(space, action_space, own, network=network, lstm_size=lstm_size,
                   last_action_reward=True)
     with torch.no_grad():  # heads begin so small that nothing would matter
         policy.policy_head.weight.mul_(100)
-    assert policy.state_size == 2 * lstm_size + told
+    assert policy.state_size == 2 * lstm_size + last_size
     batch, is_reset = observations(space, 6, 3), torch.rand(6, 3) < 0.3
     is_reset[2, 1], is_reset[3] = True, torch.tensor([True, False, False])
     state, rewards = torch.rand(3, policy.state_size), 3 * torch.randn(6, 3)
@@ -271,7 +271,7 @@ def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
         torch.testing.assert_close(parameters[0], whole.parameters[t], rtol=1e-5, atol=1e-4)
         torch.testing.assert_close(values[0], whole.values[t], rtol=1e-5, atol=1e-4)
         now = policy.append_last_action(now, actions[t], rewards[t])
-        last = now[:, -told:]
+        last = now[:, -last_size:]
         torch.testing.assert_close(last[:, -1], rewards[t].clamp(-1, 1))
         shown = actions[t] if action_space is FORCES else torch.eye(6)[actions[t]]
         assert torch.equal(last[:, :-1], shown)

@@ -138,7 +138,7 @@ def test_resume_drops_progress_after_the_checkpoint(path):
 
 @pytest.mark.parametrize('rows', [[100, 200, 300], []], ids=['rows', 'events alone'])
 def test_a_restart_from_step_0_drops_all_progress_and_events(path, rows):
-    """The only checkpoint is that of step 0, and so no row is kept."""
+    """The only checkpoint is that of step 0, so no row is kept."""
     folder = RunFolder(path, launch_id='x')
     folder.open({}, 0)
     for steps in (100, 200, 300):
@@ -187,7 +187,7 @@ def test_a_run_without_the_column_of_lengths_can_be_resumed(path):
 
 
 def test_settings_of_one_start_are_not_resumed(path):
-    """A run of a GPU can be resumed where there is none."""
+    """A run of a host with a GPU can be resumed on one without."""
     RunFolder(path).open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
     assert saved_settings(path) == {'seed': 3}
 
@@ -197,7 +197,7 @@ def test_settings_of_one_start_are_not_resumed(path):
     ({'num_actors': 5, 'num_learners': 2}, 3),
     ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)], ids=str)
 def test_a_resumed_run_waits_for_the_actors_of_this_start(path, given, actors):
-    """Synchronous, it would wait for those of the start before, of which some are not there."""
+    """A synchronous run must not wait for actors of the previous start."""
     RunFolder(path).open({'seed': 3, 'num_actors': 4}, 0)
     values = presets.resolve(given, saved_settings(path))
     assert select(RunConfig, values).own_actors == actors

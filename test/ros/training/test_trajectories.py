@@ -44,7 +44,7 @@ def arrays(seed=0, batch=2):
 
 
 def trajectory(sequence=0, *, actor_id='a', start_id=1, learner_id='me', version=5, **changed):
-    """Return a message after a way over the wire."""
+    """Return a message after serialization and deserialization."""
     sent = to_trajectory(
         {**arrays(sequence), **changed}, stamp=STAMP, actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=version)
@@ -52,7 +52,7 @@ def trajectory(sequence=0, *, actor_id='a', start_id=1, learner_id='me', version
 
 
 class Box:
-    """An inbox with its flow_stats and what it warned of."""
+    """An inbox with its FlowStats and warnings."""
 
     def __init__(self, schema=SCHEMA):
         self.flow_stats, self.warnings = FlowStats(), []

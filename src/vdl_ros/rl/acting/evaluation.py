@@ -123,7 +123,8 @@ def evaluate(
     shares = np.full(batch, episodes // batch)
     shares[:episodes % batch] += 1
     counted: list[FinishedEpisode] = []
-    stepper, counter, rewards = EnvStepper(envs, seed), EpisodeCounter(batch), np.zeros(batch)
+    stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
+    rewards: NDArray[Any] = np.zeros(batch)
     while shares.any() and not (stop and stop.is_set()):
         is_reset = stepper.is_reset
         step = stepper.step(act(stepper.observation, is_reset, rewards))
