@@ -27,6 +27,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+from vdl_ros.common.resources import find_resource
+
 __all__ = [
     'FRAME_DATAGRAM', 'LARGE_DATAGRAM', 'Host', 'TransportChoice', 'choose', 'configure',
     'package_version', 'reaches_other_hosts', 'render',
@@ -36,6 +38,7 @@ CHOICES = ('auto', 'shm', 'udp', 'default')
 # Fast DDS 2 reads the first, Fast DDS 3 the second.
 PROFILE_VARIABLES = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
 USER_VARIABLES = ('FASTDDS_BUILTIN_TRANSPORTS', *PROFILE_VARIABLES)
+TEMPLATE = 'config/dds/fastdds.xml.in'
 PROFILE_PREFIX = 'vdl_ros-fastdds-'
 
 MiB = 1 << 20
@@ -129,7 +132,7 @@ def configure(
             if _is_ours(environ.get(name, '')):
                 del environ[name]
         return choice
-    template = _template().read_text(encoding='utf-8')
+    template = find_resource(TEMPLATE).read_text(encoding='utf-8')
     major = _fastdds_major(environ)
     path = _store(render(choice, template, major), environ)
     # One name only: where both are known, the older one gives a warning in every process.
@@ -262,15 +265,6 @@ def _segment(free: int | None) -> int:
 
 def _is_ours(value: str) -> bool:
     return Path(value).name.startswith(PROFILE_PREFIX)
-
-
-def _template() -> Path:
-    # The source tree first: a checkout beside an older installation must not read the older file.
-    path = Path(__file__).resolve().parents[4] / 'config/dds/fastdds.xml.in'
-    if path.is_file():
-        return path
-    from ament_index_python.packages import get_package_share_directory
-    return Path(get_package_share_directory('vdl_ros')) / 'config/dds/fastdds.xml.in'
 
 
 def _store(text: str, environ: Mapping[str, str]) -> Path:
