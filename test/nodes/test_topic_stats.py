@@ -1,4 +1,4 @@
-"""topic_stats as a process: what is said on /statistics is in its table."""
+"""The topic_stats process: reports on /statistics appear in its table."""
 
 import contextlib
 import os
