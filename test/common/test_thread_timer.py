@@ -1,4 +1,4 @@
-"""A thread's time is in one phase at a time, and all of it is somewhere."""
+"""The thread timer: phases, windows, reading from another thread."""
 
 import contextlib
 import threading
@@ -9,158 +9,158 @@ import pytest
 from vdl_ros.common.thread_timer import PHASES, ThreadTimer, TimerWindow
 
 
-class Hands:
-    """Two clocks that are set by hand."""
+class SetClocks:
+    """A timer on two clocks that the test sets."""
 
     def __init__(self):
         self.wall = self.processor = 0.0
-        self.phases = ThreadTimer(lambda: self.wall, lambda: self.processor)
+        self.timer = ThreadTimer(lambda: self.wall, lambda: self.processor)
 
-    def go(self, wall, processor=0.0):
+    def advance(self, wall, processor=0.0):
         self.wall += wall
         self.processor += processor
 
     def spent(self):
-        return {name: value for name, value in self.phases.seconds().items() if value}
+        return {name: value for name, value in self.timer.seconds().items() if value}
 
 
 @pytest.fixture
-def hands():
-    return Hands()
+def clocks():
+    return SetClocks()
 
 
-def test_sections_take_their_time_and_the_rest_is_other(hands):
-    phases = hands.phases
-    hands.go(1)
-    with phases('step'):
-        hands.go(2)
-    with phases('infer'):
-        hands.go(4)
-    with phases('step'):
-        hands.go(8)
-    hands.go(16)
-    assert hands.spent() == {'other': 17, 'step': 10, 'infer': 4}
-    assert tuple(phases.seconds()) == PHASES
+def test_time_outside_sections_is_other(clocks):
+    timer = clocks.timer
+    clocks.advance(1)
+    with timer('step'):
+        clocks.advance(2)
+    with timer('infer'):
+        clocks.advance(4)
+    with timer('step'):
+        clocks.advance(8)
+    clocks.advance(16)
+    assert clocks.spent() == {'other': 17, 'step': 10, 'infer': 4}
+    assert tuple(timer.seconds()) == PHASES
 
 
-def test_a_section_within_another_interrupts_it(hands):
-    phases = hands.phases
-    with phases('encode'):
-        hands.go(1)
-        with phases('step'):
-            hands.go(2)
-            with phases('encode'):
-                hands.go(4)
-        hands.go(8)
-    assert hands.spent() == {'encode': 13, 'step': 2}
+def test_an_inner_section_interrupts_the_outer_one(clocks):
+    timer = clocks.timer
+    with timer('encode'):
+        clocks.advance(1)
+        with timer('step'):
+            clocks.advance(2)
+            with timer('encode'):
+                clocks.advance(4)
+        clocks.advance(8)
+    assert clocks.spent() == {'encode': 13, 'step': 2}
 
 
-def test_the_section_under_way_counts_so_far(hands):
-    with hands.phases('wait'):
-        hands.go(3)
-        assert hands.spent() == {'wait': 3}
-        hands.go(1)
-    assert hands.spent() == {'wait': 4}
+def test_the_current_section_is_included(clocks):
+    with clocks.timer('wait'):
+        clocks.advance(3)
+        assert clocks.spent() == {'wait': 3}
+        clocks.advance(1)
+    assert clocks.spent() == {'wait': 4}
 
 
-def test_an_error_ends_its_section(hands):
-    with contextlib.suppress(KeyError), hands.phases('learn'):
-        hands.go(1)
+def test_an_exception_ends_its_section(clocks):
+    with contextlib.suppress(KeyError), clocks.timer('learn'):
+        clocks.advance(1)
         raise KeyError
-    hands.go(2)
-    assert hands.spent() == {'learn': 1, 'other': 2}
+    clocks.advance(2)
+    assert clocks.spent() == {'learn': 1, 'other': 2}
 
 
-def test_a_name_that_is_no_phase_is_an_error(hands):
+def test_an_unknown_phase_raises_key_error(clocks):
     with pytest.raises(KeyError):
-        hands.phases('sleep')
+        clocks.timer('sleep')
 
 
-def test_listening_is_waiting_but_for_the_processor_time(hands):
-    phases = hands.phases
+def test_executor_wait_splits_wait_and_receive_by_processor_time(clocks):
+    timer = clocks.timer
     for _ in range(2):
-        with phases.listening():
-            hands.go(5, processor=1)
-    assert hands.spent() == {'wait': 8, 'receive': 2}
-    with phases.listening():
-        hands.go(1, processor=3)
-        with phases('publish'):
-            hands.go(3)
-    # Its own wall time is all it can have: the rest was the section's within.
-    assert hands.spent() == {'wait': 8, 'receive': 3, 'publish': 3}
+        with timer.executor_wait():
+            clocks.advance(5, processor=1)
+    assert clocks.spent() == {'wait': 8, 'receive': 2}
+    with timer.executor_wait():
+        clocks.advance(1, processor=3)
+        with timer('publish'):
+            clocks.advance(3)
+    # At most its own wall time: the inner section counts the rest.
+    assert clocks.spent() == {'wait': 8, 'receive': 3, 'publish': 3}
 
 
-def test_laps_follow_each_other_without_a_gap(hands):
-    phases = hands.phases
-    lap, whole = TimerWindow(phases), TimerWindow(phases)
-    assert lap.shares() == {}
-    with phases('step'):
-        hands.go(3)
-    hands.go(1)
-    assert lap.take() == {'step': 0.75, 'other': 0.25}
-    with phases('learn'):
-        hands.go(4)
-    # A phase that the thread has been in is said when it has no share.
-    assert lap.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
+def test_consecutive_windows_have_no_gap(clocks):
+    timer = clocks.timer
+    window, whole = TimerWindow(timer), TimerWindow(timer)
+    assert window.shares() == {}
+    with timer('step'):
+        clocks.advance(3)
+    clocks.advance(1)
+    assert window.take() == {'step': 0.75, 'other': 0.25}
+    with timer('learn'):
+        clocks.advance(4)
+    # A phase of an earlier window is listed with share 0.
+    assert window.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
     assert whole.shares() == {'step': 0.375, 'learn': 0.5, 'other': 0.125}
     whole.restart()
-    hands.go(1)
+    clocks.advance(1)
     assert whole.shares() == {'step': 0.0, 'learn': 0.0, 'other': 1.0}
 
 
-def test_what_moved_from_wait_to_receive_is_not_negative(hands):
-    lap = TimerWindow(hands.phases)
-    with hands.phases('wait'):
-        hands.go(1)
-    with hands.phases.listening():
-        hands.go(3, processor=3)
-        assert lap.take() == {'wait': 1.0}
-    hands.go(1)
-    assert lap.take() == {'wait': 0.0, 'receive': 0.75, 'other': 0.25}
+def test_time_moved_from_wait_to_receive_gives_no_negative_share(clocks):
+    window = TimerWindow(clocks.timer)
+    with clocks.timer('wait'):
+        clocks.advance(1)
+    with clocks.timer.executor_wait():
+        clocks.advance(3, processor=3)
+        assert window.take() == {'wait': 1.0}
+    clocks.advance(1)
+    assert window.take() == {'wait': 0.0, 'receive': 0.75, 'other': 0.25}
 
 
-def test_another_thread_reads_a_clock_that_runs():
+def test_another_thread_reads_a_running_timer():
     began = time.perf_counter()
-    phases, stop = ThreadTimer(), threading.Event()
+    timer, stop = ThreadTimer(), threading.Event()
 
     def work():
         while not stop.is_set():
-            with phases('infer'), phases('step'):
+            with timer('infer'), timer('step'):
                 pass
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        before = phases.seconds()
-        while not before['step']:  # the thread has yet to begin
-            before = phases.seconds()
+        before = timer.seconds()
+        while not before['step']:  # the thread has not started yet
+            before = timer.seconds()
         for _ in range(2000):
-            after = phases.seconds()
+            after = timer.seconds()
             assert all(after[name] >= before[name] for name in PHASES)
             before = after
     finally:
         stop.set()
         thread.join()
-    # Equal but for the rounding of sums.
+    # Up to rounding of the sums.
     assert sum(before.values()) <= time.perf_counter() - began + 1e-9
 
 
 @pytest.mark.parametrize('when', range(1, 9))
-def test_what_another_thread_was_told_stays_true(when):
-    """It reads after the clock's own thread has asked for the time, before that changes phase."""
-    asked, told = iter(range(1000)), []
+def test_values_read_by_another_thread_stay_correct(when):
+    """Read after the timer's thread has read the clock and before it changes the phase."""
+    times, readings = iter(range(1000)), []
 
     def clock():
-        now = next(asked)
+        now = next(times)
         if now == when:
-            told.append(phases.seconds())
+            readings.append(timer.seconds())
         return now
 
-    phases = ThreadTimer(clock, lambda: 0)
+    timer = ThreadTimer(clock, lambda: 0)
     for _ in range(2):
-        with phases('infer'), phases('step'):
+        with timer('infer'), timer('step'):
             pass
-    [before] = told
-    after = phases.seconds()
+    [before] = readings
+    after = timer.seconds()
     assert all(after[name] >= before[name] for name in PHASES)
-    assert sum(after.values()) == next(asked) - 1
+    assert sum(after.values()) == next(times) - 1

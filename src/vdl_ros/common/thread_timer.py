@@ -1,20 +1,20 @@
 """
-Where the time of a thread goes: a clock that is always in exactly one phase.
+Time shares of a thread by phase: a timer that is always in exactly one phase.
 
-A section, ``with phases('learn'):``, puts the clock into another phase while it lasts; one within
-another interrupts it. So the phases of a thread add up to its wall time, and none is counted
-twice. A section takes half a microsecond: mark what takes a hundred.
+A section, ``with timer('learn'):``, sets the phase while it lasts; an inner section interrupts the
+outer one. So the phases of a thread add up to its wall time and no time is counted twice. A
+section costs half a microsecond: use it for work of at least a hundred.
 
 ========  ==========================================================================
 step      the environments
-infer     the network that chooses actions, with the sampling
-encode    putting what happened, or weights, into arrays and messages
-publish   handing messages to the transport
-receive   callbacks, with what the executor does before them, and taking over weights
-decode    reading and checking messages, putting unrolls side by side
-learn     loss, gradient, step of the optimiser
-wait      for messages, for credit, for unrolls
-other     the rest: reports, checkpoints, accounts
+infer     the network that chooses actions, with sampling
+encode    conversion of results or weights into arrays and messages
+publish   passing messages to the transport
+receive   callbacks, the executor's work before them, and loading new weights
+decode    reading and checking messages, batching unrolls
+learn     loss, gradient, optimiser step
+wait      for messages, credit or unrolls
+other     the rest: reports, checkpoints, bookkeeping
 ========  ==========================================================================
 """
 
@@ -28,19 +28,19 @@ __all__ = ['ACTING', 'CALLBACKS', 'INFERENCE', 'PHASES', 'TRAINING', 'TimerWindo
 
 PHASES = ('step', 'infer', 'encode', 'publish', 'receive', 'decode', 'learn', 'wait', 'other')
 
-# The threads that have a clock: an actor's only one, and those of a learner.
+# The threads that have a timer: an actor's only one, and those of a learner.
 ACTING, TRAINING, CALLBACKS, INFERENCE = 'acting', 'training', 'callbacks', 'inference'
 
 
 class ThreadTimer:
-    """The clock of one thread; other threads may read it."""
+    """The timer of one thread; other threads may read it."""
 
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter,
         processor_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         """
-        Begin, in the phase ``other``.
+        Start in the phase ``other``.
 
         Args:
             clock: wall time, s.
@@ -49,33 +49,33 @@ class ThreadTimer:
         self._clock, self._processor_clock = clock, processor_clock
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._stack = ['other']
-        # Made once: entering one allocates nothing.
+        # Created once, so that entering a section allocates nothing.
         self._sections = {name: _Section(self, name) for name in PHASES}
-        self._listening = _Listening(self)
+        self._executor_wait = _ExecutorWait(self)
         self._since = self._read = clock()
 
     def __call__(self, name: str) -> _Section:
-        """Return the section of a phase, for a ``with`` statement in the clock's own thread."""
+        """Return the section of a phase, for a ``with`` statement in the timer's thread."""
         return self._sections[name]
 
-    def listening(self) -> _Listening:
+    def executor_wait(self) -> _ExecutorWait:
         """
         Return a section for an executor's ``spin_once``.
 
-        It waits, takes messages and calls back in one, and only processor time tells these
-        apart: what the thread uses of it is ``receive``, the rest is ``wait``, also where it
-        waits for the interpreter's lock.
+        ``spin_once`` waits, takes messages and runs callbacks, which only processor time can
+        distinguish: the processor time of the thread counts as ``receive``, the rest as ``wait``,
+        also the time it waits for the interpreter's lock.
         """
-        return self._listening
+        return self._executor_wait
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds in each phase so far, with the section under way."""
+        """Return the seconds in each phase so far, including the current section."""
         while True:
             since = self._since
             found, name, now = dict(self._seconds), self._stack[-1], self._clock()
-            # Its thread may have asked the clock before and not have changed phase yet.
+            # The timer's thread may have read the clock already and not changed phase yet.
             self._read = now
-            if since == self._since:  # else its thread has changed phase meanwhile
+            if since == self._since:  # else the phase has changed meanwhile
                 break
         found[name] += now - since
         return found
@@ -85,91 +85,91 @@ class _Section:
     """
     A phase as a context manager.
 
-    Without a lock, which would cost as much as all the rest: Python changes threads at calls and
-    jumps back, and the only one where a clock is between two states is the call for the time. If
-    another thread has read the clock since, the change is at the moment of that: what was told
-    stays true.
+    It takes no lock, which would cost as much as all the rest. Python switches threads at calls
+    and backward jumps, and the only such point where a timer is between two states is the call of
+    the clock. If another thread has read the timer since, the phase changes at the time of that
+    reading, so the values it returned stay correct.
     """
 
-    __slots__ = ('_name', '_phases')
+    __slots__ = ('_name', '_timer')
 
-    def __init__(self, phases: ThreadTimer, name: str) -> None:
-        self._phases, self._name = phases, name
+    def __init__(self, timer: ThreadTimer, name: str) -> None:
+        self._timer, self._name = timer, name
 
     def __enter__(self) -> None:
-        phases = self._phases
-        stack, now = phases._stack, phases._clock()
-        if now < phases._read:
-            now = phases._read
-        phases._seconds[stack[-1]] += now - phases._since
-        phases._since = now
+        timer = self._timer
+        stack, now = timer._stack, timer._clock()
+        if now < timer._read:
+            now = timer._read
+        timer._seconds[stack[-1]] += now - timer._since
+        timer._since = now
         stack.append(self._name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        phases = self._phases
-        stack, now = phases._stack, phases._clock()
-        if now < phases._read:
-            now = phases._read
-        phases._seconds[stack[-1]] += now - phases._since
-        phases._since = now
+        timer = self._timer
+        stack, now = timer._stack, timer._clock()
+        if now < timer._read:
+            now = timer._read
+        timer._seconds[stack[-1]] += now - timer._since
+        timer._since = now
         stack.pop()
 
 
-class _Listening(_Section):
-    """Waits, and moves the processor time of it to ``receive`` at the end."""
+class _ExecutorWait(_Section):
+    """A ``wait`` section that moves its processor time to ``receive`` at the end."""
 
     __slots__ = ('_processor', '_waited')
 
-    def __init__(self, phases: ThreadTimer) -> None:
-        super().__init__(phases, 'wait')
+    def __init__(self, timer: ThreadTimer) -> None:
+        super().__init__(timer, 'wait')
         self._processor = self._waited = 0.0
 
     def __enter__(self) -> None:
         super().__enter__()
-        self._processor = self._phases._processor_clock()
-        self._waited = self._phases._seconds['wait']
+        self._processor = self._timer._processor_clock()
+        self._waited = self._timer._seconds['wait']
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        used = self._phases._processor_clock() - self._processor
+        used = self._timer._processor_clock() - self._processor
         super().__exit__(kind, error, trace)
-        seconds = self._phases._seconds
-        # Never more than was waited: sections within have taken their own time.
+        seconds = self._timer._seconds
+        # At most the time waited: inner sections have counted their own time.
         used = min(used, seconds['wait'] - self._waited)
         seconds['wait'] -= used
         seconds['receive'] += used
 
 
 class TimerWindow:
-    """The time of one clock since a moment."""
+    """The time shares of one timer since the start of a window."""
 
-    def __init__(self, phases: ThreadTimer) -> None:
-        """Begin now."""
-        self._phases = phases
-        self._before = phases.seconds()
+    def __init__(self, timer: ThreadTimer) -> None:
+        """Start the window."""
+        self._timer = timer
+        self._before = timer.seconds()
 
     def restart(self) -> None:
-        """Begin anew, now."""
-        self._before = self._phases.seconds()
+        """Start a new window."""
+        self._before = self._timer.seconds()
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each phase since the beginning; together they are 1."""
-        return _shares(self._before, self._phases.seconds())
+        """Return the share of each phase since the start; they add up to 1."""
+        return _shares(self._before, self._timer.seconds())
 
     def take(self) -> dict[str, float]:
-        """Return the shares, and begin anew at that moment."""
-        before, self._before = self._before, self._phases.seconds()
+        """Return the shares, and start a new window at the same time."""
+        before, self._before = self._before, self._timer.seconds()
         return _shares(before, self._before)
 
 
 def _shares(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Return shares, without the phases that the thread has never been in."""
-    # What was waiting a moment ago may be receiving now: such a phase has not run backwards.
+    """Return the shares, without phases that the thread has never been in."""
+    # Time that was read as wait may have become receive: no share is negative then.
     spent = {name: max(after[name] - before[name], 0.0) for name in PHASES if after[name] > 0}
     total = sum(spent.values())
     return {name: value / total for name, value in spent.items()} if total else {}

@@ -148,7 +148,7 @@ def act(node: ActorNode, stop: threading.Event) -> int:
     node.get_logger().info('waiting for a policy')
     acted = False
     while not stop.is_set():
-        with node.phases.listening():
+        with node.phases.executor_wait():
             call_back(executor, 0.0 if acted else 0.1)
         acted = node.act()
     executor.remove_node(node)

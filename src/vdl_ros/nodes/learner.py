@@ -50,7 +50,7 @@ from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
-from vdl_ros.ros.process import EXIT_OK, EXIT_START_AGAIN, die_with_parent, make_executor, run_node
+from vdl_ros.ros.process import EXIT_OK, EXIT_RESTART, die_with_parent, make_executor, run_node
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
@@ -246,7 +246,7 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
             _train(node, stop)
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners begin anew')
-        return EXIT_START_AGAIN
+        return EXIT_RESTART
     finally:
         node.group.close()
     return EXIT_OK
@@ -277,7 +277,7 @@ def _train(node: LearnerNode, stop: threading.Event) -> None:
         node.inference.start()
     try:
         while not over.is_set():
-            with node.clocks[CALLBACKS].listening():
+            with node.clocks[CALLBACKS].executor_wait():
                 executor.spin_once(timeout_sec=0.1)
     finally:
         stop.set()
