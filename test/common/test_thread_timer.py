@@ -1,4 +1,4 @@
-"""The thread timer: phases, windows, reading from another thread."""
+"""A thread's time is in one phase at a time, and all of it is somewhere."""
 
 import contextlib
 import threading
@@ -9,14 +9,14 @@ import pytest
 from vdl_ros.common.thread_timer import PHASES, ThreadTimer, TimerWindow
 
 
-class SetClocks:
-    """A timer on two clocks that the test sets."""
+class Hands:
+    """Two clocks that are set by hand."""
 
     def __init__(self):
         self.wall = self.processor = 0.0
         self.timer = ThreadTimer(lambda: self.wall, lambda: self.processor)
 
-    def advance(self, wall, processor=0.0):
+    def go(self, wall, processor=0.0):
         self.wall += wall
         self.processor += processor
 
@@ -25,101 +25,101 @@ class SetClocks:
 
 
 @pytest.fixture
-def clocks():
-    return SetClocks()
+def hands():
+    return Hands()
 
 
-def test_time_outside_sections_is_other(clocks):
-    timer = clocks.timer
-    clocks.advance(1)
+def test_sections_take_their_time_and_the_rest_is_other(hands):
+    timer = hands.timer
+    hands.go(1)
     with timer('step'):
-        clocks.advance(2)
+        hands.go(2)
     with timer('infer'):
-        clocks.advance(4)
+        hands.go(4)
     with timer('step'):
-        clocks.advance(8)
-    clocks.advance(16)
-    assert clocks.spent() == {'other': 17, 'step': 10, 'infer': 4}
+        hands.go(8)
+    hands.go(16)
+    assert hands.spent() == {'other': 17, 'step': 10, 'infer': 4}
     assert tuple(timer.seconds()) == PHASES
 
 
-def test_an_inner_section_interrupts_the_outer_one(clocks):
-    timer = clocks.timer
+def test_a_section_within_another_interrupts_it(hands):
+    timer = hands.timer
     with timer('encode'):
-        clocks.advance(1)
+        hands.go(1)
         with timer('step'):
-            clocks.advance(2)
+            hands.go(2)
             with timer('encode'):
-                clocks.advance(4)
-        clocks.advance(8)
-    assert clocks.spent() == {'encode': 13, 'step': 2}
+                hands.go(4)
+        hands.go(8)
+    assert hands.spent() == {'encode': 13, 'step': 2}
 
 
-def test_the_current_section_is_included(clocks):
-    with clocks.timer('wait'):
-        clocks.advance(3)
-        assert clocks.spent() == {'wait': 3}
-        clocks.advance(1)
-    assert clocks.spent() == {'wait': 4}
+def test_the_section_under_way_counts_so_far(hands):
+    with hands.timer('wait'):
+        hands.go(3)
+        assert hands.spent() == {'wait': 3}
+        hands.go(1)
+    assert hands.spent() == {'wait': 4}
 
 
-def test_an_exception_ends_its_section(clocks):
-    with contextlib.suppress(KeyError), clocks.timer('learn'):
-        clocks.advance(1)
+def test_an_error_ends_its_section(hands):
+    with contextlib.suppress(KeyError), hands.timer('learn'):
+        hands.go(1)
         raise KeyError
-    clocks.advance(2)
-    assert clocks.spent() == {'learn': 1, 'other': 2}
+    hands.go(2)
+    assert hands.spent() == {'learn': 1, 'other': 2}
 
 
-def test_an_unknown_phase_raises_key_error(clocks):
+def test_a_name_that_is_no_phase_is_an_error(hands):
     with pytest.raises(KeyError):
-        clocks.timer('sleep')
+        hands.timer('sleep')
 
 
-def test_executor_wait_splits_wait_and_receive_by_processor_time(clocks):
-    timer = clocks.timer
+def test_listening_is_waiting_but_for_the_processor_time(hands):
+    timer = hands.timer
     for _ in range(2):
         with timer.executor_wait():
-            clocks.advance(5, processor=1)
-    assert clocks.spent() == {'wait': 8, 'receive': 2}
+            hands.go(5, processor=1)
+    assert hands.spent() == {'wait': 8, 'receive': 2}
     with timer.executor_wait():
-        clocks.advance(1, processor=3)
+        hands.go(1, processor=3)
         with timer('publish'):
-            clocks.advance(3)
-    # At most its own wall time: the inner section counts the rest.
-    assert clocks.spent() == {'wait': 8, 'receive': 3, 'publish': 3}
+            hands.go(3)
+    # Its own wall time is all it can have: the rest was the section's within.
+    assert hands.spent() == {'wait': 8, 'receive': 3, 'publish': 3}
 
 
-def test_consecutive_windows_have_no_gap(clocks):
-    timer = clocks.timer
-    window, whole = TimerWindow(timer), TimerWindow(timer)
-    assert window.shares() == {}
+def test_laps_follow_each_other_without_a_gap(hands):
+    timer = hands.timer
+    lap, whole = TimerWindow(timer), TimerWindow(timer)
+    assert lap.shares() == {}
     with timer('step'):
-        clocks.advance(3)
-    clocks.advance(1)
-    assert window.take() == {'step': 0.75, 'other': 0.25}
+        hands.go(3)
+    hands.go(1)
+    assert lap.take() == {'step': 0.75, 'other': 0.25}
     with timer('learn'):
-        clocks.advance(4)
-    # A phase of an earlier window is listed with share 0.
-    assert window.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
+        hands.go(4)
+    # A phase that the thread has been in is listed even without a share.
+    assert lap.take() == {'step': 0.0, 'learn': 1.0, 'other': 0.0}
     assert whole.shares() == {'step': 0.375, 'learn': 0.5, 'other': 0.125}
     whole.restart()
-    clocks.advance(1)
+    hands.go(1)
     assert whole.shares() == {'step': 0.0, 'learn': 0.0, 'other': 1.0}
 
 
-def test_time_moved_from_wait_to_receive_gives_no_negative_share(clocks):
-    window = TimerWindow(clocks.timer)
-    with clocks.timer('wait'):
-        clocks.advance(1)
-    with clocks.timer.executor_wait():
-        clocks.advance(3, processor=3)
-        assert window.take() == {'wait': 1.0}
-    clocks.advance(1)
-    assert window.take() == {'wait': 0.0, 'receive': 0.75, 'other': 0.25}
+def test_what_moved_from_wait_to_receive_is_not_negative(hands):
+    lap = TimerWindow(hands.timer)
+    with hands.timer('wait'):
+        hands.go(1)
+    with hands.timer.executor_wait():
+        hands.go(3, processor=3)
+        assert lap.take() == {'wait': 1.0}
+    hands.go(1)
+    assert lap.take() == {'wait': 0.0, 'receive': 0.75, 'other': 0.25}
 
 
-def test_another_thread_reads_a_running_timer():
+def test_another_thread_reads_a_clock_that_runs():
     began = time.perf_counter()
     timer, stop = ThreadTimer(), threading.Event()
 
@@ -132,7 +132,7 @@ def test_another_thread_reads_a_running_timer():
     thread.start()
     try:
         before = timer.seconds()
-        while not before['step']:  # the thread has not started yet
+        while not before['step']:  # the thread has yet to begin
             before = timer.seconds()
         for _ in range(2000):
             after = timer.seconds()
@@ -141,17 +141,17 @@ def test_another_thread_reads_a_running_timer():
     finally:
         stop.set()
         thread.join()
-    # Up to rounding of the sums.
+    # Equal but for the rounding of sums.
     assert sum(before.values()) <= time.perf_counter() - began + 1e-9
 
 
 @pytest.mark.parametrize('when', range(1, 9))
-def test_values_read_by_another_thread_stay_correct(when):
-    """Read after the timer's thread has read the clock and before it changes the phase."""
-    times, readings = iter(range(1000)), []
+def test_what_another_thread_was_told_stays_true(when):
+    """It reads after the clock's own thread has asked for the time, before that changes phase."""
+    asked, readings = iter(range(1000)), []
 
     def clock():
-        now = next(times)
+        now = next(asked)
         if now == when:
             readings.append(timer.seconds())
         return now
@@ -163,4 +163,4 @@ def test_values_read_by_another_thread_stay_correct(when):
     [before] = readings
     after = timer.seconds()
     assert all(after[name] >= before[name] for name in PHASES)
-    assert sum(after.values()) == next(times) - 1
+    assert sum(after.values()) == next(asked) - 1

@@ -1,20 +1,20 @@
 """
-Time shares of a thread by phase: a timer that is always in exactly one phase.
+Measures how a thread divides its wall time between phases.
 
-A section, ``with timer('learn'):``, sets the phase while it lasts; an inner section interrupts the
-outer one. So the phases of a thread add up to its wall time and no time is counted twice. A
-section costs half a microsecond: use it for work of at least a hundred.
+``with timer('learn'):`` switches to another phase for the block; a nested block interrupts the
+outer one. The timer is always in exactly one phase, so the phases add up to the wall time. A block
+costs half a microsecond: use it for work of a hundred or more.
 
 ========  ==========================================================================
 step      the environments
-infer     the network that chooses actions, with sampling
-encode    conversion of results or weights into arrays and messages
-publish   passing messages to the transport
-receive   callbacks, the executor's work before them, and loading new weights
-decode    reading and checking messages, batching unrolls
-learn     loss, gradient, optimiser step
-wait      for messages, credit or unrolls
-other     the rest: reports, checkpoints, bookkeeping
+infer     the network that chooses actions, and sampling
+encode    writing steps or weights into arrays and messages
+publish   publishing messages
+receive   callbacks, the executor's work for them, and loading weights
+decode    reading and checking messages, making batches
+learn     loss, gradient, optimizer step
+wait      for messages, for credit, for unrolls
+other     the rest: reports, checkpoints, statistics
 ========  ==========================================================================
 """
 
@@ -28,12 +28,12 @@ __all__ = ['ACTING', 'CALLBACKS', 'INFERENCE', 'PHASES', 'TRAINING', 'TimerWindo
 
 PHASES = ('step', 'infer', 'encode', 'publish', 'receive', 'decode', 'learn', 'wait', 'other')
 
-# The threads that have a timer: an actor's only one, and those of a learner.
+# Threads with a timer: the actor's, then those of the learner.
 ACTING, TRAINING, CALLBACKS, INFERENCE = 'acting', 'training', 'callbacks', 'inference'
 
 
 class ThreadTimer:
-    """The timer of one thread; other threads may read it."""
+    """Timer of one thread; other threads may read it."""
 
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter,
@@ -49,7 +49,7 @@ class ThreadTimer:
         self._clock, self._processor_clock = clock, processor_clock
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._stack = ['other']
-        # Created once, so that entering a section allocates nothing.
+        # Created once, so that entering one allocates nothing.
         self._sections = {name: _Section(self, name) for name in PHASES}
         self._executor_wait = _ExecutorWait(self)
         self._since = self._read = clock()
@@ -62,9 +62,8 @@ class ThreadTimer:
         """
         Return a section for an executor's ``spin_once``.
 
-        ``spin_once`` waits, takes messages and runs callbacks, which only processor time can
-        distinguish: the processor time of the thread counts as ``receive``, the rest as ``wait``,
-        also the time it waits for the interpreter's lock.
+        ``spin_once`` waits, takes messages and runs callbacks. The processor time of the thread
+        counts as ``receive``, the rest as ``wait``, including waits for the interpreter lock.
         """
         return self._executor_wait
 
@@ -73,9 +72,9 @@ class ThreadTimer:
         while True:
             since = self._since
             found, name, now = dict(self._seconds), self._stack[-1], self._clock()
-            # The timer's thread may have read the clock already and not changed phase yet.
+            # The timer's thread may have read the clock before and not changed phase yet.
             self._read = now
-            if since == self._since:  # else the phase has changed meanwhile
+            if since == self._since:  # else the phase changed meanwhile
                 break
         found[name] += now - since
         return found
@@ -85,10 +84,10 @@ class _Section:
     """
     A phase as a context manager.
 
-    It takes no lock, which would cost as much as all the rest. Python switches threads at calls
-    and backward jumps, and the only such point where a timer is between two states is the call of
-    the clock. If another thread has read the timer since, the phase changes at the time of that
-    reading, so the values it returned stay correct.
+    It has no lock, which would double its cost: Python switches threads at calls and backward
+    jumps, and the only one here between two states is the call of the clock. If another thread has
+    read the timer since that call, the phase changes at the time of that reading, so what it
+    returned stays true.
     """
 
     __slots__ = ('_name', '_timer')
@@ -119,7 +118,7 @@ class _Section:
 
 
 class _ExecutorWait(_Section):
-    """A ``wait`` section that moves its processor time to ``receive`` at the end."""
+    """The phase ``wait``; its processor time is moved to ``receive`` at the end."""
 
     __slots__ = ('_processor', '_waited')
 
@@ -139,37 +138,37 @@ class _ExecutorWait(_Section):
         used = self._timer._processor_clock() - self._processor
         super().__exit__(kind, error, trace)
         seconds = self._timer._seconds
-        # At most the time waited: inner sections have counted their own time.
+        # At most the time in wait: nested sections count separately.
         used = min(used, seconds['wait'] - self._waited)
         seconds['wait'] -= used
         seconds['receive'] += used
 
 
 class TimerWindow:
-    """The time shares of one timer since the start of a window."""
+    """Shares of a timer's phases since a start time."""
 
     def __init__(self, timer: ThreadTimer) -> None:
-        """Start the window."""
+        """Start now."""
         self._timer = timer
         self._before = timer.seconds()
 
     def restart(self) -> None:
-        """Start a new window."""
+        """Start again, now."""
         self._before = self._timer.seconds()
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each phase since the start; they add up to 1."""
+        """Return the share of each phase since the start; the sum is 1."""
         return _shares(self._before, self._timer.seconds())
 
     def take(self) -> dict[str, float]:
-        """Return the shares, and start a new window at the same time."""
+        """Return the shares, and start again."""
         before, self._before = self._before, self._timer.seconds()
         return _shares(before, self._before)
 
 
 def _shares(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Return the shares, without phases that the thread has never been in."""
-    # Time that was read as wait may have become receive: no share is negative then.
+    """Return shares, without phases that the thread was never in."""
+    # Time may have moved from wait to receive since: such a difference counts as 0.
     spent = {name: max(after[name] - before[name], 0.0) for name in PHASES if after[name] > 0}
     total = sum(spent.values())
     return {name: value / total for name, value in spent.items()} if total else {}
