@@ -1,11 +1,11 @@
-# make train: train a policy.  make test: run every test.  Both set up what is missing first.
+# make train: train a policy.  make test: run every test.  Both run the set-up first.
 
 SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
-# Hundreds of processes import the same files.
+# Let Python cache bytecode: hundreds of processes import the same files.
 export PYTHONDONTWRITEBYTECODE =
-# Tests also wait: one process more than there are cores.
+# One more than cores, because tests also wait.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
@@ -14,10 +14,10 @@ PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loads
 help:
 	@echo 'make train      train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
 	@echo 'make test       lint, then every test; ARGS="-k name" for some'
-	@echo 'make test-fast  lint, then the tests that start no processes'
-	@echo 'make setup      set up and build only'
-	@echo 'make lint       ruff, mypy, import arrows'
-	@echo 'make clean      remove the environment and everything built'
+	@echo 'make test-fast  lint, then the tests without processes'
+	@echo 'make setup      install requirements and build'
+	@echo 'make lint       ruff, mypy, import-linter'
+	@echo 'make clean      remove the environment and all build output'
 
 setup:
 	@$(PYTHON) bootstrap

@@ -1,4 +1,4 @@
-"""Make the ROS-free half pip-installable; name, version and description are package.xml's."""
+"""pip installation of the part without ROS; name, version and description from package.xml."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,7 +10,7 @@ package = ElementTree.parse(ROOT / 'package.xml').getroot()
 
 
 def section(name: str) -> list[str]:
-    """Return the names of the requirements in one section of bootstrap/requirements.txt."""
+    """Return the package names of one section of bootstrap/requirements.txt."""
     names: list[str] = []
     current = ''
     for line in (ROOT / 'bootstrap' / 'requirements.txt').read_text().splitlines():

@@ -1,8 +1,8 @@
 """
-Make this checkout ready to run: `python3 bootstrap [--with-tests] [--force]`.
+Set up this checkout: `python3 bootstrap [--with-tests] [--force]`.
 
-Looks for what it needs of the operating system, makes a Python environment, installs what is
-missing, builds the workspace. Every step is skipped when nothing it depends on has changed.
+Installs missing system packages, creates a Python environment, installs Python packages and builds
+the workspace. Each step is skipped if nothing it depends on has changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import system_packages
 import workspace
 from environment import Environment
-from steps import SetupError, say
+from steps import SetupError, print_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,13 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Run every step; return the exit status."""
     parser = argparse.ArgumentParser(prog='python3 bootstrap', description=__doc__)
-    parser.add_argument('--with-tests', action='store_true', help='also test and lint tools')
+    parser.add_argument('--with-tests', action='store_true', help='also install the test tools')
     parser.add_argument('--force', action='store_true', help='run every step again')
     options = parser.parse_args()
     sections = ['torch', 'python', 'arm', 'atari']
     sections += ['export', 'test'] if options.with_tests else []
     try:
-        system_packages.look(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
+        system_packages.install(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
         environment = Environment(ROOT, force=options.force)
         environment.install(sections)
         workspace.build(ROOT, environment, force=options.force)
@@ -36,9 +36,9 @@ def main() -> int:
         print(f'setup: {error}', file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print('\nsetup: interrupted; run it again to go on', file=sys.stderr)
+        print('\nsetup: interrupted; run it again to continue', file=sys.stderr)
         return 130
-    say('ready: source setup.bash')
+    print_progress('ready: source setup.bash')
     return 0
 
 

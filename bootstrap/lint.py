@@ -1,4 +1,4 @@
-"""Run ruff, mypy and the import arrows; every one of them, whatever the others say."""
+"""Run ruff, mypy and import-linter; each of them, even if another one fails."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CHECKS = {
 
 
 def main() -> int:
-    """Run every check; return how many failed."""
-    # The sources, not what is installed: an installed package holds generated messages too.
+    """Run every check; return the number that failed."""
+    # Check src, not the installed package, which also contains generated messages.
     paths = [ROOT / 'src', ROOT / 'bootstrap' / 'ros2_standin', os.environ.get('PYTHONPATH', '')]
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(map(str, paths)))
     failed = 0

@@ -1,4 +1,4 @@
-"""Install Python packages by uv from where pip would take them, and choose PyTorch's build."""
+"""Install Python packages with uv and pip's settings; choose the build of PyTorch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from steps import SetupError, run, say
+from steps import SetupError, print_progress, run
 
-# An index that has PyTorch's CPU build; set by the user.
+# Environment variable: URL of an index with PyTorch's CPU build.
 TORCH_INDEX = 'VDL_TORCH_INDEX'
 NVIDIA = (Path('/proc/driver/nvidia/version'), Path('/dev/nvidiactl'), Path('/dev/dxg'))
 # Measured with torch 2.13.0 for Linux on x86-64.
@@ -21,29 +21,29 @@ CUDA_COST = ('2.7 GB to download instead of 0.2, 3.5 GB more on the disk, and 68
 
 class PackageIndex:
     """
-    uv in a virtual environment, with the settings of the user's pip.
+    uv in a virtual environment, with the user's pip settings.
 
-    uv reads none of pip's configuration; mirrors, local wheels and certificates that are set for
-    pip are handed to it.
+    uv does not read pip's configuration, so the indexes, local wheels and certificates configured
+    for pip are passed to it.
     """
 
     def __init__(self, prefix: Path) -> None:
-        """Take the virtual environment at ``prefix``."""
+        """Use the virtual environment at ``prefix``."""
         self.prefix = prefix
 
     def install_uv(self, requirements: Sequence[str]) -> None:
-        """Install uv itself, by pip."""
+        """Install uv itself with pip."""
         run('uv', [self._python, '-m', 'pip', 'install', '--disable-pip-version-check',
                    *requirements], self.prefix / 'log' / 'pip-uv.log')
 
     def install(self, title: str, requirements: Sequence[str | Path], *options: str,
                 env: Mapping[str, str] | None = None) -> None:
         """
-        Install requirements; uv downloads and unpacks several at a time.
+        Install requirements with uv, several at a time.
 
         Args:
-            title: names the step, its lines and its log.
-            requirements: as on pip's command line.
+            title: of the step, for progress lines and the log file.
+            requirements: arguments of ``pip install``.
             options: of ``uv pip install``.
             env: further environment variables.
 
@@ -53,22 +53,22 @@ class PackageIndex:
         log = self.prefix / 'log' / f'uv-{title.lower().replace(" ", "-").replace(",", "")}.log'
         run(title, [
             self.prefix / 'bin' / 'uv', 'pip', 'install', '--python', self._python,
-            # As pip does; without it every process would compile what it imports, where
-            # PYTHONDONTWRITEBYTECODE is set or the folder is another user's.
+            # As pip does. Otherwise every process compiles its imports if
+            # PYTHONDONTWRITEBYTECODE is set or the folder belongs to another user.
             '--compile-bytecode',
             *pip_options(self._pip_settings()), *options, *requirements,
         ], log, env=self._variables() | dict(env or {}))
 
     def install_torch(self, requirements: Sequence[str]) -> None:
         """
-        Install PyTorch: without an NVIDIA GPU the CPU build, where it can be had.
+        Install PyTorch: on a machine without an NVIDIA GPU the CPU build, if it is available.
 
-        It is looked for in this order: the index that ``VDL_TORCH_INDEX`` names; wheels in the
-        folders of pip's ``find-links``; PyTorch's own index. If there is none, the CUDA build is
-        installed, and one line says what that costs.
+        The CPU build is searched in this order: the index ``VDL_TORCH_INDEX``; wheels in the
+        folders of pip's ``find-links``; PyTorch's index. If it is in none of them, the CUDA build
+        is installed, and one line prints the cost.
 
         Raises:
-            SetupError: it cannot be installed, or not from the index that the user named.
+            SetupError: PyTorch cannot be installed, or not from ``VDL_TORCH_INDEX``.
         """
         if index := os.environ.get(TORCH_INDEX):
             self.install('PyTorch', requirements, '--index', index)
@@ -77,12 +77,13 @@ class PackageIndex:
             self.install('PyTorch', requirements)
         else:
             try:
-                # Where it cannot be reached the next line should not keep anybody waiting.
+                # No retries: on failure the CUDA build follows at once.
                 self.install('PyTorch for CPUs', requirements, '--torch-backend', 'cpu',
                              env={'UV_HTTP_RETRIES': '0', 'UV_HTTP_TIMEOUT': '10'})
             except SetupError:
-                say(f'no NVIDIA GPU, but only PyTorch\'s CUDA build can be reached: {CUDA_COST}; '
-                    f'to avoid that: {TORCH_INDEX}=URL make setup, with an index of CPU builds')
+                print_progress(
+                    f'no NVIDIA GPU, but only PyTorch\'s CUDA build is available: {CUDA_COST}; '
+                    f'to avoid this: {TORCH_INDEX}=URL make setup, with an index of CPU builds')
                 self.install('PyTorch', requirements)
 
     @property
@@ -105,9 +106,9 @@ class PackageIndex:
 
 def read_pip_settings(listed: str) -> dict[str, str]:
     """
-    Return what ``pip config list`` says of ``pip install``, by the options' names.
+    Return the settings of ``pip install`` from the output of ``pip config list``, by option.
 
-    The environment outranks the section of the command, and that outranks the global one.
+    Environment variables override the section ``install``, which overrides ``global``.
     """
     found: dict[str, dict[str, str]] = {'global': {}, 'install': {}, ':env:': {}}
     for line in listed.splitlines():
@@ -119,13 +120,13 @@ def read_pip_settings(listed: str) -> dict[str, str]:
 
 
 def find_links(settings: Mapping[str, str]) -> list[str]:
-    """Return the folders and pages of wheels in pip's settings."""
+    """Return the folders and pages of wheels (``find-links``) in pip's settings."""
     return settings.get('find-links', '').split()
 
 
 def pip_options(settings: Mapping[str, str]) -> list[str]:
-    """Return uv's options for pip's settings, without folders that do not exist."""
-    options = ['--index-strategy', 'unsafe-best-match']  # as pip: the best of all indexes
+    """Return pip's settings as options of uv, without folders that do not exist."""
+    options = ['--index-strategy', 'unsafe-best-match']  # as pip: best version of all indexes
     if index := settings.get('index-url'):
         options += ['--default-index', index]
     for option, places in (('--index', settings.get('extra-index-url', '').split()),
@@ -138,7 +139,7 @@ def pip_options(settings: Mapping[str, str]) -> list[str]:
 
 
 def has_cpu_wheel(requirement: str, places: Sequence[str]) -> bool:
-    """Whether a folder holds a CPU wheel of ``torch==VERSION`` for the Python that runs this."""
+    """Return whether a folder has a CPU wheel of ``torch==VERSION`` for this Python."""
     version = requirement.partition('==')[2].split(';')[0].strip()
     tags = 'py3', f'cp{sys.version_info[0]}{sys.version_info[1]}'
     return any(list(Path(place.removeprefix('file://')).glob(f'torch-{version}+cpu-{tag}-*.whl'))

@@ -1,9 +1,9 @@
 """
-What the ROS 2 wheels need after they are installed.
+Complete the ROS 2 wheels after installation.
 
-Their CMake files name folders of the machine that built them, and some interface packages of a
-ROS 2 distribution are not among them; those are generated from the definitions that the
-``rosbags`` library carries.
+Their CMake files contain paths of the machine that built them, and some interface packages of a
+ROS 2 distribution are missing; these are generated from the definitions in the library
+``rosbags``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from steps import SetupError, Stamp, fingerprint, say
+from steps import SetupError, Stamp, fingerprint, print_progress
 
 INTERFACES = ('statistics_msgs', 'tf2_msgs')
 BUILDER_INCLUDE = re.compile(r'/opt/python/cp\w+-cp\w+/include/python[\d.]+')
@@ -23,7 +23,7 @@ PACKAGE_XML = '''<?xml version="1.0"?>
 <package format="3">
   <name>{name}</name>
   <version>0.0.0</version>
-  <description>Generated: the wheels do not hold this interface package.</description>
+  <description>Generated: the wheels do not contain this interface package.</description>
   <maintainer email="maintainers@vdl-ros.example.org">vdl_ros maintainers</maintainer>
   <license>Apache-2.0</license>
   <buildtool_depend>ament_cmake</buildtool_depend>
@@ -67,8 +67,7 @@ def variables(prefix: Path) -> dict[str, str]:
     """
     Return the environment variables that make the wheels one ROS 2 prefix.
 
-    Without the last of them every Python process would start itself once more only to set
-    LD_LIBRARY_PATH.
+    Without the last one every Python process would restart itself to set LD_LIBRARY_PATH.
     """
     libraries = [prefix / 'lib', *sorted(site_packages(prefix).glob('ros_*.libs'))]
     return {
@@ -83,7 +82,7 @@ def variables(prefix: Path) -> dict[str, str]:
 
 
 def repair(prefix: Path, force: bool = False) -> None:
-    """Make the CMake files name this machine's folders, and write the missing interfaces."""
+    """Correct the paths in CMake files, and write the missing interface packages."""
     files = sorted((prefix / 'share').glob('**/*.cmake'))
     stamp = Stamp(prefix / 'stamps' / 'repair', fingerprint(
         [Path(__file__), *map(str, files)]))
@@ -96,15 +95,15 @@ def repair(prefix: Path, force: bool = False) -> None:
     changed = 0
     for path in files:
         text = path.read_text()
-        mended = BUILDER_PACKAGES.sub(packages, BUILDER_INCLUDE.sub(include, text))
-        if mended != text:
-            # A new file: the old one may be a link into uv's cache, and every other checkout's.
+        corrected = BUILDER_PACKAGES.sub(packages, BUILDER_INCLUDE.sub(include, text))
+        if corrected != text:
+            # A new file: the old one may be a hard link into uv's cache, shared by checkouts.
             path.unlink()
-            path.write_text(mended)
+            path.write_text(corrected)
             changed += 1
     for name in INTERFACES:
         _write_interface(prefix, name)
-    say(f'wheels repaired: {changed} CMake files, interfaces: {", ".join(INTERFACES)}')
+    print_progress(f'ROS 2 wheels: corrected {changed} CMake files, added {", ".join(INTERFACES)}')
     stamp.set()
 
 
@@ -121,7 +120,7 @@ def _write_interface(prefix: Path, name: str) -> None:
         names.append(f'msg/{message}.msg')
         depends |= set(re.findall(r'^(\w+)/', definition, re.MULTILINE)) - {name}
     if not names:
-        raise SetupError(f'{name}: the rosbags library holds no such interface package')
+        raise SetupError(f'{name}: the library rosbags has no such interface package')
     depend_lines = '\n  '.join(f'<depend>{each}</depend>' for each in sorted(depends))
     (folder / 'package.xml').write_text(PACKAGE_XML.format(name=name, depends=depend_lines))
     (folder / 'CMakeLists.txt').write_text(CMAKE.format(

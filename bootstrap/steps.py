@@ -1,4 +1,4 @@
-"""One step of the set-up: shown while it runs, logged, remembered so that it is not repeated."""
+"""Steps of the set-up: progress, logs, and stamps that avoid repeating a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-# What uv says of files of 10 MiB and more.
+# Lines of uv about files of 10 MiB and more.
 DOWNLOAD = re.compile(r'^Downloading (\S+ \((?:\d{2,}\.\d+MiB|.+GiB)\))$', re.MULTILINE)
 NO_NETWORK = (
     'Temporary failure in name resolution', 'Name or service not known',
@@ -21,16 +21,16 @@ NO_NETWORK = (
 
 
 class SetupError(RuntimeError):
-    """The set-up cannot go on; the message is one line that says what to do."""
+    """The set-up cannot continue; the message is one line with the remedy."""
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Print one line of progress."""
     print(f'[setup] {text}', flush=True)
 
 
 def fingerprint(parts: Iterable[str | Path]) -> str:
-    """Return a hash of texts and of the contents of files."""
+    """Return a hash of strings and file contents."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.read_bytes() if isinstance(part, Path) else part.encode()
@@ -39,7 +39,7 @@ def fingerprint(parts: Iterable[str | Path]) -> str:
 
 
 class Stamp:
-    """Remembers what a step was last done with, in a small file."""
+    """A file with the fingerprint of a step's inputs when it last ran."""
 
     def __init__(self, path: Path, wanted: str) -> None:
         """Compare the file at ``path`` with the fingerprint ``wanted``."""
@@ -47,11 +47,11 @@ class Stamp:
 
     @property
     def fresh(self) -> bool:
-        """Whether the step was done with just this."""
+        """Whether the step has run with these inputs."""
         return self.path.is_file() and self.path.read_text() == self.wanted
 
     def set(self) -> None:
-        """Remember that the step is done."""
+        """Record that the step has run."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.wanted)
 
@@ -65,10 +65,10 @@ def run(
     cwd: Path | None = None,
 ) -> None:
     """
-    Run ``command`` with its output in ``log``; show the elapsed time and downloads with sizes.
+    Run ``command`` with output to ``log``; print the elapsed time and large downloads.
 
     Raises:
-        SetupError: it failed; the message tells a missing network from the rest.
+        SetupError: it failed; the message names a missing network or the last error line.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
@@ -92,7 +92,7 @@ def run(
 
     log.write_bytes(b'')
     if not is_terminal:
-        say(f'{title} ...')
+        print_progress(f'{title} ...')
     reporter = threading.Thread(target=report, daemon=True)
     reporter.start()
     try:
@@ -106,11 +106,11 @@ def run(
         print(erase, end='')
     if status:
         text = log.read_text(errors='replace')
-        if any(sign in text for sign in NO_NETWORK):
+        if any(message in text for message in NO_NETWORK):
             raise SetupError(
                 f'{title}: the package index cannot be reached; connect this machine to the '
                 f'network (or set pip\'s proxy) and run it again; log: {log}')
         errors = [line.strip() for line in text.splitlines() if 'error' in line.lower()]
         reason = errors[-1][:200] if errors else f'exit status {status}'
         raise SetupError(f'{title}: {reason}; log: {log}')
-    say(f'{title}: {time.monotonic() - started:.0f} s')
+    print_progress(f'{title}: {time.monotonic() - started:.0f} s')

@@ -1,10 +1,9 @@
 """
-What the set-up needs of the operating system, and how it is installed.
+Check and install the system packages that the set-up requires.
 
-Each need is looked for by what is used of it, not by the name of a package: compilers and
-libraries may come from elsewhere than apt. What is missing is installed by apt-get where that
-needs no password; else the set-up ends with the command to type, or goes on without it where
-only a part of the project needs it.
+Each requirement is detected by its use, such as a program on the PATH, because it may not come
+from apt. Missing packages are installed by apt-get if that needs no password. Otherwise the
+set-up ends with the command to run, or continues if only a part of the project requires them.
 """
 
 from __future__ import annotations
@@ -20,39 +19,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps import SetupError, run, say
+from steps import SetupError, print_progress, run
 
 EGL_PROBE = Path(__file__).resolve().parent.parent / 'src' / 'vdl_ros' / 'common' / 'egl_probe.py'
 
 
 @dataclass(frozen=True)
 class Need:
-    """Something that must be on the machine: what to call it, how to find it, what brings it."""
+    """A requirement: its name, a test whether it is there, the packages that provide it."""
 
     name: str
     is_there: Callable[[], bool]
-    packages: str  # of Debian, separated by spaces
+    packages: str  # Debian packages, separated by spaces
 
 
 def has_program(*names: str) -> bool:
-    """Whether one of these programs is on the PATH, or where administrators' programs are."""
+    """Return whether one of the programs is on the PATH or in a system folder (sbin)."""
     path = f'{os.environ.get("PATH", os.defpath)}:/usr/sbin:/sbin'
     return any(shutil.which(name, path=path) for name in names)
 
 
 def has_python_headers() -> bool:
-    """Whether extensions of this Python can be compiled."""
+    """Return whether extensions of this Python can be compiled."""
     return (Path(sysconfig.get_paths()['include']) / 'Python.h').is_file()
 
 
 def has_ensurepip() -> bool:
-    """Whether this Python can make a virtual environment with pip."""
+    """Return whether this Python can create a virtual environment with pip."""
     importlib.invalidate_caches()
     return importlib.util.find_spec('ensurepip') is not None
 
 
 def has_opengl() -> bool:
-    """Whether pictures can be drawn without a display."""
+    """Return whether images can be rendered without a display."""
     return not subprocess.run([sys.executable, EGL_PROBE], capture_output=True,
                               check=False).returncode
 
@@ -79,10 +78,10 @@ ALL = BUILDING + DRAWING + TESTING
 
 def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
     """
-    Install what is missing, as root or by sudo without a password; return what still is.
+    Install missing packages as root or by sudo without password; return what is still missing.
 
     Args:
-        needs: what to look for.
+        needs: requirements to check.
         log: file for the output of apt-get.
     """
     missing = [need for need in needs if not need.is_there()]
@@ -90,7 +89,7 @@ def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
     if not missing or prefix is None or not shutil.which('apt-get'):
         return missing
     packages = _packages(missing)
-    say(f'missing: {_names(missing)}; installing {" ".join(packages)}')
+    print_progress(f'missing: {_names(missing)}; installing {" ".join(packages)}')
     env = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
     try:
         run('package lists', [*prefix, 'apt-get', 'update', '-q'], log, env=env)
@@ -98,32 +97,33 @@ def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
             *prefix, 'apt-get', 'install', '-qy', '--no-install-recommends', *packages],
             log, env=env)
     except SetupError as error:
-        say(str(error))
+        print_progress(str(error))
     return [need for need in missing if not need.is_there()]
 
 
-def look(log: Path, *, with_tests: bool) -> None:
+def install(log: Path, *, with_tests: bool) -> None:
     """
-    Install what the set-up needs, and what the tests or drawing need, where that is possible.
+    Install the system packages for building, rendering and, if wanted, tests.
 
     Args:
         log: file for the output of apt-get.
-        with_tests: whether nothing may be missing; else drawing can be done without.
+        with_tests: include the packages for tests, and require all; else rendering is optional.
 
     Raises:
-        SetupError: something is missing and cannot be installed from here.
+        SetupError: a required package is missing and cannot be installed.
     """
     missing = install_missing(ALL if with_tests else BUILDING + DRAWING, log=log)
     needed = [need for need in missing if with_tests or need in BUILDING]
     if needed:
         raise SetupError(f'missing: {_names(missing)}; run: {command(missing)}')
     if missing:
-        say(f'missing: {_names(missing)}; training works without, but not cameras, pictures and '
-            f'videos; for these run: {command(missing)}')
+        print_progress(
+            f'missing: {_names(missing)}; training works without, but not cameras, images and '
+            f'videos; to install: {command(missing)}')
 
 
 def command(needs: Sequence[Need]) -> str:
-    """Return the command that installs these on Debian."""
+    """Return the command that installs ``needs`` on Debian."""
     sudo = '' if os.geteuid() == 0 else 'sudo '
     return f'{sudo}apt install {" ".join(_packages(needs))}'
 
@@ -137,7 +137,7 @@ def _packages(needs: Sequence[Need]) -> list[str]:
 
 
 def _root_command() -> list[str] | None:
-    """Return what makes a command root's without a question; None if nothing does."""
+    """Return the prefix that runs a command as root without password; None if impossible."""
     if os.geteuid() == 0:
         return []
     if shutil.which('sudo') and not subprocess.run(

@@ -1,4 +1,4 @@
-"""Build this checkout, and the interface packages the wheels lack, as one colcon workspace."""
+"""Build this checkout and generated interface packages as one colcon workspace."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from steps import SetupError, Stamp, fingerprint, run
 
 def build(root: Path, environment: Environment, *, force: bool = False) -> None:
     """
-    Run colcon where an input has changed, then put the ``ros2`` stand-in where it is needed.
+    Run colcon if an input has changed, and install the ``ros2`` stand-in if required.
 
     Raises:
-        SetupError: the build failed, or its messages cannot be imported.
+        SetupError: the build failed, or a sourced distribution has no ros2launch.
     """
     python = environment.python
-    checkout = _outside_itself(root, environment.prefix)
-    # These files are installed as links: only their names matter.
+    checkout = _link_to_checkout(root, environment.prefix)
+    # These files are installed as links, so only their names matter.
     folders = ('src', 'launch', 'config', 'urdf', 'models', 'benchmarks')
     names = [str(path.relative_to(root)) for folder in folders
              for path in sorted((root / folder).rglob('*'))
@@ -45,19 +45,19 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
 
 
 def remove_dead_links(folder: Path) -> None:
-    """Remove links to files that are there no more: colcon leaves those of an earlier version."""
+    """Remove links to missing files, which colcon leaves from earlier builds."""
     for path in [each for each in folder.rglob('*') if each.is_symlink()]:
         if not path.exists():
             path.unlink()
 
 
-def _outside_itself(root: Path, prefix: Path) -> Path:
+def _link_to_checkout(root: Path, prefix: Path) -> Path:
     """
-    Return a path of the checkout that is not above the virtual environment.
+    Return a link to the checkout, inside the virtual environment.
 
-    CMake refuses to export a target whose include folders, here numpy's, lie in the source tree.
-    Where there is none the environment is a new one: what was built with another, whose links
-    lead through it, is removed.
+    CMake refuses to export a target whose include folders, here numpy's, are in the source tree;
+    built through the link, the tree does not contain the virtual environment. If the link is
+    missing the environment is new, so builds with an earlier one, whose links use it, are removed.
     """
     link = prefix / 'src' / root.name
     if not link.exists():
@@ -70,7 +70,7 @@ def _outside_itself(root: Path, prefix: Path) -> Path:
 
 
 def _install_standin(root: Path, environment: Environment, force: bool) -> None:
-    """Install bootstrap/ros2_standin if the real launch cannot be imported."""
+    """Install bootstrap/ros2_standin if there is no ROS 2 distribution."""
     if environment.distribution:
         if not can_import(environment.python, 'launch', 'launch_ros', 'ros2launch'):
             raise SetupError(
@@ -83,7 +83,7 @@ def _install_standin(root: Path, environment: Environment, force: bool) -> None:
         [source / 'pyproject.toml', *files]))
     if stamp.fresh and not force:
         return
-    # From a copy: building leaves folders behind that the next build would take for sources.
+    # From a copy: a build leaves folders that the next build would treat as sources.
     copy = environment.prefix / 'src' / source.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(source, copy)

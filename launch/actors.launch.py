@@ -1,7 +1,7 @@
 """
-Actors alone: the half of a training that belongs on the hosts with free cores.
+Start actors only, for training on several hosts.
 
-Several learners share the actors: the first actor is the first one's, and so on in turn.
+With several learners, the actors are assigned to them in turn.
 """
 
 import socket
@@ -24,14 +24,15 @@ from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ActorConfig, ProcessConfig)
 NUMBERS = (
-    Setting('num_actors', int, 2, 'Actors to start here.', minimum=1, maximum=256),
-    Setting('num_learners', int, 1, 'Learners that share them, in turn.', minimum=1, maximum=64),
-    Setting('learner_rank', int, -1, 'The learner that has all of them; -1: in turn.',
+    Setting('num_actors', int, 2, 'Number of actors to start.', minimum=1, maximum=256),
+    Setting('num_learners', int, 1, 'Learners that the actors are assigned to, in turn.',
+            minimum=1, maximum=64),
+    Setting('learner_rank', int, -1, 'Learner of all actors; -1: assign them in turn.',
             minimum=-1, maximum=63))
 
 
 def start(context):
-    """Start the actors; one that dies is started again."""
+    """Start the actors; an actor that fails is restarted."""
     launch_arguments.reject_unknown_arguments(
         context, 'actors.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)

@@ -1,4 +1,4 @@
-"""Play a trained policy: prints the mean and the spread of its returns, and can record a video."""
+"""Evaluate a trained policy: print mean and spread of its returns; optionally record a video."""
 
 from functools import partial
 

@@ -1,8 +1,7 @@
 """
-The learner alone: the half of a training that belongs on the host with the best processor.
+Start one learner only, for training on several hosts.
 
-With num_learners above 1 it is one of them, which learner_rank says; the others are started
-likewise, on this host or another.
+With num_learners > 1, start one launch for each learner_rank, on this host or others.
 """
 
 import time
@@ -24,14 +23,14 @@ SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, Pro
 
 
 def start(context):
-    """Start the learner; it is started again if it dies, and goes on from its checkpoint."""
+    """Start the learner; if it fails it is restarted and resumes from its checkpoint."""
     launch_arguments.reject_unknown_arguments(
         context, 'learner.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     rank = given.get('learner_rank', 0)
-    alone = given.get('num_learners', 1) == 1
+    single = given.get('num_learners', 1) == 1
     learner = Node(
-        package='vdl_ros', executable='learner', name='learner' if alone else f'learner_{rank}',
+        package='vdl_ros', executable='learner', name='learner' if single else f'learner_{rank}',
         output='screen', remappings=launch_arguments.of_learner(rank),
         parameters=[given | {'launch_id': time.strftime('%Y%m%d-%H%M%S')}],
         respawn=True, respawn_delay=1.0, sigterm_timeout=launch_arguments.SAVING_S)

@@ -1,4 +1,4 @@
-"""A whole training on this machine: a learner, or several, and the actors."""
+"""Train a policy on this machine: start one or several learners, and actors."""
 
 import socket
 
@@ -27,20 +27,20 @@ ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 
 def check(context):
-    """Refuse mistyped arguments before anything starts."""
+    """Raise an error for unknown arguments before anything starts."""
     launch_arguments.reject_unknown_arguments(
         context, 'train.launch.py', [each.name for each in ARGUMENTS])
 
 
 def include(file, **arguments):
-    """Return the inclusion of a launch file of this package."""
+    """Return the action that includes a launch file of this package."""
     path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'launch', file])
     return IncludeLaunchDescription(
         PythonLaunchDescriptionSource(path), launch_arguments=arguments.items())
 
 
 def start(context):
-    """Start the learners, and share out the actors among them."""
+    """Start the learners and the actors."""
     given = launch_arguments.given(context, *SETTINGS)
     count = given.get('num_learners', 1)
     if given.get('learner_rank', 0):
@@ -52,13 +52,13 @@ def start(context):
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    # The actors hear from the learner what to act in, also when it resumes another run.
+    # Actors receive the environment from the learner, also when it resumes another run.
     return [*learners, GroupAction([include(
         'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1')])]
 
 
 def free_address():
-    """Return an address of this machine alone, with a port that nobody has."""
+    """Return the loopback address with a free port."""
     with socket.create_server(('127.0.0.1', 0)) as free:
         return f'127.0.0.1:{free.getsockname()[1]}'
 
@@ -68,7 +68,7 @@ def generate_launch_description():
     return LaunchDescription([
         *ARGUMENTS,
         OpaqueFunction(function=check),
-        # Everything is on this machine: no need to be heard by others, and shared memory serves.
+        # All processes are on this machine: no discovery of other hosts, and shared memory.
         SetEnvironmentVariable(
             RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
         OpaqueFunction(function=start),

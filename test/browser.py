@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over WebDriver's HTTP protocol by its own chromedriver."""
+"""A headless Chromium for tests, controlled by chromedriver over the WebDriver protocol."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ import numpy as np
 
 ARGUMENTS = [
     '--headless=new', '--no-sandbox', '--disable-dev-shm-usage', '--window-size=1280,800',
-    # WebGL on the processor.
+    # WebGL in software.
     '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader',
     '--ignore-gpu-blocklist', '--no-first-run', '--disable-background-networking',
-    # No name is looked up: the page must do without the internet.
+    # Name resolution fails: the page must work without the internet.
     '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
 ]
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
 
 
 class Browser:
-    """One window."""
+    """One browser window."""
 
     def __init__(self, log: Path):
         driver = shutil.which('chromedriver')
@@ -44,15 +44,15 @@ class Browser:
             self._process = subprocess.Popen(
                 [driver, '--port=0'], stdout=stream, stderr=subprocess.STDOUT)
         self._session = ''
-        self._url = self._until_ready()
+        self._url = self._wait_until_ready()
         options = {'binary': chromium, 'args': [
             *ARGUMENTS, f'--user-data-dir={self._profile.name}']}
-        answer = self._ask('POST', '/session', {'capabilities': {'alwaysMatch': {
+        response = self._request('POST', '/session', {'capabilities': {'alwaysMatch': {
             'browserName': 'chrome', 'goog:chromeOptions': options,
             'goog:loggingPrefs': {'browser': 'ALL'}}}})
-        self._session = f'/session/{answer["sessionId"]}'
+        self._session = f'/session/{response["sessionId"]}'
 
-    def _until_ready(self) -> str:
+    def _wait_until_ready(self) -> str:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -61,9 +61,9 @@ class Browser:
             if found:
                 return f'http://127.0.0.1:{found[1]}'
             assert self._process.poll() is None, self._log.read_text()
-        raise AssertionError('chromedriver does not start')
+        raise AssertionError('chromedriver did not start')
 
-    def _ask(self, method: str, path: str, body: object = None):
+    def _request(self, method: str, path: str, body: object = None):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self._url + self._session + path, data, {'Content-Type': 'application/json'},
@@ -75,39 +75,39 @@ class Browser:
             raise AssertionError(error.read().decode()[:500]) from None
 
     def open(self, url: str) -> None:
-        self._ask('POST', '/url', {'url': url})
+        self._request('POST', '/url', {'url': url})
 
     def leave(self) -> None:
-        """Show nothing, let go of the mouse, and forget what the page has complained of."""
-        self._ask('DELETE', '/actions')
+        """Open a blank page, release the mouse and clear the error log."""
+        self._request('DELETE', '/actions')
         self.open('about:blank')
         self.errors()
 
     def run(self, script: str, *arguments: object):
-        """Return what a function body in JavaScript returns."""
-        return self._ask('POST', '/execute/sync', {'script': script, 'args': list(arguments)})
+        """Run a JavaScript function body and return its result."""
+        return self._request('POST', '/execute/sync', {'script': script, 'args': list(arguments)})
 
     @property
     def text(self) -> str:
-        """Return all text that is visible."""
+        """The visible text."""
         return self.run('return document.body.innerText')
 
     def errors(self) -> list[str]:
-        """Return what the page has complained of since the last time."""
-        return [each['message'] for each in self._ask('POST', '/se/log', {'type': 'browser'})
+        """Return the errors that the page has logged since the last call."""
+        return [each['message'] for each in self._request('POST', '/se/log', {'type': 'browser'})
                 if each['level'] == 'SEVERE']
 
     def button(self, label: str) -> str:
-        """Return the handle of a button by its text."""
-        found = self._ask('POST', '/element', {
+        """Return the element id of a button by its text."""
+        found = self._request('POST', '/element', {
             'using': 'xpath', 'value': f'//button[normalize-space(.)="{label}"]'})
         return found[ELEMENT]
 
     def enabled(self, label: str) -> bool:
-        return self._ask('GET', f'/element/{self.button(label)}/enabled')
+        return self._request('GET', f'/element/{self.button(label)}/enabled')
 
     def press(self, label: str) -> None:
-        """Press a button with the mouse, and hold it."""
+        """Press the mouse on a button and hold it."""
         element = {ELEMENT: self.button(label)}
         self.run('arguments[0].scrollIntoView({block: "center"})', element)
         self._mouse({'type': 'pointerMove', 'duration': 0, 'x': 0, 'y': 0, 'origin': element},
@@ -121,18 +121,18 @@ class Browser:
         self.let_go()
 
     def place(self, label: str) -> list[float]:
-        """Return where a button is in the window: left, top, in pixels."""
+        """Return the position of a button in the window: left, top, in pixels."""
         return self.run('const place = arguments[0].getBoundingClientRect();'
                         'return [place.left, place.top]', {ELEMENT: self.button(label)})
 
     def _mouse(self, *actions: dict) -> None:
-        self._ask('POST', '/actions', {'actions': [{
+        self._request('POST', '/actions', {'actions': [{
             'type': 'pointer', 'id': 'mouse', 'parameters': {'pointerType': 'mouse'},
             'actions': list(actions)}]})
 
     def screenshot(self, path: Path | None = None) -> np.ndarray:
-        """Return the page's picture, uint8 [height, width, 3]; keep it as PNG in ``path``."""
-        content = base64.b64decode(self._ask('GET', '/screenshot'))
+        """Return a screenshot, uint8 [height, width, 3]; save it as PNG to ``path``."""
+        content = base64.b64decode(self._request('GET', '/screenshot'))
         if path is None:
             path = Path(self._profile.name) / 'screenshot.png'
         path.write_bytes(content)
@@ -140,13 +140,13 @@ class Browser:
             return next(container.decode(video=0)).to_ndarray(format='rgb24')
 
     def kill(self) -> None:
-        """Let it die as a crashed browser does: nothing is said to anybody."""
+        """Kill the browser, as in a crash."""
         subprocess.run(['pkill', '-9', '-f', self._profile.name], check=False)
 
     def close(self) -> None:
         if self._session and self._process.poll() is None:
             try:
-                self._ask('DELETE', '')
+                self._request('DELETE', '')
             except (AssertionError, OSError):
                 self.kill()
         self._process.terminate()

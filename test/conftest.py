@@ -1,4 +1,4 @@
-"""What every test has: a ROS domain of its own; and commands as a user starts them."""
+"""Fixtures for all tests: a ROS domain each, commands as processes, run folders, ROS peers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ pytest_plugins = ['schedule', 'stall_detector']
 
 @pytest.fixture(autouse=True)
 def ros_domain(monkeypatch):
-    """Nodes of one test hear nobody else: not another test, not another host."""
-    # Drawn, as other machines on the same network may run these tests as well.
+    """Set a ROS domain that no other test and no other host uses."""
+    # Random, because other machines in the network may run these tests too.
     with domain_id(lambda: secrets.randbelow(100) + 1) as number:
         monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
@@ -39,28 +39,28 @@ def ros_domain(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def lines_without_stamps(monkeypatch):
-    """A number in a node's line is one that the node said, and no digits of the time."""
+    """Remove timestamps from log lines, so that tests do not match their digits."""
     monkeypatch.setenv('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] [{name}]: {message}')
 
 
 def pytest_configure():
     """
-    Let SIGINT interrupt and SIGHUP end, also where a shell has started all this to go on alone.
+    Restore the default actions of SIGINT and SIGHUP.
 
-    They are ignored there, and so they would be by every command that is started from here.
+    A shell that starts the tests in the background ignores them, and child processes inherit that.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish():
-    """Keep what was imported out of every later collection, for which all would stand still."""
+    """Exclude imported objects from garbage collection, which would pause all threads."""
     gc.collect()
     gc.freeze()
 
 
 class Launched:
-    """A command in a process group of its own, whose output is read as it comes."""
+    """A command in its own process group, with its output in a file."""
 
     def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None):
         self.log = log
@@ -76,7 +76,7 @@ class Launched:
         return self.log.read_text(errors='replace')
 
     def nodes(self, name: str, *words: str) -> list[psutil.Process]:
-        """Return the living processes of one executable that were started with these words."""
+        """Return the running processes of an executable whose command line has these words."""
         found = []
         for process in self.family():
             with contextlib.suppress(psutil.Error):
@@ -86,23 +86,23 @@ class Launched:
         return found
 
     def family(self) -> list[psutil.Process]:
-        """Return every process this command has started, and started since."""
+        """Return the running processes that this command has started so far."""
         try:
             for child in self._family.children(recursive=True):
                 self._seen.setdefault(child.pid, child)
         except psutil.Error:
             pass
-        return [each for each in self._seen.values() if self._lives(each)]
+        return [each for each in self._seen.values() if self._is_running(each)]
 
     @staticmethod
-    def _lives(process: psutil.Process) -> bool:
+    def _is_running(process: psutil.Process) -> bool:
         try:
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:  # it went in between
+        except psutil.NoSuchProcess:  # it has just ended
             return False
 
     def wait_for(self, condition, what: str, timeout: float = 240.0):
-        """Return what ``condition`` returns once it is true."""
+        """Return the value of ``condition`` once it is true."""
         deadline = time.monotonic() + timeout
         pause = threading.Event()
         while time.monotonic() < deadline:
@@ -119,11 +119,11 @@ class Launched:
         return self.process.returncode
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C in a terminal does: SIGINT to the whole group."""
+        """Send SIGINT to the process group, as Ctrl-C in a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def end(self) -> None:
-        """Leave nothing behind; a process that is killed would leave its shared memory."""
+        """End all processes; SIGINT first, because killed ones leave shared memory behind."""
         family = self.family()
         for process in [self._family, *family]:
             with contextlib.suppress(psutil.Error):
@@ -141,7 +141,7 @@ class Launched:
 
 @pytest.fixture
 def launch(tmp_path):
-    """Return a function that starts a command; whatever it starts is ended with the test."""
+    """Return a function that starts a command; its processes end with the test."""
     started: list[Launched] = []
 
     def start(*command: str, env: dict[str, str] | None = None) -> Launched:
@@ -156,7 +156,7 @@ def launch(tmp_path):
 
 @pytest.fixture
 def own_signals():
-    """Give SIGINT and SIGTERM back what they meant before the test."""
+    """Restore the handlers of SIGINT and SIGTERM after the test."""
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     yield
     for each, handler in handlers.items():
@@ -165,8 +165,8 @@ def own_signals():
 
 @pytest.fixture
 def run_here(capfd, own_signals):
-    """Return a function that runs a node's main with parameters; it returns status and output."""
-    import torch  # late: it takes a second, which few tests need
+    """Return a function that runs a node's main in this process: status and output."""
+    import torch  # late: it takes a second and few tests need it
     environ, threads = dict(os.environ), torch.get_num_threads()
 
     def run_main(main, *parameters):
@@ -181,7 +181,7 @@ def run_here(capfd, own_signals):
 
 
 class Run:
-    """The folder of a run."""
+    """A run folder."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -198,8 +198,8 @@ class Run:
         return self.path / 'checkpoint.pt'
 
     def scalars(self, tag: str) -> list[float]:
-        """Return the values in the event files."""
-        # Imported late: it takes a second, which few tests need.
+        """Return the values of a tag in the event files."""
+        # Imported late: it takes a second and few tests need it.
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
         events = EventAccumulator(str(self.path))
         events.Reload()
@@ -207,7 +207,7 @@ class Run:
 
     @property
     def progress(self) -> list[dict[str, str]]:
-        """The whole rows of progress.csv."""
+        """The complete rows of progress.csv."""
         try:
             with (self.path / 'progress.csv').open() as file:
                 return [row for row in csv.DictReader(file) if None not in row.values()]
@@ -216,39 +216,39 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Agent steps in the last row of progress; 0 before the first."""
+        """Agent steps in the last row of progress.csv; 0 without rows."""
         rows = self.progress
         return int(rows[-1]['agent_steps']) if rows else 0
 
     @property
     def best_return(self) -> float:
-        """The highest mean return in the rows of progress; 0 before the first episode."""
+        """The highest mean return in progress.csv; 0 before the first episode."""
         return max((float(row['mean_return_100']) for row in self.progress
                     if row['mean_return_100'] != 'nan'), default=0.0)
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Return a run's folder that does not exist yet."""
+    """Return a run folder that does not exist yet."""
     return Run(tmp_path / 'run')
 
 
 @pytest.fixture
 def holds():
-    """Return a function that tells whether a bag that is being written holds all these topics."""
-    def look(bag, *topics):
+    """Return a function that checks whether an unfinished bag has messages of all topics."""
+    def has_topics(bag, *topics):
         missing = set(topics)
-        with contextlib.suppress(BagError):  # not even its beginning is on the disk
+        with contextlib.suppress(BagError):  # its header is not on the disk yet
             for message in BagReader(bag):
                 missing.discard(message.topic)
                 if not missing:
                     return True
         return False
-    return look
+    return has_topics
 
 
 class Peer:
-    """A node of the test's own in the graph; what it hears on a topic is a list that grows."""
+    """A node of the test, with publishers, subscriptions and service calls."""
 
     def __init__(self):
         self._context = rclpy.Context()
@@ -258,28 +258,29 @@ class Peer:
         self._executor.add_node(self.node)
 
     def listen(self, kind, topic, profile):
-        heard = []
-        self.node.create_subscription(kind, topic, heard.append, profile)
-        return heard
+        """Return the list that received messages are appended to."""
+        received = []
+        self.node.create_subscription(kind, topic, received.append, profile)
+        return received
 
     def talk(self, kind, topic, profile):
-        """Return a publisher that has a listener."""
+        """Return a publisher once it has a subscriber."""
         publisher = self.node.create_publisher(kind, topic, profile)
-        self.until(publisher.get_subscription_count, f'a listener on {topic}')
+        self.until(publisher.get_subscription_count, f'a subscriber of {topic}')
         return publisher
 
     def call(self, kind, service, request):
         """Return the service's response."""
         client = self.node.create_client(kind, service)
         self.until(client.service_is_ready, service)
-        asked = []
-        # Again after a while: a service that does not know of this client yet answers nobody.
-        self.until(lambda: any(each.done() for each in asked), f'a response of {service}',
-                   every=10.0, say=lambda: asked.append(client.call_async(request)))
-        return next(each.result() for each in asked if each.done())
+        calls = []
+        # Repeated: a service that has not discovered this client yet does not respond.
+        self.until(lambda: any(each.done() for each in calls), f'a response of {service}',
+                   every=10.0, say=lambda: calls.append(client.call_async(request)))
+        return next(each.result() for each in calls if each.done())
 
     def until(self, condition, what, timeout=240.0, every=0.02, say=None):
-        """Return what ``condition`` returns once it is true; call ``say`` meanwhile."""
+        """Return the value of ``condition`` once it is true; call ``say`` every ``every`` s."""
         deadline = time.monotonic() + timeout
         due = time.monotonic()
         while not (value := condition()):
@@ -292,14 +293,14 @@ class Peer:
 
     @contextlib.contextmanager
     def saying(self, say, every=0.05):
-        """Call ``say`` all the time from a thread, however long what is asked meanwhile takes."""
+        """Call ``say`` every ``every`` s from a thread during the block."""
         stop = threading.Event()
 
-        def go_on():
+        def repeat():
             while not stop.wait(every):
                 say()
 
-        thread = threading.Thread(target=go_on)
+        thread = threading.Thread(target=repeat)
         thread.start()
         try:
             yield
@@ -308,7 +309,7 @@ class Peer:
             thread.join()
 
     def graph(self):
-        """Return who is there and on which topics, for the line that says what did not come."""
+        """Return the nodes and topics of the graph, for error messages."""
         ends = {name: (self.node.count_publishers(name), self.node.count_subscribers(name))
                 for name, _ in self.node.get_topic_names_and_types()}
         return f'nodes {self.node.get_node_names()}, publishers and subscribers {ends}'

@@ -1,10 +1,10 @@
 """
-How tests share the machine: most run side by side, those that measure time run alone.
+Schedule of tests: most run in parallel, those that measure time run alone.
 
-``make test`` starts several workers (pytest-xdist). A test marked ``alone``, or that asks for the
-fixture ``took``, waits until no other test runs and keeps others from starting. The tests of a
-file stay together, because they may share a graph; files that start processes come first, so
-that none of them is left when all other workers are done.
+``make test`` starts several workers (pytest-xdist). A test with the mark ``alone`` or the fixture
+``took`` waits until no other test runs and keeps others from starting. The tests of a file run in
+one worker, because they may share a graph. Files that start processes run first, because they
+take longest.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-# Their tests start processes and wait for them.
+# Folders of tests that start processes.
 PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'benchmarks', 'bootstrap', 'setup')
 
 
 def pytest_configure(config):
-    config.addinivalue_line('markers', 'alone: measures time; no other test runs meanwhile')
+    config.addinivalue_line('markers', 'alone: measures time; no other test runs at the same time')
     config.addinivalue_line('markers', 'process: starts processes; not in make test-fast')
 
 
@@ -46,23 +46,23 @@ def is_alone(item):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
-    """Wait for this test's turn, outside of its time limit."""
+    """Wait for the turn of this test before its time limit starts."""
     with turn(is_alone(item)):
         return (yield)
 
 
 @contextlib.contextmanager
 def turn(alone):
-    """Hold the machine: together with other tests, or alone."""
+    """Lock the machine, shared with other tests or alone."""
     folder = Path(tempfile.gettempdir()) / f'vdl_ros-tests-{os.getuid()}'
     folder.mkdir(exist_ok=True)
     with (folder / 'door').open('w') as door, (folder / 'machine').open('w') as machine:
-        # Who waits for the machine holds the door: so no other test comes before.
+        # A test that waits for the machine holds the door, so no later test passes it.
         fcntl.flock(door, fcntl.LOCK_EX)
         fcntl.flock(machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(door, fcntl.LOCK_UN)
         try:
             yield
         finally:
-            # A process that was forked meanwhile would hold it on.
+            # Closing is not enough: a process forked meanwhile would keep the lock.
             fcntl.flock(machine, fcntl.LOCK_UN)

@@ -1,10 +1,10 @@
 """
-How long something took, less what the machine itself stood still meanwhile.
+The fixture ``took``: elapsed time without stalls of the machine.
 
-A virtual machine that is held by its host holds what it measures as well: that is no lateness of
-the program. A process beside it looks at the clock on every core, again and again and before all
-others where that is permitted; where it saw nothing for a while, the core did nothing at all.
-Where it is not permitted, the time that it waited for its turn counts as well.
+A virtual machine may be paused by its host, which delays every program in it. A process beside the
+test reads the clock on every core every 10 ms, with real-time priority where that is permitted; a
+gap between two readings is a stall, in which the core ran nothing. Without real-time priority a
+gap may also be the time that the process waited for its turn.
 """
 
 import subprocess
@@ -12,31 +12,31 @@ import sys
 
 import pytest
 
-# Between two looks, s.
+# Between two readings, s.
 _PERIOD_S = 0.01
 _PROGRAM = f'''
 import contextlib, itertools, os, sys, threading, time
 
-def look(core, times):
+def read_clock(core, times):
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, [core])
     while True:
         times.append(time.monotonic())
         time.sleep({_PERIOD_S})
 
-# To wait for a turn is no standstill. Nice would count within the session only.
+# Otherwise waiting for a turn would look like a stall. Nice only counts within the session.
 with contextlib.suppress(OSError):
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-looks = {{core: [] for core in os.sched_getaffinity(0)}}
-for each in looks.items():
-    threading.Thread(target=look, args=each, daemon=True).start()
-while not all(looks.values()):
+readings = {{core: [] for core in os.sched_getaffinity(0)}}
+for each in readings.items():
+    threading.Thread(target=read_clock, args=each, daemon=True).start()
+while not all(readings.values()):
     time.sleep({_PERIOD_S})
 print('ready', flush=True)
 for line in sys.stdin:
     begin, end = map(float, line.split())
     gaps = [0.0]
-    for times in looks.values():
+    for times in readings.values():
         while times[-1] <= end:
             time.sleep({_PERIOD_S})
         gaps += [min(b, end) - max(a, begin) for a, b in itertools.pairwise(times[:])]
@@ -44,8 +44,8 @@ for line in sys.stdin:
 '''
 
 
-class Metronome:
-    """The process that looks; a context."""
+class StallDetector:
+    """The process that reads the clock, as a context manager."""
 
     def __enter__(self):
         self._process = subprocess.Popen(
@@ -58,16 +58,16 @@ class Metronome:
         self._process.communicate()
 
     def took(self, begin, end):
-        """Return how long it is from ``begin`` to ``end``, s, less the longest standstill."""
+        """Return the time from ``begin`` to ``end`` without the longest stall, s."""
         self._process.stdin.write(f'{begin!r} {end!r}\n')
-        still = float(self._process.stdout.readline())
-        if still > 2 * _PERIOD_S:
-            print(f'the machine stood still for {still * 1000:.0f} ms')
-        return end - begin - still
+        stall = float(self._process.stdout.readline())
+        if stall > 2 * _PERIOD_S:
+            print(f'the machine stalled for {stall * 1000:.0f} ms')
+        return end - begin - stall
 
 
 @pytest.fixture
 def took():
-    """Return :meth:`Metronome.took` of a process that looks during this test."""
-    with Metronome() as metronome:
-        yield metronome.took
+    """Return :meth:`StallDetector.took` of a process that runs during this test."""
+    with StallDetector() as detector:
+        yield detector.took

@@ -1,4 +1,4 @@
-"""The standstill process: what it takes off a time, and what it does not."""
+"""The stall detector subtracts stalls within the measured time and no others."""
 
 import os
 import signal
@@ -6,21 +6,21 @@ import threading
 import time
 
 import pytest
-from stall_detector import Metronome
+from stall_detector import StallDetector
 
 pytestmark = pytest.mark.process
 
 
-def test_the_longest_standstill_in_between_is_taken_off_and_none_before():
-    with Metronome() as metronome:
+def test_the_longest_stall_within_the_time_is_subtracted_and_none_before_it():
+    with StallDetector() as detector:
         begin = time.monotonic()
-        os.kill(metronome._process.pid, signal.SIGSTOP)
+        os.kill(detector._process.pid, signal.SIGSTOP)
         threading.Event().wait(0.5)
-        os.kill(metronome._process.pid, signal.SIGCONT)
-        metronome.took(begin, time.monotonic())  # it goes on
+        os.kill(detector._process.pid, signal.SIGCONT)
+        detector.took(begin, time.monotonic())  # returns once the process runs again
         end = time.monotonic()
         threading.Event().wait(0.5)
         later = time.monotonic()
-        assert metronome.took(begin, end) <= end - begin - 0.45
-        # Half of it could be a real one.
-        assert metronome.took(end, later) > (later - end) / 2
+        assert detector.took(begin, end) <= end - begin - 0.45
+        # Up to half of it could be a real stall.
+        assert detector.took(end, later) > (later - end) / 2

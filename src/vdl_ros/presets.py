@@ -1,9 +1,9 @@
 """
-Settings known to work: of an algorithm, of a task, and of an algorithm at a task.
+Presets: tested settings for an algorithm, for a task, and for an algorithm on a task.
 
-``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids``,
-patterns as of a shell, ``settings``, and ``algorithms``, settings by algorithm. They stand, in
-this order, between the defaults and what the user says.
+``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids``
+(shell patterns), ``settings``, and ``algorithms`` (settings by algorithm). Later ones override
+earlier ones; all override the defaults and are overridden by what the user sets.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.algorithm_config import reject_other_algorithm_settings
 from vdl_ros.rl.train_config import TrainConfig
@@ -23,22 +24,16 @@ __all__ = ['folder', 'preset', 'resolve']
 
 def folder() -> Path:
     """
-    Return the folder of the presets, ``config``: of the installed package, or of the checkout.
+    Return the folder of the presets, ``config``.
 
     Raises:
-        FileNotFoundError: neither is there.
+        FileNotFoundError: it is neither installed nor in a checkout.
     """
-    here = Path(__file__)
-    candidates = [parent / 'share' / 'vdl_ros' / 'config' for parent in here.parents]
-    candidates.append(here.resolve().parents[2] / 'config')
-    for candidate in candidates:
-        if (candidate / 'tasks').is_dir():
-            return candidate
-    raise FileNotFoundError('config/tasks is neither installed nor in a checkout')
+    return find_resource('config/tasks').parent
 
 
 def preset(env_id: str, algorithm: str) -> dict[str, object]:
-    """Return the settings for both; of several tasks' files the first by name that fits."""
+    """Return the settings for both; the first task file by name that matches ``env_id`` counts."""
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
@@ -57,16 +52,16 @@ def resolve(
     default_env_id: str = 'CartPole-v1',
 ) -> dict[str, object]:
     """
-    Return what is set, on top of the defaults.
+    Return the settings that differ from the defaults.
 
     Args:
-        given: what the user says: it wins.
-        saved: settings of the run that is resumed.
+        given: settings of the user; they override all others.
+        saved: settings of the run that is resumed; they replace the presets.
         default_env_id: the environment if neither names one.
 
     Raises:
-        SettingError: a setting is given that another algorithm has, or another algorithm than
-            that of the run that is resumed.
+        SettingError: ``given`` has a setting of another algorithm, or another algorithm than
+            the resumed run.
     """
     was = (saved or {}).get('algorithm')
     algorithm = str(given.get('algorithm') or was or TrainConfig.algorithm)

@@ -1,4 +1,4 @@
-"""Triton, if there is one, is loaded before any OpenGL is: the other order kills the process."""
+"""Triton is loaded before OpenGL: the reverse order crashes the process."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ print('picture', env.render()[0].shape)
 
 
 @pytest.mark.parametrize(('program', 'shape'), [(ARM, (32, 32, 3)), (ENVIRONMENT, (480, 480, 3))])
-def test_what_draws_loads_triton_first(tmp_path, program, shape):
+def test_programs_that_render_load_triton_first(tmp_path, program, shape):
     (tmp_path / 'triton.py').write_text(TRITON)
     path = os.pathsep.join([str(tmp_path), os.environ.get('PYTHONPATH', '')])
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The faster precision is found by trying, whatever else the machine does meanwhile."""
+"""The faster precision is measured, also while other programs use the machine."""
 
 import torch
 
@@ -6,7 +6,7 @@ from vdl_ros.common.precision import faster_in_bfloat16
 
 
 class Machine:
-    """A clock that moves only with the work: each precision has times of its own."""
+    """A clock that only advances by the work, by a different time for each precision."""
 
     def __init__(self, float32, bfloat16):
         self.times = {False: iter(float32), True: iter(bfloat16)}
@@ -22,18 +22,18 @@ class Machine:
         return faster_in_bfloat16(self.work, lambda: self.now)
 
 
-def test_the_faster_one_is_found_and_both_are_tried():
+def test_both_precisions_are_measured_and_the_faster_is_found():
     quick = Machine([2.0] * 5, [1.0] * 5)
     assert quick.is_faster()
     assert quick.dtypes == {torch.float32, torch.bfloat16}
     assert not Machine([1.0] * 5, [3.0] * 5).is_faster()
 
 
-def test_a_disturbance_does_not_decide():
+def test_a_single_slow_run_does_not_matter():
     assert Machine([2.0] * 5, [9.0, 9.0, 1.0, 9.0, 9.0]).is_faster()
     assert not Machine([50.0, 1.0, 50.0, 50.0, 50.0], [2.0] * 5).is_faster()
 
 
-def test_nothing_is_left_switched_on():
+def test_autocast_is_off_afterwards():
     faster_in_bfloat16(lambda: None)
     assert not torch.is_autocast_enabled('cpu')

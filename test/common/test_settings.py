@@ -1,4 +1,4 @@
-"""Settings: every value is checked, and what is wrong is said with what is allowed."""
+"""Settings: values are checked; errors name the setting, the value and the allowed values."""
 
 from dataclasses import dataclass, fields
 
@@ -41,14 +41,14 @@ KNOWN = settings_of(Example)
 @pytest.mark.parametrize(('name', 'value'), [
     ('count', 1), ('count', 10), ('rate', 0.0), ('rate', 1e300), ('low', 0.0), ('low', -1e300),
     ('loud', True), ('loud', False), ('name', ''), ('name', 'true'), ('kind', 'beta')])
-def test_what_is_allowed_is_returned(name, value):
+def test_valid_values_are_returned(name, value):
     checked = KNOWN[name].check(value)
     assert checked == value
     assert type(checked) is KNOWN[name].type
 
 
 @pytest.mark.parametrize('value', [2, 0, 10**15])
-def test_a_whole_number_is_a_number(value):
+def test_an_integer_is_accepted_for_a_float(value):
     checked = KNOWN['rate'].check(value)
     assert type(checked) is float
     assert checked == value
@@ -66,7 +66,7 @@ def test_a_whole_number_is_a_number(value):
     ('loud', 1, 'true or false'), ('loud', 'true', 'true or false'),
     ('name', 3, 'text'), ('name', b'x', 'text'), ('kind', 'gamma', "one of 'alpha', 'beta'"),
     ('kind', 1, "one of 'alpha', 'beta'")])
-def test_what_is_not_allowed_is_named_with_its_value(name, value, allowed):
+def test_invalid_values_are_errors_that_name_them(name, value, allowed):
     with pytest.raises(SettingError) as error:
         KNOWN[name].check(value)
     message = str(error.value)
@@ -82,7 +82,7 @@ def test_what_is_not_allowed_is_named_with_its_value(name, value, allowed):
     ('loud', 'true', True), ('loud', ' On ', True), ('loud', 'YES', True), ('loud', '1', True),
     ('loud', 'false', False), ('loud', 'off', False), ('loud', 'no', False), ('loud', '0', False),
     ('name', '7', '7'), ('name', ' a b', ' a b'), ('kind', 'beta', 'beta')])
-def test_what_a_person_types_is_understood(name, text, value):
+def test_text_is_parsed_to_the_type_of_the_setting(name, text, value):
     parsed = KNOWN[name].parse(text)
     assert parsed == value
     assert type(parsed) is KNOWN[name].type
@@ -92,19 +92,19 @@ def test_what_a_person_types_is_understood(name, text, value):
     ('count', '4.0'), ('count', 'four'), ('count', ''), ('count', '99'), ('rate', 'nan'),
     ('rate', '1e999'), ('rate', 'fast'), ('rate', ''), ('loud', 'perhaps'), ('loud', ''),
     ('loud', '2'), ('kind', 'Alpha')])
-def test_what_a_person_mistypes_is_named(name, text):
+def test_text_that_cannot_be_parsed_is_named(name, text):
     with pytest.raises(SettingError, match=rf'^{name}: .* is not allowed: '):
         KNOWN[name].parse(text)
 
 
-def test_a_near_choice_is_suggested():
+def test_a_similar_choice_is_suggested():
     with pytest.raises(SettingError, match="; did you mean 'alpha'[?]$"):
         KNOWN['kind'].check('alhpa')
     with pytest.raises(SettingError, match="'beta'$"):
         KNOWN['kind'].check('zzz')
 
 
-def test_suggestion_is_empty_without_a_near_one():
+def test_without_a_similar_word_the_suggestion_is_empty():
     assert suggestion('xyz', ['alpha']) == ''
     assert suggestion('alph', ['alpha', 'beta']) == "; did you mean 'alpha'?"
 
@@ -115,7 +115,7 @@ def test_build_fills_in_defaults():
     assert type(built.rate) is float
 
 
-def test_an_unknown_name_is_refused_with_a_suggestion():
+def test_an_unknown_name_is_an_error_with_a_suggestion():
     with pytest.raises(SettingError, match=r"^cuont: no such setting; did you mean 'count'\?$"):
         build(Example, {'cuont': 5})
     with pytest.raises(SettingError, match='^internal: no such setting'):
@@ -127,28 +127,28 @@ def test_build_checks_values():
         build(Example, {'count': 50})
 
 
-def test_select_takes_its_own_and_checks_them():
+def test_select_ignores_settings_of_other_classes():
     assert select(Example, {'count': 4, 'of_another': 1}) == Example(count=4)
     with pytest.raises(SettingError, match='^count: 50'):
         select(Example, {'count': 50, 'of_another': 1})
 
 
-def test_settings_have_an_order_and_their_types():
+def test_settings_keep_their_order_and_types():
     assert list(KNOWN) == ['count', 'rate', 'low', 'loud', 'name', 'kind']
     assert KNOWN['count'] == Setting('count', int, 3, 'How many.', 1, 10, (), 'things')
     assert [each.type for each in KNOWN.values()] == [int, float, float, bool, str, str]
 
 
-def test_a_name_in_two_classes_is_refused():
+def test_a_name_in_two_classes_is_an_error():
     @dataclass(frozen=True)
     class Other:
         rate: float = setting(1.0, 'Also.')
 
-    with pytest.raises(TypeError, match=r'^Other\.rate: the name is taken$'):
+    with pytest.raises(TypeError, match=r'^Other\.rate: the name is already used$'):
         settings_of(Example, Other)
 
 
-def test_as_dict_gives_back_what_was_built():
+def test_as_dict_is_the_inverse_of_build():
     values = as_dict(Example(count=5), EnvConfig(num_envs=2))
     assert values['count'] == 5
     assert values['num_envs'] == 2
@@ -156,7 +156,7 @@ def test_as_dict_gives_back_what_was_built():
     assert select(Example, values) == Example(count=5)
 
 
-def test_describe_has_a_line_for_each():
+def test_describe_has_one_line_per_setting():
     lines = describe(Example).splitlines()
     assert len(lines) == len(KNOWN)
     assert lines[0] == '  count  How many. A whole number from 1 to 10 (things); default 3.'
@@ -165,7 +165,7 @@ def test_describe_has_a_line_for_each():
 
 
 @pytest.mark.parametrize('cls', [EnvConfig, TrainConfig, RunConfig, ActorConfig, EvaluateConfig])
-def test_every_setting_of_the_package_is_a_sentence_with_a_default_that_is_allowed(cls):
+def test_every_setting_has_a_sentence_and_a_valid_default(cls):
     known = settings_of(cls)
     assert len(known) == len(fields(cls))
     for each in known.values():
@@ -175,5 +175,5 @@ def test_every_setting_of_the_package_is_a_sentence_with_a_default_that_is_allow
         assert cls.__annotations__[each.name] == each.type.__name__
 
 
-def test_environment_and_training_share_no_name():
+def test_environment_and_training_settings_have_different_names():
     settings_of(EnvConfig, TrainConfig, RunConfig)

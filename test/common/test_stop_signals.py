@@ -1,4 +1,4 @@
-"""Signals set an event, also one that is being set or waited for."""
+"""Signals set an event without deadlock, also while it is set or waited for."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.process
 
-# SIGINT comes at every step of the event's own code in the main thread.
+# Send SIGINT at every line of the event's code in the main thread.
 INTERRUPTED = """
 import signal, sys, threading
 from vdl_ros.common.stop_signals import set_by_signals
@@ -29,14 +29,14 @@ print('set')
 
 
 @pytest.mark.parametrize('work', ['event.set()', 'event.wait(0.01)'])
-def test_a_signal_may_come_while_the_event_is_set_or_waited_for(work):
+def test_a_signal_while_the_event_is_set_or_waited_for_does_not_deadlock(work):
     done = subprocess.run([sys.executable, '-c', INTERRUPTED.format(work=work)],
                           capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, 'set\n'), done.stderr
 
 
 @pytest.mark.parametrize('number', ['SIGINT', 'SIGTERM'])
-def test_any_of_the_signals_sets_it_and_another_changes_nothing(number):
+def test_each_signal_sets_the_event_and_later_ones_have_no_effect(number):
     work = f"""
 for _ in range(2):
     signal.raise_signal(signal.{number})

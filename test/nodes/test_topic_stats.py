@@ -1,4 +1,4 @@
-"""topic_stats as a process: what is said on /statistics is in its table."""
+"""The topic_stats process: reports on /statistics appear in its table."""
 
 import contextlib
 import os
@@ -25,8 +25,8 @@ def report(source, metric='message_age', unit='ms', points=AGES, stop=2):
 
 
 @pytest.fixture
-def say(peer):
-    """Return a function that reports again and again until something is so."""
+def publish_until(peer):
+    """Return a function that publishes reports repeatedly until a condition holds."""
     publisher = peer.node.create_publisher(
         MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
 
@@ -48,9 +48,9 @@ def cells(output, topic):
     return next(line.split() for line in output.splitlines() if line.startswith(topic))
 
 
-def test_once_prints_one_table_and_ends(launch, say):
+def test_once_prints_one_table_and_ends(launch, publish_until):
     process = launch(*COMMAND, 'once:=true', '-p', 'period:=0.5')
-    say(lambda: process.process.poll() is not None, 'the end', *GOOD, *BAD)
+    publish_until(lambda: process.process.poll() is not None, 'the end', *GOOD, *BAD)
     assert process.process.returncode == 0, process.output
     assert len(re.findall('^topic', process.output, re.MULTILINE)) == 1
     trajectories = cells(process.output, '/team/trajectories')
@@ -65,10 +65,10 @@ def test_once_prints_one_table_and_ends(launch, say):
     assert 'Traceback' not in process.output
 
 
-def test_table_after_table_of_the_topics_that_are_wanted(launch, say):
+def test_tables_are_printed_repeatedly_for_the_chosen_topics(launch, publish_until):
     process = launch(*COMMAND, 'topics:=policy', '-p', 'period:=0.2')
-    # Where a node's time goes is said on the same topic, and is no malformed report of messages.
-    say(lambda: process.output.count('/actor_0') > 2, 'three tables', *GOOD,
+    # Thread times on the same topic do not count as malformed reports.
+    publish_until(lambda: process.output.count('/actor_0') > 2, 'three tables', *GOOD,
         report('/actor_0', 'time_acting_step', 'share', ((1, 0.5),)))
     process.interrupt()
     assert process.wait() == 0, process.output
@@ -77,20 +77,20 @@ def test_table_after_table_of_the_topics_that_are_wanted(launch, say):
     assert 'Traceback' not in process.output
 
 
-def test_nothing_heard_is_the_status(launch):
+def test_without_reports_the_status_is_1(launch):
     process = launch(*COMMAND, 'once:=true', '-p', 'wait:=0.2')
     assert process.wait() == 1
     assert process.output == 'nothing to show from /statistics\n'
 
 
-def test_who_reads_no_more_ends_it(launch, say):
+def test_a_closed_pipe_ends_the_process(launch, publish_until):
     process = launch('sh', '-c', f'{" ".join(COMMAND)} period:=0.1 | head -n 2')
-    say(lambda: process.process.poll() is not None, 'the end', *GOOD)
+    publish_until(lambda: process.process.poll() is not None, 'the end', *GOOD)
     assert process.process.returncode == 0
     assert 'Error' not in process.output
 
 
-def test_a_terminal_is_drawn_over(launch, say):
+def test_a_terminal_is_overwritten_in_place(launch, publish_until):
     leader, follower = pty.openpty()
     process = launch('sh', '-c', f'exec {" ".join(COMMAND)} period:=0.2 >{os.ttyname(follower)}')
     os.set_blocking(leader, False)
@@ -102,7 +102,7 @@ def test_a_terminal_is_drawn_over(launch, say):
             shown += os.read(leader, 65536)
         return shown.count(b'/actor_0') > 2 and b'\x1b[3A\r\x1b[J' in shown
 
-    say(drawn, 'a table over a table', *GOOD)
+    publish_until(drawn, 'a table over a table', *GOOD)
     process.interrupt()
     assert process.wait() == 0
     os.close(leader)

@@ -1,4 +1,4 @@
-"""Each check on a made-up machine."""
+"""Each check of the doctor on a simulated machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fake(root: Path, files: dict[str, str] | None = None, environ=None, space=(8
     ('', 'ok'), ('0', 'ok'), ('101', 'ok'), ('215', 'ok'), ('102', 'warn'), ('214', 'warn'),
     ('233', 'fail'), ('-1', 'fail'), ('lab', 'fail'),
 ])
-def test_domain(tmp_path, value, status):
+def test_domain_id(tmp_path, value, status):
     system = fake(tmp_path, environ={'ROS_DOMAIN_ID': value})
     assert middleware.check_domain(system).status == status
 
@@ -49,7 +49,7 @@ def test_python(tmp_path, version, status):
     assert middleware.check_python(fake(tmp_path), version).status == status
 
 
-def test_distribution_is_found(tmp_path):
+def test_the_ros_distribution_is_found(tmp_path):
     assert middleware.check_distribution(fake(tmp_path)).status == 'ok'
 
 
@@ -97,14 +97,14 @@ def test_fragments(tmp_path, environ, seconds, status):
 
 
 @pytest.mark.process
-def test_unreadable_machine_is_a_finding(tmp_path):
+def test_missing_system_files_are_findings_and_no_errors(tmp_path):
     findings = checks.run(fake(tmp_path / 'nothing', space=None),
                           tuple(check for check in checks.CHECKS if check not in
                                 (checks.check_loopback, checks.check_egl)))
     assert not [item for item in findings if 'bug of the check' in item.advice]
 
 
-def test_a_broken_check_is_a_finding(tmp_path):
+def test_an_exception_in_a_check_is_a_failed_finding(tmp_path):
     def check_that_breaks(system):
         raise KeyError('what')
 
@@ -112,7 +112,8 @@ def test_a_broken_check_is_a_finding(tmp_path):
 
 
 def test_shared_memory(tmp_path):
-    system = fake(tmp_path, {f'dev/shm/{name}': 'x' for name in ('fastrtps_0a', 'fastrtps_0a_el')})
+    system = fake(
+        tmp_path, {f'dev/shm/{name}': 'x' for name in ('fastrtps_0a', 'fastrtps_0a_el')})
     (tmp_path / 'proc').mkdir()
     for path in (tmp_path / 'dev/shm').iterdir():
         os.utime(path, (0, 0))
@@ -170,11 +171,11 @@ def test_usb(tmp_path, monkeypatch):
     device = 'sys/bus/usb/devices/1-2'
     system = fake(tmp_path, {f'{device}/idVendor': '1267\n', f'{device}/idProduct': '0001\n',
                              f'{device}/busnum': '1\n', f'{device}/devnum': '9\n'})
-    found = machine.check_usb(system)  # the node is absent, as it is without permission
+    found = machine.check_usb(system)  # the device node is missing
     assert found.status == 'warn'
     assert '60-owi-arm.rules' in found.advice
     fake(tmp_path, {'etc/udev/rules.d/60.rules': 'ATTR{idVendor}=="1267"'})
-    assert machine.check_usb(system).advice == 'plug the arm in again'
+    assert machine.check_usb(system).advice == 'reconnect the arm'
     fake(tmp_path, {'dev/bus/usb/001/009': ''})
     assert machine.check_usb(system).status == 'ok'
 

@@ -1,4 +1,4 @@
-"""Diagnostics as other tools read them."""
+"""Diagnostics have the format that other tools read."""
 
 import pytest
 import rclpy
@@ -14,24 +14,24 @@ from vdl_ros.ros.diagnostics import Diagnostics
     ('', DiagnosticStatus.OK, 'ok'),
     ('2 trajectories lost', DiagnosticStatus.WARN, '2 trajectories lost'),
 ])
-def test_a_node_says_how_it_is(warning, level, message):
+def test_level_message_and_values_are_published(warning, level, message):
     context = rclpy.Context()
     rclpy.init(context=context)
     node = Node('patient', namespace='ward', context=context)
-    heard: list[DiagnosticArray] = []
+    received: list[DiagnosticArray] = []
     node.create_subscription(
-        DiagnosticArray, '/diagnostics', heard.append, qos.TOPICS['/diagnostics'])
+        DiagnosticArray, '/diagnostics', received.append, qos.TOPICS['/diagnostics'])
     diagnostics = Diagnostics(node, lambda: (warning, {'lost': 2, 'lag': 0.5}))
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     for _ in range(100):
-        if heard:
+        if received:
             break
         executor.spin_once(timeout_sec=0.1)
-    status = heard[0].status[0]
+    status = received[0].status[0]
     assert (status.level, status.name, status.message) == (level, '/ward/patient', message)
     assert {each.key: each.value for each in status.values} == {'lost': '2', 'lag': '0.5'}
-    assert heard[0].header.stamp.sec > 0
+    assert received[0].header.stamp.sec > 0
     assert diagnostics is not None
     executor.remove_node(node)
     node.destroy_node()

@@ -1,4 +1,4 @@
-"""A node of a launch ends with it, also where the launch is killed while the node starts."""
+"""A node ends with its launch, even if the launch is killed while the node starts."""
 
 import subprocess
 import sys
@@ -29,10 +29,10 @@ subprocess.run([sys.executable, '-c', sys.argv[1]])
 """
 
 
-def test_a_parent_that_died_while_its_child_was_starting_is_noticed():
+def test_a_node_ends_if_its_parent_died_during_its_start():
     parent = subprocess.Popen(
         [sys.executable, '-c', PARENT, CHILD], stdout=subprocess.PIPE, text=True)
     assert parent.stdout.readline() == 'starts\n'
     parent.kill()
-    # To its end: then the child has ended as well.
+    # Until end of file: then the child has ended too.
     assert parent.communicate(timeout=120)[0] == 'ends\n'

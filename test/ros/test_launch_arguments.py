@@ -1,4 +1,4 @@
-"""Launch arguments: what a user gave, and nothing else, becomes a parameter."""
+"""Only launch arguments that the user sets become parameters."""
 
 import sys
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from vdl_ros.ros import launch_arguments
 
 
 def context(*words: str) -> LaunchContext:
-    """Return a context as ``ros2 launch`` makes it: every argument at its default or as given."""
+    """Return a launch context as of ``ros2 launch``: arguments as given, else the defaults."""
     made = LaunchContext(argv=list(words))
     for argument in launch_arguments.declare(
             TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig):
@@ -25,12 +25,12 @@ def context(*words: str) -> LaunchContext:
     return made
 
 
-def test_what_was_not_given_is_left_to_presets():
+def test_arguments_that_are_not_set_are_not_passed_on():
     assert launch_arguments.given(context(), TrainConfig, RunConfig) == {}
     assert launch_arguments.given(context(), *ALGORITHM_SETTINGS.values()) == {}
 
 
-def test_settings_of_algorithms_are_given_alike():
+def test_settings_of_algorithms_are_passed_on():
     found = launch_arguments.given(
         context('algorithm:=dqn', 'n_step:=3', 'double_q:=false', 'priority_exponent:=1'),
         TrainConfig, *ALGORITHM_SETTINGS.values())
@@ -40,29 +40,29 @@ def test_settings_of_algorithms_are_given_alike():
         launch_arguments.given(context('ppo_form:=klip'), *ALGORITHM_SETTINGS.values())
 
 
-def test_what_was_given_is_typed():
+def test_values_have_the_type_of_their_setting():
     found = launch_arguments.given(
         context('learning_rate:=1', 'total_steps:=50', 'run_dir:=runs/1'), TrainConfig, RunConfig)
     assert found == {'learning_rate': 1.0, 'total_steps': 50, 'run_dir': 'runs/1'}
 
 
-def test_a_default_that_was_typed_counts_as_given():
+def test_a_default_on_the_command_line_counts_as_set():
     found = launch_arguments.given(context('unroll_length:=20'), TrainConfig)
     assert found == {'unroll_length': 20}
 
 
-def test_an_including_file_gives_too():
+def test_arguments_of_an_including_file_count_as_set():
     made = context()
     made.launch_configurations['batch_size'] = '3'
     assert launch_arguments.given(made, TrainConfig) == {'batch_size': 3}
 
 
-def test_a_bad_value_is_named():
+def test_an_invalid_value_is_named():
     with pytest.raises(SettingError, match='discount: 2.0 is not allowed: a number from 0 to 1'):
         launch_arguments.given(context('discount:=2'), TrainConfig)
 
 
-def test_typing_errors_count_only_in_the_file_that_was_named(monkeypatch):
+def test_unknown_arguments_are_errors_only_in_the_launched_file(monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['ros2', 'launch', 'vdl_ros', 'train.launch.py', 'sed:=1'])
     made = context('sed:=1')
     with pytest.raises(SettingError, match="sed: no such argument of train.launch.py; did you m"):
@@ -72,19 +72,19 @@ def test_typing_errors_count_only_in_the_file_that_was_named(monkeypatch):
 
 @pytest.mark.parametrize(('code', 'on_success', 'ends'), [
     (0, True, True), (0, False, False), (-9, True, False), (1, True, False)])
-def test_a_node_that_is_done_ends_the_launch_and_one_that_died_does_not(code, on_success, ends):
+def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(code, on_success, ends):
     event = SimpleNamespace(returncode=code, process_name='learner-1')
     found = launch_arguments.end_with(event, context(), on_success=on_success)
     assert bool(found) is ends
 
 
-def test_a_node_that_cannot_run_fails_the_launch():
+def test_a_node_with_bad_settings_fails_the_launch():
     event = SimpleNamespace(returncode=2, process_name='learner-1')
-    with pytest.raises(RuntimeError, match='learner-1 cannot run as it was told to'):
+    with pytest.raises(RuntimeError, match='learner-1 cannot run with these settings'):
         launch_arguments.end_with(event, context(), on_success=True)
 
 
-def test_only_a_named_bag_is_recorded():
+def test_a_recorder_is_only_started_with_a_bag_name():
     made = context()
     assert launch_arguments.recorder(made) == []
     made.launch_configurations['record'] = 'bags/one'

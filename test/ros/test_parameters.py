@@ -1,4 +1,4 @@
-"""Parameters are the settings: checked, described, and never ignored."""
+"""ROS parameters from settings: checked, described, unknown ones rejected."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class One:
 
 @dataclass(frozen=True)
 class Two:
-    """One more."""
+    """Settings of a second class."""
 
     limit: float = setting(1.0, 'How far.', minimum=0.0)
 
@@ -44,13 +44,13 @@ def make_node():
     rclpy.shutdown(context=context)
 
 
-def test_what_is_set_is_returned_and_nothing_else(make_node):
+def test_only_parameters_that_are_set_are_returned(make_node):
     assert parameters.given(make_node(), One, Two) == {}
     assert parameters.given(make_node(count=5, loud=True), One, Two) == {'count': 5, 'loud': True}
 
 
 @pytest.mark.parametrize('value', [0, 2])
-def test_a_whole_number_will_do_for_a_number(make_node, value):
+def test_an_integer_is_accepted_for_a_float(make_node, value):
     found = parameters.given(make_node(args=[f'rate:={value}']), One)
     assert found == {'rate': value}
     assert type(found['rate']) is float
@@ -68,17 +68,17 @@ def test_a_whole_number_will_do_for_a_number(make_node, value):
     ('loud', 1, '^loud: 1 is not allowed: true or false$'),
     ('kind', 'bata', "^kind: 'bata' is not allowed: .*did you mean 'beta'"),
     ('count', [1, 2], '^count: .* is not allowed')], ids=str)
-def test_what_cannot_be_is_said(make_node, name, value, message):
+def test_invalid_parameters_are_named_with_the_reason(make_node, name, value, message):
     with pytest.raises(SettingError, match=message):
         parameters.given(make_node(**{name: value}), One, Two)
 
 
-def test_parameters_of_ros_itself_are_left_alone(make_node):
+def test_parameters_of_ros_itself_are_accepted(make_node):
     node = make_node(args=['use_sim_time:=false', 'qos_overrides./policy.publisher.depth:=3'])
     assert parameters.given(node, One) == {}
 
 
-def test_declared_parameters_have_the_values_that_are_used(make_node):
+def test_declared_parameters_have_the_resolved_values(make_node):
     node = make_node(count=5)
     values = parameters.given(node, One, Two) | {'kind': 'beta', 'not_ours': 1}
     parameters.declare(node, values, One, Two)
@@ -88,14 +88,14 @@ def test_declared_parameters_have_the_values_that_are_used(make_node):
     assert not node.has_parameter('not_ours')
 
 
-def test_a_resolved_value_is_declared_not_the_one_that_was_typed(make_node):
+def test_a_resolved_value_replaces_the_one_on_the_command_line(make_node):
     node = make_node(args=['rate:=2'])
     parameters.declare(node, parameters.given(node, One), One)
     assert node.get_parameter('rate').value == 2.0
     assert node.get_parameter('rate').type_ == Parameter.Type.DOUBLE
 
 
-def test_descriptors_say_what_a_parameter_is(make_node):
+def test_descriptors_have_description_and_range(make_node):
     node = make_node()
     parameters.declare(node, {}, One, Two)
     count, rate, loud, kind, limit = (
@@ -111,7 +111,7 @@ def test_descriptors_say_what_a_parameter_is(make_node):
     assert all(each.read_only for each in (count, rate, loud, kind, limit))
 
 
-def test_a_declared_parameter_cannot_be_changed(make_node):
+def test_declared_parameters_are_read_only(make_node):
     node = make_node()
     parameters.declare(node, {}, One)
     result = node.set_parameters([Parameter('count', value=4)])[0]

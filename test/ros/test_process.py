@@ -1,4 +1,4 @@
-"""A node's process: malformed arguments end it, and a thread that calls back keeps up."""
+"""The process of a node: malformed arguments, and callbacks under load."""
 
 import time
 
@@ -14,7 +14,7 @@ from vdl_ros.tools import doctor
 
 @pytest.mark.parametrize('words', [
     ['--ros-args', '-p', 'x'], ['--ros-args', '-p', 'checkpoint:='], ['--ros-args', '-r', 'a:b']])
-def test_malformed_ros_arguments_are_one_line_and_status_2(capsys, words):
+def test_malformed_ros_arguments_give_one_line_and_status_2(capsys, words):
     assert run_node('name', pytest.fail, pytest.fail, (), words) == 2
     printed = capsys.readouterr()
     assert printed.out == ''
@@ -36,18 +36,18 @@ def node(ros_domain):
 
 
 @pytest.mark.parametrize('kind', ['events', 'single'])
-def test_timers_go_on_beside_more_messages_than_are_kept(node, kind):
+def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind):
     newest, ticks = [], []
     node.create_subscription(
         Int64, 'policy', lambda message: newest.append(message.data), qos.TOPICS['policy'])
-    # As what it is compared with, it must not follow the time of day, which may be set.
+    # A steady clock, as in the comparison: the time of day may be set.
     node.create_timer(0.05, lambda: ticks.append(time.monotonic()),
                       clock=Clock(clock_type=ClockType.STEADY_TIME))
     publisher = node.create_publisher(Int64, 'policy', qos.TOPICS['policy'])
     executor = make_executor(kind)
     executor.add_node(node)
     number, rounds, late, last = 0, 0, 0, time.monotonic()
-    # In rounds, not in seconds: a machine may be held up, but no timer waits for thousands of
+    # In rounds, not in seconds: the machine may stall, but no timer may wait for thousands of
     # messages.
     while rounds < 500 or len(ticks) < 20:
         for _ in range(5):
@@ -67,7 +67,7 @@ def test_timers_go_on_beside_more_messages_than_are_kept(node, kind):
 
 
 @pytest.mark.parametrize('kind', ['events', 'single'])
-def test_nothing_to_do_is_waited_for_as_long_as_is_said(node, kind):
+def test_call_back_without_events_waits_for_its_timeout(node, kind):
     executor = make_executor(kind)
     executor.add_node(node)
     call_back(executor, 0.0)

@@ -1,4 +1,4 @@
-"""Every publisher hears its subscribers: profiles fit, and a latched topic really latches."""
+"""QoS: all pairs of publisher and subscription are compatible; latched topics latch."""
 
 import ast
 import itertools
@@ -54,21 +54,21 @@ def profile(expression):
 
 
 def compatible(publisher, subscription):
-    # Liveliness is left to the system on both sides, which counts as a warning.
+    # Liveliness is the system default on both sides, which is a warning.
     return qos_check_compatible(publisher, subscription)[0] != QoSCompatibility.ERROR
 
 
-def test_the_sources_are_found():
+def test_publishers_and_subscriptions_are_found_in_the_sources():
     assert {topic for _, topic, _, _ in ENDPOINTS} >= {'trajectories', 'policy', 'episodes'}
 
 
 @pytest.mark.parametrize('endpoint', ENDPOINTS, ids=' '.join)
-def test_profiles_are_taken_by_the_name_of_the_topic(endpoint):
+def test_every_profile_is_taken_by_the_name_of_its_topic(endpoint):
     kind, topic, expression, _ = endpoint
     allowed = {f"qos.TOPICS['{topic}']"}
     if kind == 'subscriptions' and qos.subscription(topic) is not qos.TOPICS[topic]:
         newest = f"qos.subscription('{topic}')"
-        # Who wants every message of a sensor, not the newest, says so by the other form.
+        # TOPICS[...] is for subscriptions that need every message of a sensor.
         allowed = {newest} if qos.TOPICS[topic] is qos.STOP else {newest, *allowed}
     assert expression in allowed
     assert isinstance(profile(expression), QoSProfile)
@@ -87,22 +87,22 @@ def test_every_pair_is_compatible():
     QoSProfile(depth=10), qos_profile_sensor_data,
     QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
                durability=DurabilityPolicy.VOLATILE)], ids=['default', 'sensor', 'echo'])
-def test_tools_can_listen(topic, subscription):
+def test_tools_can_subscribe(topic, subscription):
     assert compatible(qos.TOPICS[topic], subscription)
 
 
-def test_the_kinds_are_what_their_names_say():
+def test_profiles_have_the_policies_of_their_names():
     assert qos.STREAM.reliability == qos.REPORT.reliability == ReliabilityPolicy.RELIABLE
     assert qos.LATEST.reliability == ReliabilityPolicy.BEST_EFFORT
     assert qos.SENSOR.reliability == ReliabilityPolicy.RELIABLE
     assert qos.LATCHED.durability == DurabilityPolicy.TRANSIENT_LOCAL
     assert (qos.LATCHED.depth, qos.LATCHED.reliability) == (1, ReliabilityPolicy.RELIABLE)
-    # The check is one that can fail.
+    # The check can fail.
     assert not compatible(qos.LATEST, qos.STREAM)
     assert not compatible(qos.STREAM, qos.LATCHED)
 
 
-def test_who_listens_to_sensors_wants_the_newest_and_to_stops_every_one():
+def test_subscriptions_keep_the_newest_of_sensors_and_all_of_stops():
     assert qos.subscription('camera/image_raw') is qos.LATEST
     assert qos.subscription('policy') is qos.LATCHED
     assert qos.subscription('arm/emergency_stop') is qos.LATCHED_ALL
@@ -111,7 +111,7 @@ def test_who_listens_to_sensors_wants_the_newest_and_to_stops_every_one():
     assert compatible(qos.STOP, qos.LATCHED_ALL)
 
 
-def test_a_late_joiner_hears_the_latest_of_a_latched_topic():
+def test_a_late_subscriber_gets_the_latest_message_of_a_latched_topic():
     context = rclpy.Context()
     rclpy.init(context=context)
     executor = SingleThreadedExecutor(context=context)
@@ -121,16 +121,16 @@ def test_a_late_joiner_hears_the_latest_of_a_latched_topic():
         for version in range(3):
             publisher.publish(Policy(version=version))
         late = rclpy.create_node('late', context=context)
-        heard = []
+        received = []
         late.create_subscription(
-            Policy, 'policy', lambda message: heard.append(message.version),
+            Policy, 'policy', lambda message: received.append(message.version),
             qos.TOPICS['policy'])
         executor.add_node(early)
         executor.add_node(late)
         deadline = time.monotonic() + 20
-        while not heard and time.monotonic() < deadline:
+        while not received and time.monotonic() < deadline:
             executor.spin_once(timeout_sec=0.1)
-        assert heard == [2]
+        assert received == [2]
     finally:
         executor.shutdown()
         rclpy.shutdown(context=context)

@@ -1,4 +1,4 @@
-"""The set-up's own modules; they are imported by their bare names, as it does."""
+"""Fixture with the modules of bootstrap/, imported by bare name as the set-up does."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""The set-up: what it says when something is missing, and that it does nothing twice."""
+"""The set-up: error messages, use of a distribution, no repeated steps."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ def no_distribution(monkeypatch):
 
 @pytest.mark.skipif(not (ROOT / '.venv' / 'stamps').is_dir(),
                     reason='this environment was not made by make setup')
-def test_again_it_does_nothing():
+def test_a_second_set_up_does_nothing():
     env = {name: os.environ[name] for name in ('HOME', 'PATH') if name in os.environ}
     done = subprocess.run(
         [(ROOT / '.venv' / 'bin' / 'python3').resolve(), str(ROOT / 'bootstrap'), '--with-tests'],
@@ -27,7 +27,7 @@ def test_again_it_does_nothing():
     assert done.stdout == '[setup] ready: source setup.bash\n'
 
 
-def test_links_to_files_that_have_moved_are_removed(modules, tmp_path):
+def test_links_to_moved_files_are_removed(modules, tmp_path):
     (tmp_path / 'src').mkdir()
     (tmp_path / 'install/rl').mkdir(parents=True)
     (tmp_path / 'src/new.py').touch()
@@ -38,28 +38,28 @@ def test_links_to_files_that_have_moved_are_removed(modules, tmp_path):
     assert sorted(each.name for each in (tmp_path / 'install/rl').iterdir()) == ['file', 'new.py']
 
 
-def test_what_was_built_with_another_environment_is_built_again(modules, tmp_path):
+def test_a_build_of_another_environment_is_removed(modules, tmp_path):
     stamp = tmp_path / 'install/.stamp'
     for folder in ('build', 'install'):
         (tmp_path / folder).mkdir()
     stamp.touch()
-    link = modules.workspace._outside_itself(tmp_path, tmp_path / '.venv')
+    link = modules.workspace._link_to_checkout(tmp_path, tmp_path / '.venv')
     assert link.samefile(tmp_path)
     assert not stamp.exists()
     assert not (tmp_path / 'build').exists()
     stamp.parent.mkdir()
     stamp.touch()
-    assert modules.workspace._outside_itself(tmp_path, tmp_path / '.venv') == link
+    assert modules.workspace._link_to_checkout(tmp_path, tmp_path / '.venv') == link
     assert stamp.exists()
 
 
-def test_a_python_that_is_too_old(modules, monkeypatch, no_distribution, tmp_path):
+def test_an_old_python_is_an_error(modules, monkeypatch, no_distribution, tmp_path):
     monkeypatch.setattr(modules.environment.sys, 'version_info', (3, 9, 1))
     with pytest.raises(modules.steps.SetupError, match=r'Python 3\.9 is not supported: 3\.10 to'):
         modules.environment.Environment(tmp_path)
 
 
-def test_no_network(modules, tmp_path):
+def test_a_missing_network_is_named(modules, tmp_path):
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--isolated', '--retries=1',
                '--index-url=http://127.0.0.1:9/simple', '--dest', str(tmp_path), 'numpy']
     with pytest.raises(modules.steps.SetupError,
@@ -67,7 +67,7 @@ def test_no_network(modules, tmp_path):
         modules.steps.run('libraries', command, tmp_path / 'pip.log')
 
 
-def test_any_other_failure_names_its_log(modules, tmp_path):
+def test_other_failures_name_the_log(modules, tmp_path):
     log = tmp_path / 'step.log'
     with pytest.raises(modules.steps.SetupError, match=f'step: error: no such thing; log: {log}'):
         modules.steps.run('step', ['sh', '-c', 'echo error: no such thing; exit 3'], log)
@@ -83,14 +83,14 @@ def test_a_sourced_distribution_is_used(modules, monkeypatch, tmp_path):
     monkeypatch.setattr(
         modules.environment, 'can_import', lambda python, *names: importable.count(names[0]))
     monkeypatch.setenv('PATH', f'{ros2.parent}:{os.environ["PATH"]}')
-    with pytest.raises(modules.steps.SetupError, match='cannot import rclpy: name its Python'):
+    with pytest.raises(modules.steps.SetupError, match='cannot import rclpy: choose its Python'):
         modules.environment.Environment(tmp_path)
     importable.append('rclpy')
     assert modules.environment.Environment(tmp_path).distribution == 'kilted'
 
 
 @pytest.mark.parametrize('checkout', ['this', 'another'])
-def test_the_stand_in_of_any_checkout_is_no_distribution(modules, monkeypatch, tmp_path, checkout):
+def test_the_ros2_stand_in_is_no_distribution(modules, monkeypatch, tmp_path, checkout):
     venv = tmp_path / checkout / '.venv'
     (venv / 'bin').mkdir(parents=True)
     (venv / 'stamps').mkdir()
@@ -106,7 +106,7 @@ def test_the_stand_in_of_any_checkout_is_no_distribution(modules, monkeypatch, t
     assert not {'COLCON_PREFIX_PATH', 'PYTHONPATH'} & set(environment.variables())
 
 
-def test_with_a_distribution_only_what_is_missing_is_installed(modules, monkeypatch, tmp_path):
+def test_with_a_distribution_only_missing_packages_are_installed(modules, monkeypatch, tmp_path):
     environment = SimpleNamespace(python=sys.executable)
     missing = modules.environment.Environment._missing(
         environment, ['numpy==0.1', 'types-PyYAML==6', 'no-such-library==1; python_version > "3"'])

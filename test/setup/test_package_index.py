@@ -1,4 +1,4 @@
-"""Where packages are taken from: pip's settings, handed to uv, and which PyTorch."""
+"""Installation by uv: pip's settings, the choice of PyTorch's build."""
 
 import functools
 import http.server
@@ -16,7 +16,7 @@ WHEEL = 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n'
 
 
 def make_wheel(folder, version):
-    """Write a wheel of torch with nothing in it."""
+    """Write an empty wheel of torch."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f'torch-{version}.dist-info'
     with zipfile.ZipFile(folder / f'torch-{version}-py3-none-any.whl', 'w') as file:
@@ -27,7 +27,7 @@ def make_wheel(folder, version):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Return a function that serves a folder of wheels as an index of packages, and its URL."""
+    """Return a function that serves a folder of wheels as a package index and returns its URL."""
     servers = []
 
     def start(folder):
@@ -53,7 +53,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope='module')
 def prefix(tmp_path_factory):
-    """Return a virtual environment for all tests: to make one takes seconds."""
+    """Return a virtual environment, shared because creating one takes seconds."""
     prefix = tmp_path_factory.mktemp('index') / 'venv'
     subprocess.run([sys.executable, '-m', 'venv', prefix], check=True)
     (prefix / 'bin' / 'uv').symlink_to(UV)
@@ -78,7 +78,7 @@ def version(index):
                           capture_output=True, text=True).stdout.strip()
 
 
-def test_pytorch_comes_from_the_index_that_the_user_names(index, serve, monkeypatch, tmp_path):
+def test_pytorch_is_installed_from_the_index_of_the_user(index, serve, monkeypatch, tmp_path):
     make_wheel(tmp_path / 'wheels', '9.9.1+cpu')
     make_wheel(tmp_path / 'wheels', '9.9.2+cpu')
     monkeypatch.setenv('VDL_TORCH_INDEX', serve(tmp_path / 'wheels'))
@@ -86,14 +86,14 @@ def test_pytorch_comes_from_the_index_that_the_user_names(index, serve, monkeypa
     assert version(index) == '9.9.1+cpu'
 
 
-def test_pytorch_comes_from_a_local_wheel(index, monkeypatch, tmp_path):
+def test_pytorch_is_installed_from_a_local_wheel(index, monkeypatch, tmp_path):
     make_wheel(tmp_path / 'wheels', '9.9.3+cpu')
     monkeypatch.setenv('PIP_FIND_LINKS', str(tmp_path / 'wheels'))
     index.install_torch(['torch==9.9.3'])
     assert version(index) == '9.9.3+cpu'
 
 
-def test_a_wheel_of_another_python_is_none(modules, tmp_path):
+def test_a_wheel_for_another_python_does_not_count(modules, tmp_path):
     wheel = tmp_path / 'torch-9.9.1+cpu-cp399-cp399-manylinux_2_28_x86_64.whl'
     wheel.touch()
     assert not modules.package_index.has_cpu_wheel('torch==9.9.1', [str(tmp_path)])
@@ -102,25 +102,25 @@ def test_a_wheel_of_another_python_is_none(modules, tmp_path):
     assert modules.package_index.has_cpu_wheel('torch==9.9.1', [str(tmp_path)])
 
 
-def test_without_a_cpu_build_one_line_says_what_the_other_costs(
+def test_without_a_cpu_build_one_line_prints_the_cost_of_cuda(
         index, serve, monkeypatch, tmp_path, capsys):
     make_wheel(tmp_path / 'wheels', '9.9.4')
     monkeypatch.setenv('PIP_INDEX_URL', serve(tmp_path / 'wheels'))
     index.install_torch(['torch==9.9.4'])
     assert version(index) == '9.9.4'
-    said = [line for line in capsys.readouterr().out.splitlines() if 'CUDA' in line]
-    assert len(said) == 1
-    assert 'VDL_TORCH_INDEX=URL make setup' in said[0]
+    lines = [line for line in capsys.readouterr().out.splitlines() if 'CUDA' in line]
+    assert len(lines) == 1
+    assert 'VDL_TORCH_INDEX=URL make setup' in lines[0]
 
 
-def test_the_environment_outranks_the_files_of_pip(modules):
+def test_environment_variables_override_pips_files(modules):
     settings = modules.package_index.read_pip_settings(
         "global.index-url='https://a'\ninstall.index-url='https://b'\n"
         "global.cert='/c'\n:env:.find_links='/wheels /more'\nfreeze.index-url='https://d'\n")
     assert settings == {'index-url': 'https://b', 'cert': '/c', 'find-links': '/wheels /more'}
 
 
-def test_folders_that_do_not_exist_are_left_out(modules, tmp_path):
+def test_missing_folders_are_left_out(modules, tmp_path):
     options = modules.package_index.pip_options({
         'find-links': f'{tmp_path} /nowhere https://wheels', 'index-url': 'https://a',
         'extra-index-url': 'file:///nowhere https://b'})

@@ -1,4 +1,4 @@
-"""What the set-up looks for on the machine, what it installs, and what it says if it cannot."""
+"""System packages: detection, installation, and the message if that is impossible."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = 'missing: the gadget; run: {}apt install gadget-package'
-# In place of Debian's: notes what it was asked for; the package brings a program.
+# A fake apt-get that records its arguments; its package provides a program.
 APT_GET = '''#!/bin/sh
-echo "$DEBIAN_FRONTEND $*" >> {folder}/asked
+echo "$DEBIAN_FRONTEND $*" >> {folder}/calls
 test "$1" = update || {install}
 '''
 INSTALL = 'cp "$0" {folder}/gadget'
@@ -17,7 +17,7 @@ INSTALL = 'cp "$0" {folder}/gadget'
 
 @pytest.fixture
 def machine(modules, monkeypatch, tmp_path):
-    """Return a function that makes a machine which lacks a program, and its system_packages."""
+    """Return a function that simulates a machine without a program; it returns system_packages."""
     def make(install=INSTALL, uid=0):
         folder = tmp_path / 'bin'
         folder.mkdir()
@@ -38,37 +38,37 @@ def machine(modules, monkeypatch, tmp_path):
     return make
 
 
-def test_root_installs_what_is_missing_once(machine, tmp_path, capsys):
+def test_root_installs_missing_packages_once(machine, tmp_path, capsys):
     packages = machine()
     for _ in range(2):
-        packages.look(tmp_path / 'apt.log', with_tests=True)
-    assert (tmp_path / 'bin/asked').read_text().splitlines() == [
+        packages.install(tmp_path / 'apt.log', with_tests=True)
+    assert (tmp_path / 'bin/calls').read_text().splitlines() == [
         'noninteractive update -q',
         'noninteractive install -qy --no-install-recommends gadget-package']
     assert '[setup] missing: the gadget; installing gadget-package' in capsys.readouterr().out
 
 
-def test_a_user_without_rights_is_told_the_command(machine, modules, tmp_path):
+def test_without_rights_the_error_has_the_command(machine, modules, tmp_path):
     packages = machine(uid=1000)
     with pytest.raises(modules.steps.SetupError, match=f'^{COMMAND.format("sudo ")}$'):
-        packages.look(tmp_path / 'apt.log', with_tests=True)
-    assert not (tmp_path / 'bin/asked').exists()
+        packages.install(tmp_path / 'apt.log', with_tests=True)
+    assert not (tmp_path / 'bin/calls').exists()
 
 
-def test_an_installation_that_fails_ends_with_the_command(machine, modules, tmp_path):
+def test_after_a_failed_installation_the_error_has_the_command(machine, modules, tmp_path):
     packages = machine(install='exit 100')
     with pytest.raises(modules.steps.SetupError, match=f'^{COMMAND.format("")}$'):
-        packages.look(tmp_path / 'apt.log', with_tests=True)
+        packages.install(tmp_path / 'apt.log', with_tests=True)
 
 
-def test_training_does_without_opengl_and_testing_does_not(machine, modules, tmp_path, capsys):
+def test_opengl_is_optional_for_training_but_not_for_tests(machine, modules, tmp_path, capsys):
     packages = machine(uid=1000)
     packages.DRAWING, packages.ALL = packages.ALL, packages.ALL
-    packages.look(tmp_path / 'log', with_tests=False)
-    said = capsys.readouterr().out
-    assert said.startswith('[setup] missing: the gadget; training works without')
+    packages.install(tmp_path / 'log', with_tests=False)
+    output = capsys.readouterr().out
+    assert output.startswith('[setup] missing: the gadget; training works without')
     with pytest.raises(modules.steps.SetupError, match='^missing: the gadget'):
-        packages.look(tmp_path / 'log', with_tests=True)
+        packages.install(tmp_path / 'log', with_tests=True)
 
 
 def test_the_readme_names_every_package(modules):

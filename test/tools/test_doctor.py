@@ -1,4 +1,4 @@
-"""The doctor, run for real and by its parts."""
+"""The doctor as a process and its functions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def run(*options: str, **environ: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize('wish', ['shm', 'udp'])
-def test_it_measures_messages_between_two_processes(wish):
-    result = run('--json', '--ros-args', '-r', 'a:=b', VDL_TRANSPORT=wish)
+@pytest.mark.parametrize('transport_name', ['shm', 'udp'])
+def test_messages_between_two_processes_are_measured(transport_name):
+    result = run('--json', '--ros-args', '-r', 'a:=b', VDL_TRANSPORT=transport_name)
     answer = json.loads(result.stdout)
     assert result.returncode == 0, result.stdout + result.stderr
     assert answer['ok'] is True
@@ -30,10 +30,10 @@ def test_it_measures_messages_between_two_processes(wish):
     assert len(loopback['figures']) == 4
     assert min(loopback['figures'].values()) > 0
     transport = next(item for item in answer['findings'] if item['name'] == 'transport')
-    assert transport['finding'].startswith(wish)
+    assert transport['finding'].startswith(transport_name)
 
 
-def test_a_failed_check_is_the_exit_status():
+def test_a_failed_check_gives_exit_status_1():
     result = run('--no-loopback', VDL_TRANSPORT='pigeon')
     assert result.returncode == 1
     assert result.stderr == "doctor: VDL_TRANSPORT is 'pigeon'; allowed: auto, shm, udp, default\n"
@@ -41,19 +41,19 @@ def test_a_failed_check_is_the_exit_status():
     assert '\033' not in result.stdout
 
 
-def test_lines_are_aligned_and_say_what_to_do():
+def test_lines_are_aligned_and_end_with_the_advice():
     findings = [Finding('a', 'ok', 'fine'), Finding('long', 'warn', 'bad', 'mend')]
     text = doctor.report(findings, False)
     assert text.splitlines() == ['ok   a     fine', 'warn long  bad -> mend']
 
 
-def test_colour_is_for_terminals():
+def test_status_is_coloured_on_a_terminal():
     assert '\033[33mwarn\033[0m' in doctor.report([Finding('a', 'warn', 'x')], True)
 
 
-def test_clean_says_what_was_removed(monkeypatch, capsys):
+def test_clean_prints_what_was_removed(monkeypatch, capsys):
     monkeypatch.setattr(doctor, 'clean_stale_shared_memory', lambda: (3, 64 << 20))
     monkeypatch.setattr(doctor.checks, 'CHECKS', ())
-    monkeypatch.setattr(doctor.transport, 'configure', lambda: None)  # of all later tests
+    monkeypatch.setattr(doctor.transport, 'configure', lambda: None)  # keep os.environ
     assert doctor.main(['--clean']) == 0
     assert capsys.readouterr().out.startswith('removed 3 files of dead processes, 64 MiB')

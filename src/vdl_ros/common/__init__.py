@@ -1,1 +1,1 @@
-"""What every part of the package uses: settings, files, signals, OpenGL, timers."""
+"""Shared modules without ROS: settings, resources, signals, OpenGL, precision, timers."""

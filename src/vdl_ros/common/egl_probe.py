@@ -1,8 +1,8 @@
 """
-Print the EGL version if this machine can draw without a display; exit 1 with the reason if not.
+Print the EGL version if this machine can render without a display; else exit with 1.
 
-``python egl_probe.py``: a program of its own, because a broken graphics driver crashes the
-process that loads it. ``doctor`` and the set-up run it; it uses the standard library only.
+``python egl_probe.py`` runs as a separate process, because a broken graphics driver crashes the
+process that loads it. ``doctor`` and the set-up run it; it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 __all__ = ['main']
 
-# Of EGL/egl.h and EGL/eglext.h.
+# From EGL/egl.h and EGL/eglext.h.
 EGL_VENDOR = 0x3053
 EGL_PLATFORM_SURFACELESS_MESA = 0x31DD
 
 
 def main() -> str | None:
-    """Make a display, print its version; return why that failed, None if it did not."""
+    """Create a display and print its version; return the error, or None."""
     try:
         egl = ctypes.CDLL('libEGL.so.1')
-        # MuJoCo's and Gymnasium's PyOpenGL loads it beside EGL.
+        # PyOpenGL, which MuJoCo and Gymnasium use, loads it besides EGL.
         ctypes.CDLL('libGL.so.1')
     except OSError as error:
         return str(error)
@@ -47,7 +47,7 @@ def main() -> str | None:
             vendor = (egl.eglQueryString(display, EGL_VENDOR) or b'').decode()
             print(f'EGL {major.value}.{minor.value} ({vendor})')
             return None
-    return 'no EGL display can be made: no graphics driver'
+    return 'no EGL display can be created: no graphics driver'
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""How a process draws by OpenGL: without a display, and so that it can train as well."""
+"""Rendering by OpenGL without a display, in processes that also train."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ LIBRARIES = ('libEGL.so.1', 'libGL.so.1')
 
 
 class OpenGLError(OSError):
-    """Nothing can be drawn on this machine; the message is one line: why, and what helps."""
+    """Rendering is impossible; the message is one line with the reason and the remedy."""
 
 
 def draw_without_display() -> None:
     """
-    Have MuJoCo draw by EGL, if ``MUJOCO_GL`` does not name another way.
+    Set ``MUJOCO_GL`` to ``egl`` unless it is set; call before MuJoCo is imported.
 
-    MuJoCo reads it when it is imported, Gymnasium's environments when they draw; without it they
-    want a window. Where the libraries of OpenGL are missing MuJoCo is imported without them, as
-    simulations that draw nothing need none.
+    MuJoCo reads the variable on import, Gymnasium's environments when they render; without it
+    both open a window. Where the OpenGL libraries are missing it is set to ``disable``, because
+    simulations without images do not need them.
 
-    Triton, where it is installed, is loaded before OpenGL. Mesa draws in software, and on some
-    graphics cards, by LLVM, whose names it shows to every library that is loaded later; with
-    Mesa 25 the import of MuJoCo is enough. Triton, which comes with PyTorch's CUDA build and is
-    imported by the first optimiser, has another LLVM in it: loaded later it takes Mesa's functions
-    for its own, and the process dies of a segmentation fault. In this order each keeps its own.
+    Triton, if installed, is imported before OpenGL. Mesa renders in software, and on some
+    graphics cards, with LLVM and exports LLVM's symbols to libraries that are loaded later; with
+    Mesa 25 importing MuJoCo is enough. Triton comes with PyTorch's CUDA build, is imported by the
+    first optimiser and contains another LLVM: loaded after Mesa, it resolves to Mesa's symbols and
+    the process crashes with a segmentation fault. In this order each uses its own.
     """
     if 'MUJOCO_GL' not in os.environ:
         os.environ['MUJOCO_GL'] = 'disable' if _missing_library() else 'egl'
@@ -43,28 +43,28 @@ def draw_without_display() -> None:
 
 def check_drawing() -> str:
     """
-    Return the version of EGL with which a display could be made.
+    Create an EGL display and return its version.
 
     Raises:
-        OpenGLError: none could be made.
+        OpenGLError: no display can be created.
     """
-    way = os.environ.get('MUJOCO_GL', 'egl')
-    if way not in ('egl', 'disable'):
-        return f'MUJOCO_GL={way}, not tried'
+    backend = os.environ.get('MUJOCO_GL', 'egl')
+    if backend not in ('egl', 'disable'):
+        return f'MUJOCO_GL={backend}, not tried'
     try:
-        # Drivers crash more often than they fail: the display is made in a process of its own.
+        # In a separate process, because broken drivers crash more often than they return an error.
         probe = subprocess.run([sys.executable, egl_probe.__file__], capture_output=True,
                                text=True, timeout=15, check=False)
     except subprocess.TimeoutExpired:
-        raise OpenGLError('OpenGL: no answer of the graphics driver in 15 s') from None
+        raise OpenGLError('OpenGL: the graphics driver did not respond in 15 s') from None
     if probe.returncode:
-        reason = (probe.stderr.splitlines() or [f'ended by signal {-probe.returncode}'])[-1]
+        reason = (probe.stderr.splitlines() or [f'killed by signal {-probe.returncode}'])[-1]
         raise OpenGLError(f'OpenGL: {reason.strip()}; {REMEDY}')
     return probe.stdout.strip()
 
 
 def _missing_library() -> str:
-    """Return why a library of OpenGL cannot be loaded; '' if all can."""
+    """Return the error of loading the OpenGL libraries; '' if all can be loaded."""
     try:
         for name in LIBRARIES:
             ctypes.CDLL(name)

@@ -1,4 +1,4 @@
-"""Which precision this processor computes networks in fastest: found by trying, not assumed."""
+"""Measure whether networks run faster in bfloat16 than in float32 on this processor."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def faster_in_bfloat16(
     work: Callable[[], object], clock: Callable[[], float] = time.perf_counter,
 ) -> bool:
     """
-    Return whether ``work`` takes less time with autocast to bfloat16 than without.
+    Return whether ``work`` is faster with autocast to bfloat16 than without.
 
-    Processors without instructions for bfloat16 are many times slower with it. Both ways are
-    tried in turn and the fastest of each counts: others may be using the machine as well.
+    Processors without bfloat16 instructions are many times slower with it. Both are run in turn
+    and the fastest run of each is compared, because other programs may use the machine.
 
     Args:
-        work: computes something typical; a few milliseconds are enough.
+        work: a typical computation; a few milliseconds are enough.
         clock: wall time, s.
     """
     fastest = {False: math.inf, True: math.inf}

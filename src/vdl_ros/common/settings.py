@@ -1,9 +1,9 @@
 """
-Settings as dataclass fields: a default, a sentence, a range, all in one place.
+Settings as dataclass fields, each with default, description, range and unit.
 
-One frozen dataclass says what a component can be told. The same fields become ROS parameters
+One frozen dataclass holds the settings of a component. Its fields become ROS parameters
 (``ros/parameters.py``), launch arguments (``ros/launch_arguments.py``), command-line options
-(``serial.py``) and the reference page in ``docs/``, so no list is kept twice.
+(``local_training.py``) and the reference page in ``docs/``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scalar = bool | int | float | str
 
 
 class SettingError(ValueError):
-    """A setting that cannot be used; the message names it, its value and what is allowed."""
+    """An invalid setting; the message has its name, its value and the allowed values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Setting:
     """
     One field of a settings dataclass.
 
-    ``minimum`` and ``maximum`` are inclusive. ``unit`` is SI or a counted thing ('s', 'steps').
+    ``minimum`` and ``maximum`` are inclusive. ``unit`` is SI or a noun ('s', 'steps').
     """
 
     name: str
@@ -46,7 +46,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """Return what is allowed, in words."""
+        """Return the allowed values in words."""
         if self.choices:
             return 'one of ' + ', '.join(repr(choice) for choice in self.choices)
         word = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'text'}
@@ -61,7 +61,7 @@ class Setting:
 
     def check(self, value: object) -> Scalar:
         """
-        Return ``value`` as this setting's type.
+        Return ``value`` converted to the type of this setting.
 
         Raises:
             SettingError: wrong type, not finite, out of range or not among the choices.
@@ -83,7 +83,7 @@ class Setting:
 
     def parse(self, text: str) -> Scalar:
         """
-        Return the value that a person typed as ``text``.
+        Return the value of ``text``, as typed by a user.
 
         Raises:
             SettingError: as :meth:`check`.
@@ -107,7 +107,7 @@ class Setting:
 
 
 def suggestion(word: str, among: Iterable[str]) -> str:
-    """Return '; did you mean ...?' if ``word`` is nearly one of ``among``, else ''."""
+    """Return '; did you mean ...?' if ``word`` is similar to one of ``among``, else ''."""
     near = difflib.get_close_matches(word, list(among), n=1)
     return f'; did you mean {near[0]!r}?' if near else ''
 
@@ -139,7 +139,7 @@ def settings_of(*classes: type) -> dict[str, Setting]:
             if 'doc' not in field.metadata:
                 continue
             if field.name in found:
-                raise TypeError(f'{cls.__name__}.{field.name}: the name is taken')
+                raise TypeError(f'{cls.__name__}.{field.name}: the name is already used')
             default: Any = field.default
             found[field.name] = Setting(field.name, type(default), default, **field.metadata)
     return found
@@ -147,7 +147,7 @@ def settings_of(*classes: type) -> dict[str, Setting]:
 
 def build(cls: type[T], values: Mapping[str, object]) -> T:
     """
-    Return ``cls`` with ``values`` checked, defaults for the rest.
+    Return an instance of ``cls`` with ``values``, checked, and defaults for the rest.
 
     Raises:
         SettingError: an unknown name, or a value that is not allowed.
@@ -171,7 +171,7 @@ def as_dict(*instances: Any) -> dict[str, Scalar]:
 
 def select(cls: type[T], values: Mapping[str, object]) -> T:
     """
-    Return ``cls`` with those of ``values`` that are its settings.
+    Return an instance of ``cls`` with those of ``values`` that are its settings.
 
     Raises:
         SettingError: a value that is not allowed.
@@ -181,7 +181,7 @@ def select(cls: type[T], values: Mapping[str, object]) -> T:
 
 
 def describe(*classes: type) -> str:
-    """Return one line for each setting: name, what it is, what is allowed, default."""
+    """Return one line for each setting: name, description, allowed values, default."""
     found = settings_of(*classes)
     width = max(map(len, found), default=0)
     return '\n'.join(

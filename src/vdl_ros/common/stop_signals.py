@@ -1,4 +1,4 @@
-"""Signals that set an event, whatever the main thread is doing at that moment."""
+"""Signal handlers that set an event without deadlock."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ __all__ = ['set_by_signals']
 
 def set_by_signals(event: threading.Event, *numbers: int) -> None:
     """
-    Let signals set ``event``, and do nothing else; for the main thread.
+    Install handlers that set ``event`` on the given signals; call in the main thread.
 
-    A handler runs between any two steps of the main thread, which may be setting the event, for
-    a signal before this one, or asking for it. It holds the event's lock then, and a handler
-    that wanted the lock as well would wait for ever. So handlers only put into a queue, the one
-    that can be put into at any time, and a thread sets the event.
+    A handler may interrupt the main thread while it sets or reads the event and holds the event's
+    lock; a handler that acquired this lock would wait forever. So handlers only put into a
+    ``SimpleQueue``, whose ``put`` is reentrant, and a thread sets the event.
 
     Args:
-        event: what the signals set, a moment later.
+        event: set by that thread soon after a signal.
         numbers: of the signals.
     """
-    told: queue.SimpleQueue[None] = queue.SimpleQueue()
+    received: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def pass_on() -> None:
-        told.get()
+    def set_event() -> None:
+        received.get()
         event.set()
 
-    threading.Thread(target=pass_on, name='signals', daemon=True).start()
+    threading.Thread(target=set_event, name='signals', daemon=True).start()
     for number in numbers:
-        signal.signal(number, lambda *_: told.put(None))
+        signal.signal(number, lambda *_: received.put(None))

@@ -34,7 +34,7 @@ from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.thread_time_statistics import TimeStatistics
+from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
 from vdl_ros.ros.training.trajectories import policy_config
@@ -67,7 +67,7 @@ class ActorNode(Node):
         self._last_error = ''
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
         self._statistics = TopicStatistics(self, 'policy')
-        self._time_statistics = TimeStatistics(self, {ACTING: self.timer})
+        self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
     def _on_policy(self, message: Policy) -> None:

@@ -50,9 +50,9 @@ from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
-from vdl_ros.ros.process import EXIT_OK, EXIT_START_AGAIN, die_with_parent, make_executor, run_node
+from vdl_ros.ros.process import EXIT_OK, EXIT_RESTART, die_with_parent, make_executor, run_node
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.thread_time_statistics import TimeStatistics
+from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.inference_service import InferenceService
@@ -136,7 +136,7 @@ class LearnerNode(Node):
             say=self.get_logger().info, topics=topics, clocks=self.clocks,
             num_actors=self.run.own_actors, checkpoint_period=self.run.checkpoint_period,
             status_period=self.run.status_period)
-        self._time_statistics = TimeStatistics(self, self.clocks)
+        self._time_statistics = ThreadTimeStatistics(self, self.clocks)
         self._diagnostics = Diagnostics(self, self._health)
         return True
 
@@ -247,7 +247,7 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
             _train(node, stop)
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners begin anew')
-        return EXIT_START_AGAIN
+        return EXIT_RESTART
     finally:
         node.group.close()
     return EXIT_OK

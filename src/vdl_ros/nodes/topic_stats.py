@@ -1,8 +1,8 @@
 """
-How old and how frequent messages are, live, as a table in the terminal.
+Print a live table of the age and rate of messages, one row per subscription.
 
-Subscribes to ``/statistics`` (statistics_msgs/MetricsMessage), where the subscribers of this
-package, and rclcpp's with topic statistics, say what they receive. Publishes nothing.
+Subscribes to ``/statistics`` (statistics_msgs/MetricsMessage), on which the subscribers of this
+package, and those of rclcpp with topic statistics, publish what they measure. Publishes nothing.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros topic_stats --help``.
 
 Exit status: 0; with once:=true 1 if there was nothing to show.
@@ -24,22 +24,21 @@ from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.statistics_reader import read
-from vdl_ros.ros.statistics.thread_time_statistics import is_time
+from vdl_ros.ros.statistics.thread_time_statistics import is_thread_time
+from vdl_ros.ros.statistics.topic_statistics import read_window
 from vdl_ros.ros.statistics.topic_table import Screen, TopicTable, table_text
 
 EXIT_NOTHING = 1
-
 
 SETTINGS = (TopicStatsConfig, ProcessConfig)
 
 
 class TopicStatsNode(Node):
-    """Hears reports and keeps the table."""
+    """Collects reports in a table."""
 
     def __init__(self) -> None:
         """
-        Listen.
+        Subscribe to ``/statistics``.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed.
@@ -49,23 +48,23 @@ class TopicStatsNode(Node):
         self.config = select(TopicStatsConfig, given)
         self.table = TopicTable(self.config.topics, self.config.period)
         self.create_subscription(
-            MetricsMessage, '/statistics', self._hear, qos.TOPICS['/statistics'])
+            MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
 
-    def _hear(self, message: MetricsMessage) -> None:
-        if not is_time(message):
-            self.table.add(read(message), time.monotonic())
+    def _on_statistics(self, message: MetricsMessage) -> None:
+        if not is_thread_time(message):
+            self.table.add(read_window(message), time.monotonic())
 
     def text(self) -> str:
-        """Return the table as it is now."""
+        """Return the current table."""
         return table_text(self.table.rows(time.monotonic()), self.table.left_out)
 
 
 def show(node: TopicStatsNode, stop: threading.Event) -> int:
-    """Show table after table, or one."""
+    """Print tables until ``stop`` is set, or one; return the exit status."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
 
-    def listen(seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+    def spin_for(seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
         end = time.monotonic() + seconds
         while not stop.is_set() and time.monotonic() < end and not enough():
             executor.spin_once(timeout_sec=0.1)
@@ -73,17 +72,17 @@ def show(node: TopicStatsNode, stop: threading.Event) -> int:
     screen = Screen(sys.stdout)
     try:
         if node.config.once:
-            listen(node.config.wait, enough=node.table.has_rows)
-            heard = node.table.has_rows()
-            if heard:
-                listen(node.config.period)
+            spin_for(node.config.wait, enough=node.table.has_rows)
+            found = node.table.has_rows()
+            if found:
+                spin_for(node.config.period)
             screen.show(node.text())
-            return EXIT_OK if heard else EXIT_NOTHING
+            return EXIT_OK if found else EXIT_NOTHING
         while not stop.is_set():
             screen.show(node.text())
-            listen(node.config.period)
+            spin_for(node.config.period)
     except BrokenPipeError:
-        # Who read the tables has seen enough; the interpreter must not write there again.
+        # The pipe is closed, as by head; the interpreter must not write to it when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         executor.remove_node(node)

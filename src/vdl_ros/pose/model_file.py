@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vdl_ros.common.resources import share_file
+from vdl_ros.common.resources import find_resource
 from vdl_ros.pose.networks import MODELS, make_model
 
 __all__ = ['ModelError', 'default_model', 'load_file', 'load_model', 'save_file', 'save_model']
@@ -34,7 +34,7 @@ def default_model() -> Path:
         ModelError: it is missing.
     """
     try:
-        return share_file(DEFAULT)
+        return find_resource(DEFAULT)
     except FileNotFoundError as error:
         raise ModelError(str(error)) from None
 

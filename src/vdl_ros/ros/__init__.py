@@ -1,1 +1,1 @@
-"""What nodes share: QoS by name, tensors on topics, statistics, parameters, spinning."""
+"""Shared by nodes: QoS profiles, messages, statistics, bags, DDS, parameters, processes."""

@@ -1,4 +1,4 @@
-"""A node's health on ``/diagnostics``, each second, as rqt_robot_monitor and others show it."""
+"""Publish a node's health on ``/diagnostics`` each second, for rqt_robot_monitor and others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ['Diagnostics', 'Health']
 
 _PERIOD_S = 1.0
 
-# (warning or '', values by name): what a node says of itself.
+# (warning or '', values by name)
 Health = tuple[str, Mapping[str, object]]
 
 
 class Diagnostics:
-    """Publishes what ``look`` returns: OK without a warning, WARN with one."""
+    """Publishes the result of ``check``: level OK, or WARN with a warning."""
 
-    def __init__(self, node: Node, look: Callable[[], Health]) -> None:
-        """Look at ``node`` once a second."""
-        self._node, self._look = node, look
+    def __init__(self, node: Node, check: Callable[[], Health]) -> None:
+        """Call ``check`` once a second for ``node``."""
+        self._node, self._check = node, check
         self._publisher = node.create_publisher(
             DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
         self._timer = node.create_timer(_PERIOD_S, self._publish)
 
     def _publish(self) -> None:
-        warning, values = self._look()
+        warning, values = self._check()
         message = DiagnosticArray(status=[DiagnosticStatus(
             level=DiagnosticStatus.WARN if warning else DiagnosticStatus.OK,
             name=self._node.get_fully_qualified_name(), message=warning or 'ok',

@@ -1,8 +1,8 @@
 """
-Launch arguments from settings, and back: what a user gave becomes a node's parameters.
+Launch arguments declared from settings, and the node parameters made from them.
 
-Arguments that were not given are not passed on, so that a task's preset, or the run that is
-resumed, can fill them in.
+Arguments that the user does not set are not passed to the node, so that a preset or a resumed run
+can set them.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = [
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
-    description='Record every topic to this bag, a folder that must not exist; empty: do not.')
+    description='Record every topic to this bag, a folder that must not exist; empty: no bag.')
 
-# How long a node that saves something may take to end: launch would kill it after 10 s, in the
-# midst of an update of the policy, or of writing to a slow disk what a recorder has heard.
+# Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
+# update of the policy, or for a recorder with a slow disk.
 SAVING_S = '60'
 
-# Not for users: see ProcessConfig.
+# Not for users; see ProcessConfig.
 _HIDDEN = ('launch_id',)
 
 
 def declare(*classes: type) -> list[DeclareLaunchArgument]:
-    """Return a launch argument for each setting, with its description, range and default."""
+    """Return one launch argument per setting, with description, range and default."""
     return [
         DeclareLaunchArgument(
             name, default_value=_text(setting.default),
@@ -48,10 +48,10 @@ def declare(*classes: type) -> list[DeclareLaunchArgument]:
 
 def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
     """
-    Return the settings that the user gave, on the command line or in an including launch file.
+    Return the settings that the command line or an including launch file sets.
 
     Raises:
-        SettingError: a value that is not allowed.
+        SettingError: an invalid value.
     """
     on_command_line = {word.split(':=', 1)[0] for word in context.argv if ':=' in word}
     found = {}
@@ -72,27 +72,27 @@ def node(
     Return a node of this package.
 
     Args:
-        name: of the executable, and of the node unless it has a ``node_name``.
-        given: what the user gave; its own settings are taken.
-        settings: the classes that declare them.
+        name: of the executable, and of the node unless ``node_name`` is set.
+        given: settings of the user; those that the node does not have are ignored.
+        settings: dataclasses of the node's settings.
         launch_id: see ProcessConfig.
         node_name: of the node.
         remappings: of its topics.
         more: further parameters.
     """
-    own = settings_of(*settings)
+    known = settings_of(*settings)
     return Node(
         package='vdl_ros', executable=name, name=node_name or name, output='screen',
         remappings=list(remappings),
-        parameters=[{key: value for key, value in given.items() if key in own}
+        parameters=[{key: value for key, value in given.items() if key in known}
                     | {'launch_id': launch_id} | more])
 
 
 def of_learner(rank: int) -> list[tuple[str, str]]:
     """
-    Return the remappings of one of several learners and of its actors.
+    Return the topic remappings of the learner ``rank`` and of its actors.
 
-    The first one has the topics of a learner that is alone. ``policy`` is everybody's.
+    Learner 0 keeps the names of a single learner. All learners share ``policy``.
     """
     if rank == 0:
         return []
@@ -102,12 +102,12 @@ def of_learner(rank: int) -> list[tuple[str, str]]:
 
 def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[str]) -> None:
     """
-    Refuse unknown arguments of the launch file that the user named; launch ignores them.
+    Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
 
     Args:
         context: of the launch.
-        file: name of the launch file; nothing is checked where another file includes it, since
-            that one has arguments of its own.
+        file: name of the launch file; nothing is checked if another file includes it, because
+            that file has other arguments.
         known: names of its arguments.
 
     Raises:
@@ -122,7 +122,7 @@ def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[
 
 
 def recorder(context: LaunchContext) -> list[Node]:
-    """Return a recorder if the argument ``record`` names a bag."""
+    """Return a recorder node if the argument ``record`` is set."""
     path = context.launch_configurations.get('record', '')
     if not path:
         return []
@@ -135,7 +135,7 @@ def end_with(
     event: ProcessExited, context: LaunchContext, *, on_success: bool,
 ) -> list[Any] | None:
     """
-    Handle the exit of a node that is started again when it dies.
+    Handle the exit of a node that is restarted when it fails.
 
     Args:
         event: the exit.
@@ -143,23 +143,23 @@ def end_with(
         on_success: whether status 0 ends the launch.
 
     Raises:
-        RuntimeError: starting it again would not help; the launch ends with status 1.
+        RuntimeError: the node rejected its settings; the launch ends with status 1.
     """
     if context.is_shutdown:
         return None
     if event.returncode == EXIT_BAD_INPUT:
-        raise RuntimeError(f'{event.process_name} cannot run as it was told to')
+        raise RuntimeError(f'{event.process_name} cannot run with these settings')
     if event.returncode == 0 and on_success:
-        return [Shutdown(reason=f'{event.process_name} is done')]
+        return [Shutdown(reason=f'{event.process_name} has finished')]
     return None
 
 
 def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     """
-    Handle the exit of a node without which the others must not go on.
+    End the launch when a node exits that all others depend on.
 
     Raises:
-        RuntimeError: it did not end well; the launch ends with status 1.
+        RuntimeError: its status is not 0; the launch ends with status 1.
     """
     if context.is_shutdown:
         return None

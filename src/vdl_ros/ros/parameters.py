@@ -11,26 +11,26 @@ from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, 
 
 __all__ = ['declare', 'given']
 
-# Parameters of every ROS node, and those that rclpy declares itself.
-_OF_ROS = ('use_sim_time', 'start_type_description_service')
+# Parameters that rclpy declares for every node.
+_ROS_NAMES = ('use_sim_time', 'start_type_description_service')
 _ROS_PREFIX = 'qos_overrides.'
 
 
 def given(node: Node, *classes: type) -> dict[str, Scalar]:
     """
-    Return what the user set for ``node``, checked; undeclared names are errors.
+    Return the checked parameters that the user set for ``node``.
 
-    rclpy ignores overrides that nobody declares, and refuses 1 where 1.0 is meant; a person who
-    mistypes a name or leaves out the point should hear of the first and never of the second.
+    rclpy ignores parameters that are not declared, and rejects 1 for a float; here the first is
+    an error and the second is accepted.
 
     Raises:
-        SettingError: an unknown name or a value that is not allowed.
+        SettingError: an unknown name or an invalid value.
     """
     known = settings_of(*classes)
     found: dict[str, Scalar] = {}
-    # rclpy has no public access to overrides before they are declared.
+    # rclpy has no public access to overrides before their declaration.
     for name, parameter in node._parameter_overrides.items():
-        if name in _OF_ROS or name.startswith(_ROS_PREFIX):
+        if name in _ROS_NAMES or name.startswith(_ROS_PREFIX):
             continue
         if name not in known:
             raise SettingError(f'{name}: no such parameter of {node.get_name()}'
@@ -44,8 +44,8 @@ def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
     Declare every setting of ``classes`` as a read-only parameter.
 
     Args:
-        node: whose parameters they become.
-        values: as resolved; the rest keep their defaults.
+        node: the node.
+        values: resolved values; the rest keep their defaults.
         classes: dataclasses of settings.
     """
     node._parameter_overrides.clear()

@@ -1,9 +1,9 @@
 """
-A node's process: start, spin, stop.
+The process of a node: start, spin, stop.
 
-One executor for each process, and never the multi-threaded one: with rclpy 7.1 it delivers a
-small part of a fast topic. ``EventsExecutor`` costs a third of the single-threaded executor, but
-its ``spin()`` calls nothing back, so both are spun by ``spin_once``.
+Each process has one executor, and not the multi-threaded one, which with rclpy 7.1 delivers only a
+small part of a fast topic. ``EventsExecutor`` needs a third of the processor time of the
+single-threaded executor, but its ``spin()`` runs no callbacks, so both use ``spin_once``.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from vdl_ros.ros.dds import stale_ports, stale_shared_memory, transport
 from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = [
-    'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_START_AGAIN', 'call_back', 'die_with_parent',
+    'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'call_back', 'die_with_parent',
     'make_executor', 'run_node', 'spin', 'spin_node', 'stop_on_signals', 'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
 
 EXIT_OK = 0
-# Restarting does not help: launch files end the launch on it.
+# A restart does not help: launch files end the launch.
 EXIT_BAD_INPUT = 2
-# Nothing is wrong here, but with a process without which this one cannot go on.
-EXIT_START_AGAIN = 4
+# Another process failed that this one depends on: launch files restart this one.
+EXIT_RESTART = 4
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
     """
-    Declare a node's parameters; a node of a launch ends with it from now on.
+    Declare a node's parameters; a node started by a launch file also ends with the launch.
 
     Args:
-        node: whose parameters they are.
+        node: the node.
         classes: dataclasses of its settings, :class:`ProcessConfig` among them.
 
     Returns:
-        What the user gave, by name, and the settings of the process.
+        Settings of the user by name, and the settings of the process.
 
     Raises:
-        SettingError: a parameter that is unknown or not allowed.
+        SettingError: an unknown parameter or an invalid value.
     """
     given = parameters.given(node, *classes)
     parameters.declare(node, given, *classes)
@@ -68,7 +68,7 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
 
 
 def make_executor(kind: str) -> Executor:
-    """Return the executor by its name in :class:`ProcessConfig`."""
+    """Return an executor by its name in :class:`ProcessConfig`."""
     if kind == 'events':
         try:
             from rclpy.experimental import EventsExecutor
@@ -80,11 +80,11 @@ def make_executor(kind: str) -> Executor:
 
 def call_back(executor: Executor, timeout: float) -> None:
     """
-    Call back for all that has come; wait up to ``timeout`` s for something if it is not 0.
+    Run the callbacks of everything that has arrived; first wait up to ``timeout`` s if it is > 0.
 
-    For a thread that has other work between two calls. ``spin_once`` would fall behind where more
-    comes between them than one message: the events executor goes through its events in order,
-    also those of messages that keep_last has dropped since, and timers wait behind them.
+    For a thread with other work between two calls. ``spin_once`` would fall behind if more than
+    one message arrives in between: the events executor handles events in order, including those of
+    messages that KEEP_LAST has dropped since, and timers wait behind them.
     """
     if timeout > 0:
         executor.spin_once(timeout_sec=timeout)
@@ -92,18 +92,18 @@ def call_back(executor: Executor, timeout: float) -> None:
 
 
 def spin(executor: Executor, stop: threading.Event) -> None:
-    """Call back until ``stop`` is set."""
+    """Run callbacks until ``stop`` is set."""
     while not stop.is_set():
         executor.spin_once(timeout_sec=0.1)
 
 
 def spin_node(node: Any, stop: threading.Event) -> int:
     """
-    Call back until ``stop`` is set.
+    Run the callbacks of ``node`` until ``stop`` is set.
 
     Args:
-        node: with ``process``, a :class:`ProcessConfig`; if it has a method ``stop``, that is
-            called at the end, whatever the end is.
+        node: has an attribute ``process``, a :class:`ProcessConfig`; if it has a method ``stop``,
+            that is called at the end, also after an exception.
         stop: see :func:`stop_on_signals`.
     """
     executor = make_executor(node.process.executor)
@@ -119,15 +119,15 @@ def spin_node(node: Any, stop: threading.Event) -> int:
 
 def die_with_parent() -> None:
     """
-    Ask the kernel for SIGINT when the process that started this one dies.
+    Let the kernel send SIGINT to this process when its parent dies.
 
-    ``ros2 launch`` that is killed leaves its nodes behind; an actor without its launch would
-    wait for a learner for ever.
+    Otherwise the nodes of a killed ``ros2 launch`` would keep running, and an actor would wait for
+    a learner forever.
     """
     pr_set_pdeathsig = 1
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(pr_set_pdeathsig, signal.SIGINT, 0, 0, 0)
-    if os.getppid() != PARENT_PID:  # it died before: while this process was starting
+    if os.getppid() != PARENT_PID:  # it died while this process was starting
         signal.raise_signal(signal.SIGINT)
 
 
@@ -143,31 +143,31 @@ def run_node(
 
     Args:
         name: of the executable.
-        make: returns the node; a ValueError (a SettingError is one) or OSError ends the process
+        make: returns the node; a ValueError (such as a SettingError) or OSError ends the process
             with one line on stderr and status 2.
         work: called with the node and the stop event; returns the exit status.
         settings: dataclasses of the node's parameters, for ``--help``.
-        args: command line after the program's name; the process's own by default.
+        args: command-line arguments; those of the process by default.
 
     Returns:
         The exit status.
     """
     words = list(sys.argv[1:] if args is None else args)
     try:
-        own = remove_ros_args(args=[name, *words])[1:]
+        non_ros = remove_ros_args(args=[name, *words])[1:]
     except RCLInvalidROSArgsError as error:
         print(f'{name}: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    if own in (['-h'], ['--help']):
+    if non_ros in (['-h'], ['--help']):
         print(f'usage: ros2 run vdl_ros {name} --ros-args -p NAME:=VALUE ...\n\nparameters:\n'
               f'{describe(*settings)}')
         return EXIT_OK
     node = None
     try:
-        # First of all, and our own: rclpy's would end the context before the last message is sent.
+        # Before all else; rclpy's handlers would end the context before the last message is sent.
         stop = stop_on_signals()
-        if own:
-            raise SettingError(f'{own[0]!r} is not understood; a parameter is given as '
+        if non_ros:
+            raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
                                '--ros-args -p name:=value')
         stale_shared_memory.clean_stale_shared_memory(ports=False)
         transport.configure()
@@ -183,13 +183,13 @@ def run_node(
         if node is not None:
             node.destroy_node()
         rclpy.try_shutdown()
-        # Python gives SIGINT its deadly meaning back before it ends: Ctrl-C while the process
-        # is about to end well would look like a crash.
+        # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
+        # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def stop_on_signals() -> threading.Event:
-    """Return an event that SIGINT or SIGTERM sets; the second changes nothing."""
+    """Return an event that SIGINT and SIGTERM set; later signals have no effect."""
     event = threading.Event()
     set_by_signals(event, signal.SIGINT, signal.SIGTERM)
     return event

@@ -14,7 +14,7 @@ class ProcessConfig:
     """Settings of every node's process."""
 
     executor: str = setting(
-        'events', 'Executor: events is cheaper, single is the plain one of rclpy.',
+        'events', 'Executor: events needs less processor time, single is the standard one.',
         choices=('events', 'single'))
     launch_id: str = setting(
-        '', 'Set by launch files: names one launch, so that a node which is started again knows.')
+        '', 'Set by launch files: the same for all restarts of a node in one launch.')

@@ -1,9 +1,9 @@
 """
-Quality of service by name: one profile for each kind of topic, the same on both sides.
+Quality of service profiles by topic, for publishers and subscriptions.
 
-Every publisher of this package takes its profile from :data:`TOPICS`, every subscription by
-:func:`subscription` or from there, so a pair that does not match cannot be written;
-``test/ros/test_qos.py`` checks every pair all the same.
+Publishers of this package take their profile from :data:`TOPICS`, subscriptions from
+:func:`subscription` or :data:`TOPICS`, so the two sides are compatible;
+``test/ros/test_qos.py`` checks every pair.
 """
 
 from __future__ import annotations
@@ -28,32 +28,31 @@ def _profile(
                       liveliness=LivelinessPolicy.AUTOMATIC)
 
 
-# Trajectories and what answers them. Credit bounds what is under way
-# (rl/acting/flow_control.py); the depth only has to hold all of it, for as many actors as one
-# learner is likely to have.
+# Trajectories, observations and actions. Credit bounds the messages in flight
+# (rl/acting/flow_control.py); the depth has to hold those of all actors of one learner.
 STREAM = _profile(256, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# State that a late joiner needs at once: weights, robot_description.
+# State that a late subscriber needs at once: weights, robot_description.
 LATCHED = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
-# Small reports that a listener wants complete: episodes, statistics, diagnostics.
+# Small reports of which none may be lost: episodes, statistics, diagnostics.
 REPORT = _profile(100, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# What the motors were told, the lamp among it: who joins late must know the last word at once, and
-# who listens wants each of them.
+# Commands as sent to the motors and the lamp: a late subscriber needs the last one, the others
+# each of them.
 COMMAND_ECHO = _profile(20, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
-# Images and joint states. Offered reliably, since tools that ask for no less would not hear them.
+# Images and joint states. Reliable, because some tools subscribe reliably only.
 SENSOR = _profile(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# How this package listens to them: the newest counts, a lost one is not sent again.
+# How this package subscribes to them: only the newest counts, lost ones are not sent again.
 LATEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 
-# What the arm shall do now: none may be lost, an old one is worth nothing.
+# Commands to the arm: none may be lost, an older one is obsolete.
 COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# The emergency stop: each of several publishers keeps its last word. Who listens must hold the
-# words of all of them until it looks, or the last to come would hide the one that says stop.
+# The emergency stop: each of several publishers latches its last message. A subscriber has to
+# queue the messages of all publishers, or the last to arrive would hide one that says stop.
 STOP = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 LATCHED_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
@@ -85,10 +84,10 @@ TOPICS = {
 
 
 def subscription(topic: str) -> QoSProfile:
-    """Return the profile with which this package listens to ``topic``."""
+    """Return the profile with which this package subscribes to ``topic``."""
     profile = TOPICS[topic]
-    # By identity: profiles that are equal may mean different things.
-    for offered, listening in ((SENSOR, LATEST), (STOP, LATCHED_ALL)):
+    # By identity: equal profiles may have different purposes.
+    for offered, subscribed in ((SENSOR, LATEST), (STOP, LATCHED_ALL)):
         if profile is offered:
-            return listening
+            return subscribed
     return profile

@@ -1,12 +1,12 @@
 """
-``ros2 run vdl_ros doctor``: is this machine fit, and if not, what to do.
+``ros2 run vdl_ros doctor``: check this machine and print remedies.
 
 Each line is one check of ``vdl_ros.ros.checks``; the last one measures messages between two
 processes over the configured transport. Topics: ``vdl_doctor_PID/ping`` and ``pong``,
 std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json``, ``--clean``,
 ``--no-loopback``.
 
-Exit status: 0 without a failed check, 1 with one.
+Exit status: 0 if no check failed, else 1.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def report(findings: list[checks.Finding], colour: bool) -> str:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Check, print, and return the exit status."""
+    """Run the checks, print the findings, return the exit status."""
     parser = argparse.ArgumentParser(
         prog='doctor', description='Check this machine; measure messages between two processes.')
     parser.add_argument('--json', action='store_true', help='print one JSON object')
     parser.add_argument('--clean', action='store_true',
-                        help='first remove shared memory that killed processes left behind')
+                        help='first remove shared memory of killed processes')
     parser.add_argument('--no-loopback', action='store_true', help='send no messages')
     try:
-        own = _own_arguments(sys.argv[1:] if args is None else args)
-    except RuntimeError as error:  # of rclpy, as of any node
+        arguments = _remove_ros_arguments(sys.argv[1:] if args is None else args)
+    except RuntimeError as error:  # of rclpy: malformed ROS arguments
         parser.error(str(error))
-    options = parser.parse_args(own)
+    options = parser.parse_args(arguments)
 
     cleaned = None
     if options.clean:
@@ -64,7 +64,7 @@ def main(args: list[str] | None = None) -> int:
     try:
         transport.configure()
     except (ValueError, OSError) as error:
-        # The check of the transport says the same; without it nothing is worth measuring.
+        # check_transport reports it too; the loop-back would measure another transport.
         chosen = tuple(check for check in chosen if check is not checks.check_loopback)
         print(f'doctor: {error}', file=sys.stderr)
     findings = checks.run(system, chosen)
@@ -77,13 +77,13 @@ def main(args: list[str] | None = None) -> int:
     return 0 if healthy else 1
 
 
-def _own_arguments(arguments: list[str]) -> list[str]:
+def _remove_ros_arguments(arguments: list[str]) -> list[str]:
     try:
         from rclpy.utilities import remove_ros_args
-    except ImportError:  # the doctor also explains a machine without ROS
+    except ImportError:  # the doctor also runs without ROS
         return arguments
-    own: list[str] = remove_ros_args(args=['doctor', *arguments])[1:]
-    return own
+    others: list[str] = remove_ros_args(args=['doctor', *arguments])[1:]
+    return others
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""A process that takes the place of a killed one is heard at once: it gets other ports."""
+"""A node that replaces a killed one gets other ports, so it receives messages at once."""
 
 import fcntl
 import os
@@ -17,13 +17,13 @@ from vdl_ros.ros.dds.stale_ports import first_port, reserved, stale_ports
 @pytest.mark.parametrize(('environ', 'port'), [
     ({}, 7410), ({'ROS_DOMAIN_ID': ''}, 7410), ({'ROS_DOMAIN_ID': '3'}, 8160),
     ({'ROS_DOMAIN_ID': '-1'}, None), ({'ROS_DOMAIN_ID': 'lab'}, None)])
-def test_ports_follow_from_the_domain(environ, port):
+def test_the_first_port_depends_on_the_domain(environ, port):
     assert first_port(environ) == port
 
 
 @pytest.fixture
 def root(tmp_path):
-    """Return a file system with ports of two domains, all but two of them mapped."""
+    """Return a fake file system with ports of two domains, all but two of them mapped."""
     folder = tmp_path / 'dev/shm'
     folder.mkdir(parents=True)
     maps = ''
@@ -43,21 +43,21 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_a_dead_port_is_mapped_and_nobody_has_its_lock(root):
+def test_a_stale_port_is_mapped_and_not_locked(root):
     assert stale_ports(7410, root) == [7415, 7413, 7411]
     assert stale_ports(7660, root) == [7661]
     handle = os.open(root / 'dev/shm/fastrtps_port7415_el', os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert stale_ports(7410, root) == [7413, 7411]
     os.close(handle)
-    # It may have been created only now, by a process that has yet to take it.
+    # A new lock file may belong to a process that has not locked it yet.
     (root / 'dev/shm/fastrtps_port7415_el').touch()
     assert stale_ports(7410, root) == [7413, 7411]
     assert stale_ports(7910, root) == []
     assert stale_ports(7410, root / 'nothing') == []
 
 
-def test_two_that_look_at_once_do_not_take_each_other_for_readers(root, monkeypatch):
+def test_concurrent_lock_tests_do_not_count_as_readers(root, monkeypatch):
     flock, found = fcntl.flock, []
 
     def look_meanwhile(handle, how):
@@ -70,7 +70,7 @@ def test_two_that_look_at_once_do_not_take_each_other_for_readers(root, monkeypa
     assert found == [[7415, 7413, 7411]]
 
 
-def test_of_many_dead_ports_the_newest_are_named(root):
+def test_at_most_the_newest_stale_ports_are_returned(root):
     maps = ''
     for number in range(40):
         path = root / f'dev/shm/fastrtps_port{7440 + 2 * number}'
@@ -90,7 +90,7 @@ def free(port):
         return True
 
 
-def test_dead_ports_are_taken_by_all_who_start_and_free_again(root):
+def test_several_nodes_can_reserve_a_port_and_release_it(root):
     environ = {'ROS_DOMAIN_ID': '0'}
     ports = (7410, 7411, 7412, 7413, 7414, 7415)
     was = [free(port) for port in ports]
@@ -101,11 +101,11 @@ def test_dead_ports_are_taken_by_all_who_start_and_free_again(root):
         assert [free(port) for port in ports] == was
 
 
-def test_a_node_in_the_place_of_a_killed_one_has_other_ports_and_hears(launch, peer):
+def test_a_node_that_replaces_a_killed_one_uses_other_ports_and_receives(launch, peer):
     first = first_port()
 
     def ports():
-        """Return the ports that are read in this domain."""
+        """Return the ports of this domain that have a reader."""
         found = set()
         for path in Path('/', shm_files.FOLDER).glob('*_port*_el'):
             port = int(path.name.removesuffix('_el').rpartition('port')[2])

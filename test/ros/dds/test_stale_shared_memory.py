@@ -1,4 +1,4 @@
-"""Segments of dead processes are removed by the next node; those of living ones stay."""
+"""A starting node removes segments of dead processes and keeps those in use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ rclpy.shutdown()
 
 @pytest.fixture
 def leftovers(tmp_path):
-    """Return a file system: two segments, one mapped by process 7, a port, and strangers."""
+    """Return a fake file system: two segments, one mapped by process 7, a port, other files."""
     names = ('fastrtps_0a', 'fastrtps_0a_el', 'fastrtps_0b', 'fastrtps_0b_el',
              'fastdds_port7411', 'fastdds_port7411_el', 'sem.fastdds_port7411_mutex',
              'other_program', 'sem.other')
@@ -44,13 +44,13 @@ def leftovers(tmp_path):
     return tmp_path
 
 
-def test_only_what_no_process_holds_is_stale(leftovers):
+def test_only_unused_files_are_stale(leftovers):
     names = {path.name for path in stale_shared_memory(leftovers, LATER)}
     assert names == {'fastrtps_0a', 'fastrtps_0a_el', 'fastdds_port7411', 'fastdds_port7411_el',
                      'sem.fastdds_port7411_mutex'}
 
 
-def test_a_lock_protects_the_whole_group(leftovers):
+def test_a_locked_file_protects_its_group(leftovers):
     handle = os.open(leftovers / 'dev/shm/fastdds_port7411_el', os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     names = {path.name for path in stale_shared_memory(leftovers, LATER)}
@@ -58,16 +58,16 @@ def test_a_lock_protects_the_whole_group(leftovers):
     assert names == {'fastrtps_0a', 'fastrtps_0a_el'}
 
 
-def test_a_port_is_left_to_who_takes_its_number_unless_asked_for(leftovers):
+def test_ports_are_only_included_on_request(leftovers):
     names = {path.name for path in stale_shared_memory(leftovers, LATER, ports=False)}
     assert names == {'fastrtps_0a', 'fastrtps_0a_el'}
 
 
-def test_new_files_are_left_alone(leftovers):
+def test_new_files_are_kept(leftovers):
     assert not list(stale_shared_memory(leftovers))
 
 
-def test_cleaning_removes_and_counts(leftovers):
+def test_clean_removes_files_and_returns_their_number_and_size(leftovers):
     assert clean_stale_shared_memory(leftovers, LATER) == (5, 500)
     left = {path.name for path in (leftovers / 'dev/shm').iterdir()}
     assert left == {'fastrtps_0b', 'fastrtps_0b_el', 'other_program', 'sem.other'}
@@ -75,7 +75,7 @@ def test_cleaning_removes_and_counts(leftovers):
 
 @pytest.fixture
 def start_node(monkeypatch):
-    """Return a function that starts a process with shared memory; it returns it and its files."""
+    """Return a function that starts a node; it returns the process and its segment files."""
     monkeypatch.setenv('VDL_TRANSPORT', 'shm')
     with contextlib.ExitStack() as processes:
         def start():
@@ -90,7 +90,7 @@ def start_node(monkeypatch):
 
 
 @pytest.mark.process
-def test_the_next_node_removes_what_a_killed_one_left(start_node, run_here):
+def test_the_next_node_removes_segments_of_a_killed_one(start_node, run_here):
     killed, left = start_node()
     killed.kill()
     killed.wait()
@@ -98,7 +98,7 @@ def test_the_next_node_removes_what_a_killed_one_left(start_node, run_here):
     living, in_use = start_node()
     for path in left | in_use:
         age(path)
-    # Any node does it, be it one that then refuses a parameter.
+    # Every node does, also one that then rejects a parameter.
     assert run_here(recorder.main, 'no_such_parameter:=1')[0] == 2
     assert not [path for path in left if os.path.exists(path)]
     assert in_use
@@ -107,7 +107,7 @@ def test_the_next_node_removes_what_a_killed_one_left(start_node, run_here):
 
 
 def age(path):
-    """Make a segment and its lock look old."""
+    """Set an old modification time on a segment and its lock."""
     for each in (path, f'{path}_el'):
-        with contextlib.suppress(FileNotFoundError):  # another node was quicker
+        with contextlib.suppress(FileNotFoundError):  # another node has removed it
             os.utime(each, (0, 0))

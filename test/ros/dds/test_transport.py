@@ -1,4 +1,4 @@
-"""The transport's choices with made-up machines, and its messages with real processes."""
+"""Choice of the transport on simulated machines; messages between real processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def values(text: str) -> dict[str, list[str]]:
     ({**HERE, 'ROS_STATIC_PEERS': '127.0.0.1;localhost'}, False),
     ({**HERE, 'ROS_STATIC_PEERS': '192.168.1.7'}, True),
 ])
-def test_which_environments_reach_other_hosts(environ, far):
+def test_reaches_other_hosts_by_environment(environ, far):
     assert transport.reaches_other_hosts(environ) is far
 
 
@@ -62,7 +62,7 @@ def test_several_hosts_use_datagrams_that_fit_one_frame():
     assert choice.datagram_bytes + transport.UDP_HEADERS < 1500
 
 
-def test_buffers_never_exceed_the_kernels_limits():
+def test_buffers_do_not_exceed_the_kernels_limits():
     choice = choose(HERE, Host(rmem_max=212992, wmem_max=300000, shm_free=8 << 30))
     assert (choice.receive_bytes, choice.send_bytes) == (212992, 300000)
     assert 'net.core.rmem_max is 212992' in ' '.join(choice.warnings)
@@ -73,7 +73,7 @@ def test_unknown_or_tiny_limits_keep_the_systems_default():
     assert choose(HERE, Host(4096, 4096, 8 << 30)).receive_bytes == 0
 
 
-def test_a_small_shared_memory_makes_a_small_segment():
+def test_little_free_shared_memory_gives_a_small_segment():
     choice = choose(HERE, Host(16 << 20, 16 << 20, 64 << 20))
     assert (choice.name, choice.segment_bytes) == ('shm', 4 << 20)
     assert choice.warnings
@@ -86,7 +86,7 @@ def test_without_shared_memory_udp_is_used(free):
     assert choice.warnings
 
 
-def test_shared_memory_on_request_warns_of_other_hosts():
+def test_requested_shared_memory_warns_if_other_hosts_are_reachable():
     choice = choose({'VDL_TRANSPORT': 'shm'}, BIG)
     assert choice.name == 'shm'
     assert 'IP fragments' in choice.warnings[0]
@@ -102,7 +102,7 @@ def test_shared_memory_on_request_warns_of_other_hosts():
     ({'FASTRTPS_DEFAULT_PROFILES_FILE': 'mine.xml'}, 'user'),
     ({'FASTDDS_DEFAULT_PROFILES_FILE': 'mine.xml'}, 'user'),
 ])
-def test_what_the_user_set_is_respected(environ, name, runtime):
+def test_a_configuration_of_the_user_is_not_changed(environ, name, runtime):
     before = {**environ, **runtime}
     after = dict(before)
     choice = configure(after, BIG)
@@ -112,13 +112,13 @@ def test_what_the_user_set_is_respected(environ, name, runtime):
         assert choice.environment == {}
 
 
-def test_an_unknown_wish_is_one_line():
+def test_an_unknown_transport_is_an_error_of_one_line():
     with pytest.raises(ValueError, match=r"^VDL_TRANSPORT is 'tcp'; allowed: .*$") as error:
         configure({'VDL_TRANSPORT': 'tcp'}, BIG)
     assert '\n' not in str(error.value)
 
 
-def test_configure_is_repeatable_and_inherited(runtime):
+def test_a_second_configure_and_a_child_process_agree(runtime):
     environ = {**HERE, **runtime}
     first = configure(environ, BIG)
     assert configure(environ, BIG) == first  # as in a child process
@@ -143,7 +143,7 @@ def test_an_unwritable_runtime_folder_is_replaced(tmp_path, monkeypatch):
     ('8.4.3', 'FASTRTPS_DEFAULT_PROFILES_FILE', 'heartbeatPeriod'),
     ('9.3.3', 'FASTDDS_DEFAULT_PROFILES_FILE', 'heartbeat_period'),
 ])
-def test_each_fastdds_gets_its_own_words(layer, variable, tag, runtime, tmp_path):
+def test_the_profile_has_the_tags_of_the_fastdds_version(layer, variable, tag, runtime, tmp_path):
     share = tmp_path / 'share/rmw_fastrtps_cpp'
     share.mkdir(parents=True)
     (share / 'package.xml').write_text(f'<package><version>{layer}</version></package>')
@@ -153,7 +153,7 @@ def test_each_fastdds_gets_its_own_words(layer, variable, tag, runtime, tmp_path
     assert tag in values(Path(environ[variable]).read_text())
 
 
-def test_the_profile_holds_the_choice():
+def test_the_profile_contains_the_choice():
     choice = TransportChoice('shm', '', 1 << 20, 70000, 80000, 1344)
     found = values(render(choice, TEMPLATE.read_text()))
     assert found['segment_size'] == [str(1 << 20)]
@@ -165,14 +165,14 @@ def test_the_profile_holds_the_choice():
     assert found['transport_id'] == ['vdl_udp', 'vdl_udp']
 
 
-def test_a_stopped_reader_is_forgotten_before_its_port_is_doubted():
+def test_the_lease_is_shorter_than_the_health_check():
     found = values(render(choose(HERE, BIG), TEMPLATE.read_text()))
     lease_s, _announcement_s = (int(each) for each in found['sec'][:2])
     check_ms, = (int(each) for each in found['healthy_check_timeout_ms'])
     assert check_ms > lease_s * 1000 > 1000
 
 
-def test_no_prefix_that_fastdds_cannot_read():
+def test_tags_have_no_namespace_prefix():
     assert 'ns0:' not in render(choose({}, BIG), TEMPLATE.read_text())
 
 
@@ -203,9 +203,9 @@ PEER = textwrap.dedent("""
     qos = QoSProfile(depth=1 if latched else 10, reliability=reliable)
     if latched:
         qos.durability = kept
-    # Kept for the writer: the two directions are discovered one after the other.
+    # Latched for the writer: the two directions are discovered one after the other.
     keep = QoSProfile(depth=50, reliability=reliable, durability=kept)
-    credit, heard = set(), []
+    credit, received = set(), []
 
     def until(condition, seconds=30.0):
         end = time.monotonic() + seconds
@@ -220,26 +220,27 @@ PEER = textwrap.dedent("""
         message.data = array.array('B', bytes(size))
         if not latched:
             assert until(lambda: publisher.get_subscription_count() and
-                         node.count_publishers('credit')), 'nobody listens'
+                         node.count_publishers('credit')), 'no subscriber'
         for number in range(count):
             message.data[0] = number
             publisher.publish(message)
             print('sent', number, flush=True)
             assert latched or until(lambda: number < 2 or number - 2 in credit), 'no credit'
-        # A writer that is gone sends nothing again.
-        assert latched or until(lambda: count - 1 in credit), 'the last were not heard'
+        # A writer that has exited cannot resend.
+        assert latched or until(lambda: count - 1 in credit), 'the last messages were not received'
         if latched:
             sys.stdin.read()
     else:
         answers = node.create_publisher(UInt8MultiArray, 'credit', keep)
 
-        def hear(message):
-            heard.append((message.data[0], len(message.data)))
+        def receive(message):
+            received.append((message.data[0], len(message.data)))
             answers.publish(UInt8MultiArray(data=[message.data[0]]))
 
-        node.create_subscription(UInt8MultiArray, 'data', hear, qos)
-        until(lambda: len(heard) >= count)
-        assert heard == [(number, size) for number in range(count)], f'{len(heard)}: {heard[-3:]}'
+        node.create_subscription(UInt8MultiArray, 'data', receive, qos)
+        until(lambda: len(received) >= count)
+        assert received == [(number, size) for number in range(count)], (
+            len(received), received[-3:])
         if not latched:
             until(lambda: node.count_publishers('data') == 0, 5.0)
         print('complete', flush=True)
@@ -280,11 +281,11 @@ def test_large_reliable_messages_all_arrive_in_order(wish, monkeypatch):
 
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize('wish', ['shm', 'udp'])
-def test_who_joins_late_gets_the_latched_message(wish, monkeypatch):
+def test_a_late_subscriber_gets_the_latched_message(wish, monkeypatch):
     monkeypatch.setenv('VDL_TRANSPORT', wish)
     writer = start('writer', 7_000_000, 1)
     try:
-        assert writer.stdout.readline() == 'sent 0\n'  # sent while nobody listens
+        assert writer.stdout.readline() == 'sent 0\n'  # sent without a subscriber
         readers = [start('reader', 7_000_000, 1) for _ in range(2)]
         for reader in readers:
             assert 'complete' in finish(reader)

@@ -1,4 +1,4 @@
-"""Tensors come back as they were sent, without a copy, and malformed ones are named."""
+"""Tensors: round trip without change, views without copies, errors that name the tensor."""
 
 import array
 
@@ -14,7 +14,7 @@ DTYPES = ['bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64
 
 
 def travelled(arrays):
-    """Return named arrays after a way over the wire."""
+    """Return named arrays after serialisation and back."""
     sent = serialize_message(Policy(tensors=to_tensors(arrays)))
     return from_tensors(deserialize_message(sent, Policy).tensors)
 
@@ -26,7 +26,7 @@ def message(**fields):
 
 @pytest.mark.parametrize('shape', [(), (0,), (1,), (3, 4), (2, 0, 3), (2, 1, 3, 2)], ids=str)
 @pytest.mark.parametrize('dtype', DTYPES)
-def test_every_dtype_and_shape_comes_back(dtype, shape):
+def test_every_dtype_and_shape_survives_the_round_trip(dtype, shape):
     rng = np.random.default_rng(0)
     value = rng.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8)
     value = (value > 127).reshape(shape) if dtype == 'bool' else value.view(dtype).reshape(shape)
@@ -36,7 +36,7 @@ def test_every_dtype_and_shape_comes_back(dtype, shape):
     assert found.tobytes() == value.tobytes()
 
 
-def test_special_numbers_come_back_bit_by_bit():
+def test_special_numbers_survive_bit_by_bit():
     value = np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, 1.7e308])
     assert travelled({'x': value})['x'].tobytes() == value.tobytes()
 
@@ -45,7 +45,7 @@ def test_special_numbers_come_back_bit_by_bit():
     lambda a: a.T, lambda a: a[::2], lambda a: a[:, ::-1], lambda a: np.asfortranarray(a),
     lambda a: np.broadcast_to(a[:1], (5, 6)), lambda a: a.astype('>f4')],
     ids=['transposed', 'strided', 'reversed', 'fortran', 'broadcast', 'big-endian'])
-def test_values_count_not_their_place_in_memory(view):
+def test_memory_layout_does_not_matter(view):
     value = view(np.arange(24, dtype=np.float32).reshape(4, 6))
     found = travelled({'x': value})['x']
     assert found.dtype == np.dtype('<f4')
@@ -58,7 +58,7 @@ def test_names_and_their_order_are_kept():
     assert num_bytes(to_tensors(arrays)) == 6
 
 
-def test_what_is_sent_is_a_copy():
+def test_sent_tensors_are_copies():
     value = np.zeros(3, np.uint8)
     tensors = to_tensors({'x': value})
     value[:] = 7
@@ -66,7 +66,7 @@ def test_what_is_sent_is_a_copy():
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bool'])
-def test_what_is_read_is_a_view_that_cannot_be_written(dtype):
+def test_received_tensors_are_read_only_views(dtype):
     tensors = to_tensors({'x': np.zeros(3, dtype)})
     found = from_tensors(tensors)['x']
     assert np.shares_memory(found, np.frombuffer(tensors[0].data, np.uint8))
@@ -74,8 +74,8 @@ def test_what_is_read_is_a_view_that_cannot_be_written(dtype):
         found[0] = 1
 
 
-def test_data_is_filled_by_one_array():
-    # Anything else is converted element by element, a thousand times slower.
+def test_data_is_assigned_as_one_array():
+    # Other types are converted element by element, a thousand times slower.
     data = to_tensors({'x': np.zeros(3)})[0].data
     assert isinstance(data, array.array)
     assert data.typecode == 'B'
@@ -86,7 +86,7 @@ def test_data_is_filled_by_one_array():
 @pytest.mark.parametrize('value', [
     np.zeros(2, complex), np.array(['a']), np.array([None]), np.zeros(2, 'datetime64[s]'),
     np.zeros(2, [('a', 'u1')])], ids=lambda value: value.dtype.name)
-def test_a_dtype_without_a_name_on_the_wire_is_not_sent(value):
+def test_unsupported_dtypes_are_rejected(value):
     with pytest.raises(TensorError, match=r"^tensor 'weights': dtype .* cannot be sent; [^\n]*$"):
         to_tensors({'weights': value})
 
@@ -96,17 +96,17 @@ def test_a_dtype_without_a_name_on_the_wire_is_not_sent(value):
     ({'dtype': 'object'}, "dtype 'object' is not one of"),
     ({'dtype': '<f4'}, "dtype '<f4' is not one of"),
     ({'dtype': ''}, "dtype '' is not one of"),
-    ({'data': bytes(7)}, '7 bytes are not the 8 of float32 (2,)'),
-    ({'data': bytes(9)}, '9 bytes are not the 8'),
-    ({'data': b''}, '0 bytes are not the 8'),
-    ({'shape': []}, '8 bytes are not the 4 of float32 ()'),
-    ({'shape': [0]}, '8 bytes are not the 0'),
-    ({'shape': [2**32 - 1] * 8}, '8 bytes are not the '),
+    ({'data': bytes(7)}, '7 bytes, but float32 (2,) has 8'),
+    ({'data': bytes(9)}, '9 bytes, but float32 (2,) has 8'),
+    ({'data': b''}, '0 bytes, but float32 (2,) has 8'),
+    ({'shape': []}, '8 bytes, but float32 () has 4'),
+    ({'shape': [0]}, '8 bytes, but float32 (0,) has 0'),
+    ({'shape': [2**32 - 1] * 8}, '8 bytes, but float32 (4294967295, '),
     ({'shape': [2] + [1] * 80}, 'shape of 81 axes'),
     ({'shape': [0] + [2**32 - 1] * 4, 'data': b''}, 'shape of 5 axes'),
-    ({'dtype': 'bool', 'data': bytes([0, 2])}, 'a bool is 2'),
-    ({'dtype': 'bool', 'data': bytes([255, 1])}, 'a bool is 255')], ids=str)
-def test_a_malformed_tensor_is_named(fields, reason):
+    ({'dtype': 'bool', 'data': bytes([0, 2])}, 'a bool has the value 2'),
+    ({'dtype': 'bool', 'data': bytes([255, 1])}, 'a bool has the value 255')], ids=str)
+def test_malformed_tensors_are_named_with_the_reason(fields, reason):
     with pytest.raises(TensorError) as error:
         from_tensors([message(name='good'), message(**fields)])
     text = str(error.value)
@@ -115,12 +115,12 @@ def test_a_malformed_tensor_is_named(fields, reason):
     assert '\n' not in text
 
 
-def test_a_name_that_comes_twice_is_refused():
-    with pytest.raises(TensorError, match=r"^tensor 'x': comes twice$"):
+def test_duplicate_names_are_rejected():
+    with pytest.raises(TensorError, match=r"^tensor 'x': duplicate name$"):
         from_tensors([message(), message()])
 
 
-def test_a_flood_of_tensors_is_refused():
+def test_too_many_tensors_are_rejected():
     with pytest.raises(TensorError, match='more than 4096'):
         from_tensors(message(name=str(i)) for i in range(5000))
     assert len(from_tensors(message(name=str(i)) for i in range(4096))) == 4096

@@ -1,4 +1,4 @@
-"""Where a node's time goes is said on /statistics, read back, and left out where it is no use."""
+"""Thread time shares are published and read; malformed reports are skipped."""
 
 import math
 
@@ -10,8 +10,8 @@ from vdl_ros.common.thread_timer import ACTING, TRAINING, ThreadTimer
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics.thread_time_statistics import (
     Share,
-    TimeStatistics,
-    is_time,
+    ThreadTimeStatistics,
+    is_thread_time,
     mean_shares,
     read_share,
 )
@@ -39,17 +39,17 @@ def test_a_report_is_read():
     {'points': [(AVERAGE, math.nan)]}, {'points': [(AVERAGE, -0.1)]},
     {'points': [(AVERAGE, 1.1)]}, {'points': [(AVERAGE, 0.1), (AVERAGE, 0.1)]},
     {'points': [(AVERAGE + 1, 0.5)]}])
-def test_what_does_not_fit_is_left_out(change):
+def test_malformed_reports_and_other_metrics_are_skipped(change):
     assert read_share(report(**change)) is None
 
 
-def test_whose_name_it_is_decides_what_it_claims_to_be():
-    assert is_time(report(unit='ms'))
-    assert not is_time(report(metric='message_age'))
-    assert not is_time(report(metric='time_of_day'))
+def test_a_thread_time_is_recognised_by_its_metric_name():
+    assert is_thread_time(report(unit='ms'))
+    assert not is_thread_time(report(metric='message_age'))
+    assert not is_thread_time(report(metric='time_of_day'))
 
 
-def test_means_are_over_time():
+def test_means_are_weighted_by_time():
     shares = [Share('/a', ACTING, 'step', 1.0, 1.0), Share('/b', ACTING, 'step', 3.0, 0.5),
               Share('/a', ACTING, 'wait', 1.0, 0.0), Share('/b', ACTING, 'wait', 3.0, 0.5),
               Share('/c', TRAINING, 'learn', 9.0, 0.25)]
@@ -58,20 +58,20 @@ def test_means_are_over_time():
     assert mean_shares([]) == {}
 
 
-def test_a_node_reports_and_a_run_hears_the_actors_of_its_namespace(peer):
-    heard = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+def test_a_run_uses_the_reports_of_the_actors_in_its_namespace(peer):
+    received = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
     scalars = TopicScalars(peer.node, 'policy')
     timer = ThreadTimer()
     with timer('step'):
         peer.until(lambda: peer.node.count_subscribers('/statistics') == 2, 'subscriptions')
-        TimeStatistics(peer.node, {ACTING: timer})
+        ThreadTimeStatistics(peer.node, {ACTING: timer})
         talker = peer.talk(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
         talker.publish(report('/team/actor_0', 'time_acting_infer'))
         talker.publish(report(metric='time_training_learn'))
         talker.publish(report(unit='percent'))
 
         def own():
-            return [each for each in map(read_share, heard)
+            return [each for each in map(read_share, received)
                     if each is not None and each.node == '/peer']
 
         found = {}

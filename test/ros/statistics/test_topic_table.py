@@ -1,4 +1,4 @@
-"""The table shows who is there and since when they are silent, whatever was reported."""
+"""The table of topic_stats: rows, figures, silent nodes, limits, output."""
 
 import io
 import math
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from vdl_ros.ros.statistics.statistics_reader import AGE, LOSS, PERIOD, Figures, Window
+from vdl_ros.ros.statistics.topic_statistics import AGE, LOSS, PERIOD, Figures, Window
 from vdl_ros.ros.statistics.topic_table import Row, Screen, TopicTable, table_text
 
 
@@ -18,7 +18,7 @@ def names(table, now=0.0):
     return [(row.topic, row.node) for row in table.rows(now)]
 
 
-def test_a_row_for_each_subscription_by_topic_and_node():
+def test_each_subscription_has_a_row_sorted_by_topic_and_node():
     table = TopicTable()
     assert not table.has_rows()
     for node in ('/learner', '/actor_1', '/actor_0'):
@@ -31,14 +31,14 @@ def test_a_row_for_each_subscription_by_topic_and_node():
     assert table.left_out == 0
 
 
-def test_figures_are_over_the_span_and_losses_over_all():
+def test_figures_are_over_the_span_and_losses_since_the_start():
     table = TopicTable(span_s=2.0)
     table.add(window(metric=LOSS, count=7), 0.0)
     for now, count in ((0.0, 100), (1.0, 10), (2.0, 30)):
         table.add(window(count=count), now)
     figures = table.rows(2.5)[0].figures
     assert (figures.samples, figures.rate_hz, figures.lost) == (40, 20.0, 7)
-    # A node that reports more seldom than a table is shown has its last figures.
+    # A node that reports less often than the table is printed keeps its last figures.
     assert table.rows(4.9)[0].figures.samples == 30
     assert table.rows(4.9)[0].figures.lost == 7
 
@@ -56,23 +56,23 @@ def test_topics_are_chosen_by_patterns(patterns, found):
     assert table.left_out == 0
 
 
-@pytest.mark.parametrize(('seconds', 'marked', 'gone'), [
+@pytest.mark.parametrize(('seconds', 'marked', 'removed'), [
     (1.0, 3.0, 15.0), (2.0, 6.0, 30.0), (math.nan, 3.0, 15.0), (0.001, 3.0, 15.0),
     (1e9, 180.0, 900.0)])
-def test_who_is_silent_is_marked_and_then_dropped(seconds, marked, gone):
+def test_a_silent_node_is_marked_and_then_removed(seconds, marked, removed):
     table = TopicTable()
     table.add(window(seconds=seconds), 100.0)
     assert table.rows(100.0 + marked)[0].silent_s == 0
     row = table.rows(100.1 + marked)[0]
     assert row.silent_s == pytest.approx(marked + 0.1)
-    assert row.figures.samples == 10, 'the last figures stay'
-    assert len(table.rows(100.0 + gone)) == 1
-    assert table.rows(100.1 + gone) == []
+    assert row.figures.samples == 10, 'the last figures stay in the row'
+    assert len(table.rows(100.0 + removed)) == 1
+    assert table.rows(100.1 + removed) == []
     table.add(window(seconds=seconds), 1e4)
-    assert table.rows(1e4)[0].silent_s == 0, 'who comes back is there again'
+    assert table.rows(1e4)[0].silent_s == 0, 'a node that reports again has a row again'
 
 
-def test_names_without_end_are_bounded():
+def test_the_number_of_rows_is_bounded():
     table = TopicTable()
     for number in range(3000):
         table.add(window(topic=f'/t{number}'), 0.0)
@@ -83,13 +83,13 @@ def test_names_without_end_are_bounded():
     assert names(table, 1000.0) == [('/trajectories', '/learner')]
 
 
-def test_what_could_not_be_read_is_counted():
+def test_malformed_reports_are_counted():
     table = TopicTable()
     table.add(None, 0.0)
     assert (table.rows(0.0), table.left_out) == ([], 1)
 
 
-def test_the_text_is_aligned_and_leaves_out_what_is_not_known():
+def test_columns_are_aligned_and_unknown_values_are_dashes():
     rows = [Row('/policy', '/actor_0', Figures(12.34, 1.5, 0.25, 9.0, 1234)),
             Row('/trajectories', '/learner', Figures(3.0, 2.0, math.nan, 3.0, 6, 2), 4.4),
             Row('', 'listener', Figures(*[math.nan] * 4, 0))]
@@ -101,24 +101,24 @@ def test_the_text_is_aligned_and_leaves_out_what_is_not_known():
         '3 reports left out: malformed, or not of messages']
 
 
-def test_an_empty_table_says_so():
+def test_an_empty_table_is_one_line():
     assert table_text([]) == 'nothing to show from /statistics'
 
 
-def test_absurd_figures_and_names_do_not_break_the_lines():
+def test_huge_figures_and_long_names_keep_lines_short():
     text = table_text([Row('/t' * 500, '/n' * 500, Figures(1e300, -1e200, 0, 1e7, 2**53, 2**53))])
     assert max(map(len, text.splitlines())) < 200
     assert '1.0e+300' in text
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream for which isatty() is true."""
 
     def isatty(self):
         return True
 
 
-def test_a_terminal_is_drawn_over(monkeypatch):
+def test_a_terminal_is_overwritten_in_place(monkeypatch):
     monkeypatch.setattr('shutil.get_terminal_size', lambda: os.terminal_size((10, 4)))
     stream = Terminal()
     screen = Screen(stream)
@@ -131,7 +131,7 @@ def test_a_terminal_is_drawn_over(monkeypatch):
         '\x1b[3A\r\x1b[Jlast\n')
 
 
-def test_a_pipe_gets_blocks():
+def test_a_pipe_receives_one_text_after_another():
     stream = io.StringIO()
     screen = Screen(stream)
     screen.show('one\ntwo')

@@ -18,6 +18,7 @@ import usb.core
 import usb.util
 
 from vdl_ros.arm.driver.protocol import PACKET_SIZE
+from vdl_ros.common.resources import find_resource
 
 __all__ = [
     'VENDOR', 'ArmUsbError', 'DeviceBusyError', 'DeviceMissingError', 'DisconnectedError',
@@ -90,12 +91,12 @@ def load_backend(name: str = '') -> Any:
 
 
 def udev_rule() -> Path:
-    """Return the rule that lets users reach the arm: as installed, or the checkout's."""
-    here = Path(__file__)
-    rule = Path('config', 'udev', '99-owi535.rules')
-    candidates = [parent / 'share' / 'vdl_ros' / rule for parent in here.parents]
-    checkout = here.resolve().parents[4] / rule
-    return next((path for path in candidates if path.is_file()), checkout)
+    """Return the udev rule that gives users access to the arm; a relative path if missing."""
+    rule = 'config/udev/99-owi535.rules'
+    try:
+        return find_resource(rule)
+    except FileNotFoundError:
+        return Path(rule)
 
 
 def _advice() -> str:

@@ -23,7 +23,7 @@ from vdl_ros.arm.model.urdf_elements import (
     one_line,
     pose,
 )
-from vdl_ros.common.resources import share_file
+from vdl_ros.common.resources import find_resource
 
 __all__ = [
     'ArmGeometry', 'GeometryError', 'Joint', 'Positions', 'expand', 'load', 'parse', 'urdf_file']
@@ -104,7 +104,7 @@ def urdf_file() -> Path:
         GeometryError: neither is there.
     """
     try:
-        return share_file('urdf/owi535.urdf.xacro')
+        return find_resource('urdf/owi535.urdf.xacro')
     except FileNotFoundError as error:
         raise GeometryError(str(error)) from error
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, load
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.common.resources import share_file
+from vdl_ros.common.resources import find_resource
 
 __all__ = ['CAMERA', 'PREFIX', 'Scene', 'build_scene']
 
@@ -107,7 +107,7 @@ def build_scene(
     """
     geometry = geometry or load()
     try:
-        spec = mujoco.MjSpec.from_file(str(path or share_file('config/mujoco/scene.xml')))
+        spec = mujoco.MjSpec.from_file(str(path or find_resource('config/mujoco/scene.xml')))
         spec.attach(_arm(geometry, field_of_view), frame=spec.worldbody.add_frame(), prefix=PREFIX)
         if furnish is not None:
             furnish(spec)

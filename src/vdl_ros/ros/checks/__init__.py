@@ -1,8 +1,8 @@
 """
-What ``ros2 run vdl_ros doctor`` looks at: small functions, each of one thing.
+The checks of ``ros2 run vdl_ros doctor``.
 
-A check takes a :class:`System` and returns a :class:`Finding`. It never raises: what cannot be
-read is a finding too. ``System.root`` and ``System.environ`` are replaced in tests.
+A check takes a :class:`System` and returns a :class:`Finding`. It never raises: unreadable values
+are a finding too. Tests replace ``System.root`` and ``System.environ``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ CHECKS: tuple[Callable[[System], Finding], ...] = (
 
 
 def run(system: System, checks: tuple[Callable[[System], Finding], ...] = CHECKS) -> list[Finding]:
-    """Run the checks in their order; one that breaks becomes a failed finding."""
+    """Run the checks in order; an exception becomes a failed finding."""
     findings = []
     for check in checks:
         try:
             findings.append(check(system))
-        except Exception as error:  # a doctor that dies helps nobody
+        except Exception as error:  # the other checks still run
             name = check.__name__.removeprefix('check_').replace('_', ' ')
             findings.append(Finding(name, 'fail', f'{type(error).__name__}: {error}',
                                     'this is a bug of the check: please report it'))

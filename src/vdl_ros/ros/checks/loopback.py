@@ -1,5 +1,5 @@
 """
-A measured message: two processes exchange what a graph exchanges.
+Measure the round trip of messages between two processes.
 
 ``measure()`` starts ``python -m vdl_ros.ros.checks.loopback NAME`` as the echo. Topics are
 ``NAME/ping`` and ``NAME/pong``, std_msgs/UInt8MultiArray, reliable and latched.
@@ -21,24 +21,26 @@ from vdl_ros.ros.checks.types import Finding, System
 
 __all__ = ['Loopback', 'check_loopback', 'echo', 'measure']
 
-# bytes -> messages: an observation batch, and a trajectory
+# bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
-DEADLINE = 5.0  # seconds until an answer is called missing
+DEADLINE = 5.0  # timeout of one response, s
 
 
 @dataclasses.dataclass(frozen=True)
 class Loopback:
-    """Round trips of one size: ``p50_ms`` there and back, ``rate`` in MB/s, both ways counted."""
+    """Round trips of one size: median time ``p50_ms``; ``rate`` of both directions, MB/s."""
 
     size: int
     p50_ms: float
     rate: float
 
 
-class _Peer:
+class _Endpoint:
     """A node with one publisher and one subscription, in a context of its own."""
 
-    def __init__(self, name: str, sends: str, hears: str, callback: Callable[[Any], None]) -> None:
+    def __init__(
+        self, name: str, sends: str, receives: str, callback: Callable[[Any], None],
+    ) -> None:
         import rclpy
         from rclpy.context import Context
         from rclpy.executors import SingleThreadedExecutor
@@ -55,21 +57,21 @@ class _Peer:
             Executor = SingleThreadedExecutor  # noqa: N806  a class under another name
         self.executor = Executor(context=self.context)
         self.executor.add_node(self.node)
-        # Latched: each side discovers the other in its own time, and the first answer must wait.
+        # Latched: the two sides discover each other at different times.
         qos = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
                          durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.publisher = self.node.create_publisher(UInt8MultiArray, sends, qos)
-        self.subscription = self.node.create_subscription(UInt8MultiArray, hears, callback, qos)
+        self.subscription = self.node.create_subscription(UInt8MultiArray, receives, callback, qos)
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Call back until the condition holds; return whether it came to."""
+        """Run callbacks until ``condition`` holds or the time is over; return the condition."""
         end = time.monotonic() + seconds
         while not condition() and time.monotonic() < end:
             self.executor.spin_once(timeout_sec=0.05)
         return condition()
 
     def matched(self) -> bool:
-        """Whether both topics have a peer."""
+        """Return whether both topics are connected."""
         return bool(self.publisher.get_subscription_count() > 0
                     and self.node.count_publishers(self.subscription.topic_name) > 0)
 
@@ -81,20 +83,22 @@ class _Peer:
 
 def measure(deadline: float = DEADLINE) -> list[Loopback]:
     """
-    Exchange messages with a second process in the transport that the environment names.
+    Exchange messages with a second process over the configured transport.
 
-    Raises ``TimeoutError``, which says what did not arrive, after ``deadline`` seconds without it.
+    Raises:
+        TimeoutError: a response did not arrive within ``deadline`` seconds.
     """
     from std_msgs.msg import UInt8MultiArray
 
     name = f'vdl_doctor_{os.getpid()}'
-    heard: list[float] = []
+    arrivals: list[float] = []
     command = [sys.executable, '-m', 'vdl_ros.ros.checks.loopback', name]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    peer = _Peer(name, f'{name}/ping', f'{name}/pong', lambda _: heard.append(time.perf_counter()))
+    peer = _Endpoint(name, f'{name}/ping', f'{name}/pong',
+                     lambda _: arrivals.append(time.perf_counter()))
     results = []
     try:
-        # The second process also imports rclpy within this time, on a busy machine.
+        # This time includes the start of the second process on a busy machine.
         if not peer.until(lambda: peer.matched() or child.poll() is not None, deadline * 2):
             raise TimeoutError('the two processes do not discover each other')
         if child.poll() is not None:
@@ -105,20 +109,20 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
             message.data = array.array('B', bytes(size))
             trips = []
             for number in range(rounds):
-                heard.clear()
+                arrivals.clear()
                 start = time.perf_counter()
                 peer.publisher.publish(message)
-                if not peer.until(lambda: bool(heard), deadline):
+                if not peer.until(lambda: bool(arrivals), deadline):
                     raise TimeoutError(f'message {number + 1} of {size / 1e6:g} MB did not come '
                                        f'back in {deadline:g} s')
-                trips.append(heard[0] - start)
+                trips.append(arrivals[0] - start)
             trips.sort()
             results.append(Loopback(size, trips[rounds // 2] * 1e3,
                                     2 * size * rounds / sum(trips) / 1e6))
     finally:
         peer.close()
         if child.stdin:
-            child.stdin.close()  # the echo ends with it
+            child.stdin.close()  # ends the echo
         try:
             child.wait(timeout=deadline)
         except subprocess.TimeoutExpired:
@@ -130,7 +134,7 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
 
 
 def echo(name: str) -> None:
-    """Send every ping back until the standard input ends."""
+    """Return every message until standard input is closed."""
     import threading
 
     ended = threading.Event()
@@ -140,8 +144,8 @@ def echo(name: str) -> None:
         ended.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    peer = _Peer(f'{name}_echo', f'{name}/pong', f'{name}/ping',
-                 lambda message: peer.publisher.publish(message))
+    peer = _Endpoint(f'{name}_echo', f'{name}/pong', f'{name}/ping',
+                     lambda message: peer.publisher.publish(message))
     while not ended.is_set():
         peer.executor.spin_once(timeout_sec=0.1)
     peer.close()
@@ -152,13 +156,13 @@ def check_loopback(system: System, exchange: Callable[[], list[Loopback]] = meas
     del system
     if importlib.util.find_spec('rclpy') is None:
         return Finding('loop-back', 'fail', 'not measured: rclpy cannot be imported',
-                       'see the line ROS')
+                       'see the check ROS')
     try:
         results = exchange()
     except (TimeoutError, RuntimeError) as error:
         return Finding('loop-back', 'fail', str(error),
-                       'look at the warnings above, then try VDL_TRANSPORT=udp')
-    text = '; '.join(f'{item.size / 1e6:g} MB: {item.p50_ms:.2f} ms there and back, '
+                       'resolve the warnings above, or try VDL_TRANSPORT=udp')
+    text = '; '.join(f'{item.size / 1e6:g} MB: {item.p50_ms:.2f} ms round trip, '
                      f'{item.rate:.0f} MB/s' for item in results)
     figures = {}
     for item in results:

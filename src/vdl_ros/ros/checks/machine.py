@@ -20,7 +20,7 @@ __all__ = [
 
 FEATURES = ('avx2', 'avx512f', 'avx512_bf16', 'amx_bf16')
 ARM_VENDOR, ARM_PRODUCTS = '1267', ('0000', '0001')
-# name, what it is for, whether the package does without
+# name, purpose, whether it is optional
 LIBRARIES = (
     ('numpy', 'tensors on topics', False),
     ('torch', 'learning', True),
@@ -31,7 +31,7 @@ LIBRARIES = (
 
 
 def check_cpu(system: System) -> Finding:
-    """Name the vector units, and what they mean for bfloat16."""
+    """Report the vector units and the speed of bfloat16."""
     flags: set[str] = set()
     for line in (system.text('proc/cpuinfo') or '').splitlines():
         if line.startswith(('flags', 'Features')):
@@ -49,7 +49,7 @@ def check_cpu(system: System) -> Finding:
 
 
 def check_cores(system: System, usable: int | None = None) -> Finding:
-    """Count the cores that this process may use, and how busy they are."""
+    """Report the usable cores and their load."""
     if usable is None:
         usable = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else (
             os.cpu_count() or 1)
@@ -62,17 +62,17 @@ def check_cores(system: System, usable: int | None = None) -> Finding:
     if cores < 2:
         return Finding('cores', 'warn', text, 'actor and learner share one core', figures)
     if load > cores * 0.75:
-        return Finding('cores', 'warn', text, 'other programs are busy: figures will be low',
+        return Finding('cores', 'warn', text, 'other programs use the CPU: figures will be low',
                        figures)
     return Finding('cores', 'ok', text, '', figures)
 
 
 def check_memory(system: System) -> Finding:
-    """Look at the memory that is left, within the container's limit."""
+    """Report the free memory, within the limit of the container."""
     lines = (system.text('proc/meminfo') or '').splitlines()
     values = {line.partition(':')[0]: line.split()[1] for line in lines if len(line.split()) > 1}
     if 'MemAvailable' not in values:
-        return Finding('memory', 'warn', 'cannot be read', 'on Linux, look at free -h')
+        return Finding('memory', 'warn', 'cannot be read', 'check it by free -h')
     free = int(values['MemAvailable']) * 1024
     limit = system.number('sys/fs/cgroup/memory.max')
     if limit is not None:
@@ -84,11 +84,11 @@ def check_memory(system: System) -> Finding:
 
 
 def check_clock(system: System, synchronised: bool | None = None) -> Finding:
-    """See whether the clock is disciplined, which latencies between hosts need."""
+    """Check whether the clock is synchronised, as latencies between hosts require."""
     if synchronised is None:
         synchronised = _clock_is_synchronised()
     if synchronised is None:
-        return Finding('clock', 'ok', 'the kernel does not say whether it is synchronised')
+        return Finding('clock', 'ok', 'unknown whether it is synchronised')
     if synchronised:
         return Finding('clock', 'ok', 'synchronised')
     several = bool(system.environ.get('ROS_STATIC_PEERS')) and transport.reaches_other_hosts(
@@ -96,23 +96,23 @@ def check_clock(system: System, synchronised: bool | None = None) -> Finding:
     if several:
         return Finding('clock', 'warn', 'not synchronised',
                        'run chrony on each host, or do not compare their stamps')
-    return Finding('clock', 'ok', 'not synchronised, which matters between hosts only')
+    return Finding('clock', 'ok', 'not synchronised; only required between hosts')
 
 
 def check_egl(system: System) -> Finding:
-    """Try to make a headless display, which rendering needs."""
+    """Check that rendering works without a display."""
     del system
     try:
         return Finding('EGL', 'ok', check_drawing())
     except OpenGLError as error:
         reason, _, remedy = str(error).removeprefix('OpenGL: ').partition('; ')
         return Finding('EGL', 'warn', reason,
-                       f'needed for camera images only: {remedy or "look at the driver"}')
+                       f'only required for camera images: {remedy or "check the graphics driver"}')
 
 
 def check_usb(system: System) -> Finding:
-    """Look for an OWI arm on the USB, and whether this user may drive it."""
-    # pyusb's wheel of libusb is as good as the system's.
+    """Check for an OWI arm on USB, and whether this user may access it."""
+    # From the system or from the wheel libusb-package.
     library = ctypes.util.find_library('usb-1.0') or importlib.util.find_spec('libusb_package')
     missing = '' if library else 'apt install libusb-1.0-0, or pip install libusb-package'
     arms = [folder for folder in sorted((system.root / 'sys/bus/usb/devices').glob('*'))
@@ -122,19 +122,19 @@ def check_usb(system: System) -> Finding:
         return Finding('USB arm', 'ok', 'none connected' + ('' if library else ', and no libusb'),
                        missing)
     if not library:
-        return Finding('USB arm', 'warn', 'connected, but there is no libusb', missing)
+        return Finding('USB arm', 'warn', 'connected, but libusb is missing', missing)
     bus, device = (system.number(f'{arms[0]}/{name}') or 0 for name in ('busnum', 'devnum'))
     node = system.root / f'dev/bus/usb/{bus:03d}/{device:03d}'
     if os.access(node, os.R_OK | os.W_OK):
         return Finding('USB arm', 'ok', f'{len(arms)} connected, bus {bus} device {device}')
-    rule = ('plug the arm in again' if _udev_rule(system) else
+    rule = ('reconnect the arm' if _udev_rule(system) else
             'as root, write to /etc/udev/rules.d/60-owi-arm.rules: '
             'SUBSYSTEM=="usb", ATTR{idVendor}=="1267", MODE="0666"')
-    return Finding('USB arm', 'warn', f'connected, but {node} may not be written', rule)
+    return Finding('USB arm', 'warn', f'connected, but no permission to write {node}', rule)
 
 
 def check_libraries(system: System) -> Finding:
-    """Name the Python libraries of the parts, and their versions."""
+    """Report the versions of the Python libraries."""
     del system
     found: list[str] = []
     absent: list[str] = []
@@ -147,8 +147,8 @@ def check_libraries(system: System) -> Finding:
                 found.append(name)
             else:
                 (absent if optional else needed).append(f'{name} ({purpose})')
-    without = ', '.join(needed + absent)
-    text = ', '.join(found) + (f'; without {without}' if without else '')
+    missing = ', '.join(needed + absent)
+    text = ', '.join(found) + (f'; missing: {missing}' if missing else '')
     if needed:
         return Finding('libraries', 'fail', text, f'pip install {needed[0].split()[0]}')
     return Finding('libraries', 'ok', text)
@@ -166,7 +166,7 @@ def _cpu_quota(system: System) -> float | None:
 def _clock_is_synchronised() -> bool | None:
     unsynchronised = 5  # TIME_ERROR of adjtimex(2)
     try:
-        # Zeroed modes change nothing; the structure is 208 bytes on 64-bit Linux.
+        # Modes of 0 only read; the structure has 208 bytes on 64-bit Linux.
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     except (OSError, AttributeError):
         return None

@@ -1,4 +1,4 @@
-"""Checks of ROS, DDS and what carries messages between processes and hosts."""
+"""Checks of ROS, DDS and the transport of messages between processes and hosts."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 ]
 
 RANGES = ('SUBNET', 'LOCALHOST', 'OFF', 'SYSTEM_DEFAULT')
-# Above 101 the ports of a domain lie among those that Linux gives to other programs.
+# From 102 to 214 the ports of a domain are in the ephemeral range of Linux.
 SAFE_DOMAINS = (*range(102), *range(215, 233))
 REASSEMBLY_MEMORY = 64 << 20
 
 
 def check_distribution(system: System) -> Finding:
-    """Name the ROS 2 distribution and where it comes from."""
+    """Report the ROS 2 distribution and its origin."""
     if importlib.util.find_spec('rclpy') is None:
         return Finding('ROS', 'fail', 'rclpy cannot be imported',
-                       'source /opt/ros/DISTRO/setup.bash, or see bootstrap/ for a machine '
-                       'without ROS 2')
+                       'source /opt/ros/DISTRO/setup.bash, or run make setup on a '
+                       'machine without ROS 2')
     names = (item.metadata['Name'] or '' for item in importlib.metadata.distributions())
     wheels = sorted({match[1] for name in names
                      if (match := re.fullmatch(r'ros-([a-z]+)-rclpy', name))})
@@ -41,7 +41,7 @@ def check_distribution(system: System) -> Finding:
 
 
 def check_python(system: System, version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """See that the interpreter is 3.10 or newer."""
+    """Check that Python is 3.10 or newer."""
     del system
     text = f'{platform.python_implementation()} {".".join(map(str, version))}'
     if version < (3, 10):
@@ -50,7 +50,7 @@ def check_python(system: System, version: tuple[int, ...] = sys.version_info[:3]
 
 
 def check_middleware(system: System) -> Finding:
-    """Name the middleware that carries the messages, and its version."""
+    """Report the ROS middleware and its version."""
     wanted = system.environ.get('RMW_IMPLEMENTATION') or 'rmw_fastrtps_cpp'
     version = transport.package_version(wanted, system.environ)
     if not version:
@@ -61,17 +61,17 @@ def check_middleware(system: System) -> Finding:
     text = f'{wanted} {version}'
     if not wanted.startswith('rmw_fastrtps'):
         return Finding('middleware', 'warn', text,
-                       'measured with Fast DDS only: look at the loop-back figures below')
+                       'only tested with Fast DDS: check the loop-back figures below')
     return Finding('middleware', 'ok', text + (
         f', Fast DDS {libraries[-1].partition(".so.")[2]}' if libraries else ''))
 
 
 def check_domain(system: System) -> Finding:
-    """See that ROS_DOMAIN_ID is one whose ports are free."""
+    """Check that ROS_DOMAIN_ID is valid and its ports are free."""
     text = system.environ.get('ROS_DOMAIN_ID', '')
     if not text:
-        return Finding('domain', 'ok', '0: shared with every machine that sets none',
-                       'export ROS_DOMAIN_ID=1..101 keeps experiments apart')
+        return Finding('domain', 'ok', '0: shared with all machines that do not set it',
+                       'export ROS_DOMAIN_ID=1..101 separates experiments')
     if not text.isdigit() or int(text) > 232:
         return Finding('domain', 'fail', f'ROS_DOMAIN_ID is {text!r}', 'use 0 to 101')
     if int(text) not in SAFE_DOMAINS:
@@ -81,7 +81,7 @@ def check_domain(system: System) -> Finding:
 
 
 def check_discovery(system: System) -> Finding:
-    """Say how far nodes look for each other."""
+    """Report the discovery range."""
     scope = system.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
     peers = system.environ.get('ROS_STATIC_PEERS', '')
     if system.environ.get('ROS_LOCALHOST_ONLY') == '1':
@@ -91,7 +91,7 @@ def check_discovery(system: System) -> Finding:
         return Finding('discovery', 'fail', f'ROS_AUTOMATIC_DISCOVERY_RANGE is {scope!r}',
                        f'use one of {", ".join(RANGES)}')
     if scope == 'OFF':
-        return Finding('discovery', 'warn', 'OFF: no node finds another',
+        return Finding('discovery', 'warn', 'OFF: nodes do not discover each other',
                        'use LOCALHOST or SUBNET')
     if peers and scope == 'SYSTEM_DEFAULT':
         return Finding('discovery', 'warn', f'ROS_STATIC_PEERS={peers} has no effect here',
@@ -100,13 +100,13 @@ def check_discovery(system: System) -> Finding:
     text += f', static peers {peers}' if peers else ''
     advice = ''
     if transport.reaches_other_hosts(system.environ) and not peers:
-        advice = ('one host only? ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST makes large messages '
-                  'several times cheaper')
+        advice = ('on one host, ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST makes large messages '
+                  'several times faster')
     return Finding('discovery', 'ok', text, advice)
 
 
 def check_transport(system: System) -> Finding:
-    """Say what ``transport.configure`` decides here."""
+    """Report the choice of ``transport.configure``."""
     host = transport.Host.read(system.root)
     if system.space is not None:
         host = transport.Host(host.rmem_max, host.wmem_max, system.space[1])
@@ -117,18 +117,18 @@ def check_transport(system: System) -> Finding:
     if choice.name == 'default':
         return Finding('transport', 'warn', choice.describe(),
                        'messages above 512 KB are delayed or lost: unset VDL_TRANSPORT')
-    # Socket limits have a line of their own.
+    # check_sockets reports the socket limits.
     notes = [note for note in choice.warnings if not note.startswith('net.core')]
     return Finding('transport', 'warn' if notes else 'ok', choice.describe(), '; '.join(notes))
 
 
 def check_sockets(system: System) -> Finding:
-    """See that the kernel allows socket buffers that hold a burst of fragments."""
+    """Check that socket buffers may be large enough for a burst of fragments."""
     values = {name: size for name in ('rmem_max', 'wmem_max')
               if (size := system.number(f'proc/sys/net/core/{name}')) is not None}
     if len(values) < 2:
         return Finding('sockets', 'warn', 'net.core limits cannot be read',
-                       'on Linux, look at sysctl net.core.rmem_max')
+                       'check sysctl net.core.rmem_max')
     text = ', '.join(f'{name} {amount(value)}' for name, value in values.items())
     small = [name for name, value in values.items() if value < transport.SOCKET_BUFFER]
     if small:
@@ -138,7 +138,7 @@ def check_sockets(system: System) -> Finding:
 
 
 def check_fragments(system: System) -> Finding:
-    """Look at IP reassembly, which large datagrams to other hosts need."""
+    """Check IP reassembly, which large datagrams to other hosts require."""
     seconds = system.number('proc/sys/net/ipv4/ipfrag_time')
     memory = system.number('proc/sys/net/ipv4/ipfrag_high_thresh')
     if seconds is None or memory is None:
@@ -147,17 +147,17 @@ def check_fragments(system: System) -> Finding:
     choice = system.environ.get('VDL_TRANSPORT', '') or 'auto'
     exposed = choice in ('shm', 'default') and transport.reaches_other_hosts(system.environ)
     if exposed and (seconds > 5 or memory < REASSEMBLY_MEMORY):
-        return Finding('fragments', 'warn', f'{text}: lost fragments stop large messages for '
-                       f'{seconds} s', 'sudo sysctl -w net.ipv4.ipfrag_time=3 '
+        return Finding('fragments', 'warn', f'{text}: a lost fragment can block large messages '
+                       f'for {seconds} s', 'sudo sysctl -w net.ipv4.ipfrag_time=3 '
                        'net.ipv4.ipfrag_high_thresh=134217728, or VDL_TRANSPORT=auto')
     return Finding('fragments', 'ok', text + ('' if exposed else ' (not used)'))
 
 
 def check_shared_memory(system: System) -> Finding:
-    """Look at the room in ``/dev/shm``, and at what killed processes left there."""
+    """Check the free space of ``/dev/shm`` and files of killed processes."""
     space = system.shared_memory()
     if space is None:
-        return Finding('/dev/shm', 'warn', 'cannot be read', 'VDL_TRANSPORT=udp works without it')
+        return Finding('/dev/shm', 'warn', 'cannot be read', 'VDL_TRANSPORT=udp does not need it')
     size, free = space
     files = list(stale_shared_memory(system.root))
     lost = 0
@@ -169,11 +169,11 @@ def check_shared_memory(system: System) -> Finding:
     text = f'{amount(free)} of {amount(size)} free'
     figures = {'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost}
     if files:
-        return Finding('/dev/shm', 'warn', f'{text}; {len(files)} files of dead processes hold '
+        return Finding('/dev/shm', 'warn', f'{text}; {len(files)} files of dead processes use '
                        f'{amount(lost)}', 'ros2 run vdl_ros doctor --clean', figures)
     if free < transport.SEGMENT * 16:
-        return Finding('/dev/shm', 'warn', text, 'give it 1 GiB or more (docker run --shm-size=2g '
-                       'or --ipc=host), or VDL_TRANSPORT=udp', figures)
+        return Finding('/dev/shm', 'warn', text, 'make it 1 GiB or more (docker run --shm-size=2g '
+                       'or --ipc=host), or set VDL_TRANSPORT=udp', figures)
     return Finding('/dev/shm', 'ok', text, '', figures)
 
 

@@ -1,4 +1,4 @@
-"""What a check is given and what it gives back."""
+"""Input and result of a check."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ['Finding', 'System', 'amount']
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """
-    One line of the doctor.
+    One line of the doctor's report.
 
-    ``status`` is ``ok``, ``warn`` or ``fail``; ``advice`` says what to do and is empty when there
-    is nothing to do. ``figures`` holds numbers with their unit in the name, for ``--json``.
+    ``status`` is ``ok``, ``warn`` or ``fail``; ``advice`` is a remedy, or empty. ``figures`` holds
+    numbers for ``--json``, with the unit in their names.
     """
 
     name: str
@@ -29,10 +29,10 @@ class Finding:
 @dataclasses.dataclass(frozen=True)
 class System:
     """
-    The machine that is looked at.
+    The machine to check.
 
-    ``root`` is where its ``/proc``, ``/sys``, ``/dev`` and ``/etc`` are found, ``space`` the size
-    and free bytes of ``/dev/shm`` where they are not to be asked from the system.
+    ``root`` contains its ``/proc``, ``/sys``, ``/dev`` and ``/etc``. ``space`` overrides the size
+    and the free space of ``/dev/shm``, in bytes.
     """
 
     root: Path = Path('/')
@@ -40,14 +40,14 @@ class System:
     space: tuple[int, int] | None = None
 
     def text(self, path: str) -> str | None:
-        """Return a file's text without the surrounding blanks, or ``None``."""
+        """Return the stripped text of a file, or ``None``."""
         try:
             return (self.root / path).read_text(errors='replace').strip()
         except OSError:
             return None
 
     def number(self, path: str) -> int | None:
-        """Return the first whole number in a file, or ``None``."""
+        """Return the integer at the start of a file, or ``None``."""
         words = (self.text(path) or '').split()
         return int(words[0]) if words and words[0].lstrip('-').isdigit() else None
 
@@ -63,7 +63,7 @@ class System:
 
 
 def amount(count: float) -> str:
-    """Return a number of bytes in words, in powers of 1024."""
+    """Return a number of bytes with a binary unit, such as 2 KiB."""
     for unit in ('B', 'KiB', 'MiB'):
         if abs(count) < 1024:
             return f'{count:.0f} {unit}'

@@ -1,1 +1,1 @@
-"""DDS: transport, shared memory and ports of Fast DDS."""
+"""Fast DDS: transport, shared memory, ports."""

@@ -1,4 +1,4 @@
-"""Fast DDS's files in ``/dev/shm``: which are mapped or open, and which are locked."""
+"""Files of Fast DDS in ``/dev/shm``: which are in use, which are locked."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ['FOLDER', 'held', 'is_locked']
+__all__ = ['FOLDER', 'files_in_use', 'is_locked']
 
 FOLDER = 'dev/shm'
 
 
-def held(root: Path = Path('/')) -> set[str]:
-    """Return the names of all files in ``/dev/shm`` that a process we may look at has in use."""
+def files_in_use(root: Path = Path('/')) -> set[str]:
+    """Return the names of the files in ``/dev/shm`` that a readable process has mapped or open."""
     names = set()
     for process in _processes(root):
         with contextlib.suppress(OSError):
@@ -36,19 +36,19 @@ def _processes(root: Path) -> Iterable[Path]:
 
 def is_locked(path: Path) -> bool:
     """
-    Return whether a process has the lock on a file; also where ``/proc`` does not show it.
+    Return whether a process holds the lock on a file, even if ``/proc`` does not show it.
 
-    Locks are seen across containers that share ``/dev/shm``. Who looks has a lock for a moment:
-    where owners are exclusive, as of Fast DDS's ``_el``, that is a shared one, so that others who
-    look at the same time do not take it for an owner's. Owners of ``_sl`` share.
+    Locks are visible across containers that share ``/dev/shm``. The test itself takes the lock for
+    a moment. For Fast DDS's ``_el`` files, whose owners lock exclusively, it takes a shared one,
+    so that concurrent tests do not mistake each other for an owner. Owners of ``_sl`` share.
 
     Raises:
-        OSError: there is no such file, or it is another user's.
+        OSError: the file is missing or belongs to another user.
     """
-    how = fcntl.LOCK_SH if path.name.endswith('_el') else fcntl.LOCK_EX
+    kind = fcntl.LOCK_SH if path.name.endswith('_el') else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
         return False
     except BlockingIOError:
         return True

@@ -1,11 +1,10 @@
 """
-Ports of killed processes that the living still write to, and how not to take them.
+Find shared-memory ports of killed processes, and keep new participants from using them.
 
-A DDS participant takes the first number that is free on its host, and its ports follow from it
-(DDS-RTPS 2.5, section 9.6.2.3). One that is started in the place of a killed one would get the
-same ports. Whoever knew the dead one has its shared-memory port mapped and goes on writing to
-that, until Fast DDS finds it unhealthy: for 15 s (docs/transport.md) the new one would hear
-nothing from them.
+A DDS participant takes the first number that is free on its host, which determines its ports
+(DDS-RTPS 2.5, section 9.6.2.3). A participant that replaces a killed one would get the same ports.
+Its peers still have the old shared-memory port mapped and write to it until Fast DDS finds it
+unhealthy, so the new participant would receive nothing from them for 15 s (docs/transport.md).
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from vdl_ros.ros.dds import shm_files
 
 __all__ = ['reserved', 'stale_ports', 'first_port']
 
-# Fast DDS 2 says fastrtps where Fast DDS 3 says fastdds.
+# The prefix is fastrtps in Fast DDS 2 and fastdds in Fast DDS 3.
 _NAME = re.compile(r'(?:fastrtps|fastdds)_port(\d+)')
-# Ports of a domain, two for each participant, after ten that are not a participant's own.
+# Ports of a domain: ten that belong to no participant, then two for each participant.
 _PORTS, _FIRST, _PER_DOMAIN = 7400, 10, 250
-# The newest. Ports that died long ago are known to be dead; and numbers of participants are few.
-_MOST = 16
-# A process that starts creates a lock and takes it then, s: who tries it meanwhile, takes it away.
+# Only the newest: peers have dropped older ports, and participant numbers are limited.
+_MAX_PORTS = 16
+# Minimum age of a lock file to test, s: a starting process creates it, then locks it.
 _STARTING_S = 0.5
 
 
 def first_port(environ: Mapping[str, str] = os.environ) -> int | None:
-    """Return the first port of participants in this domain; None if that is not a number."""
+    """Return the first participant port of the domain; None if ROS_DOMAIN_ID is not a number."""
     domain = environ.get('ROS_DOMAIN_ID') or '0'
     return _PORTS + _PER_DOMAIN * int(domain) + _FIRST if domain.isdecimal() else None
 
 
 def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
     """
-    Return ports that a process has mapped and no process reads, at most 16, the newest first.
+    Return ports that a process has mapped and none reads, at most 16, newest first.
 
     Args:
-        first: port of participants in the domain.
+        first: first participant port of the domain.
         root: of the file system.
     """
     found: dict[int, tuple[float, str]] = {}
@@ -54,9 +53,9 @@ def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
                     and not _is_read(path):
                 with contextlib.suppress(OSError):
                     found[int(match[1])] = path.stat().st_mtime, path.name
-    held = shm_files.held(root) if found else set()
+    used = shm_files.files_in_use(root) if found else set()
     newest = sorted(found, key=found.__getitem__, reverse=True)
-    return [port for port in newest if found[port][1] in held][:_MOST]
+    return [port for port in newest if found[port][1] in used][:_MAX_PORTS]
 
 
 def _is_read(port: Path) -> bool:
@@ -66,20 +65,20 @@ def _is_read(port: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # another user's: not ours to judge
+        return True  # of another user: unknown
 
 
 @contextlib.contextmanager
 def reserved(environ: Mapping[str, str] = os.environ, root: Path = Path('/')) -> Iterator[None]:
-    """Keep participants that are made in the block from the ports of killed ones."""
+    """Reserve the ports of killed processes while participants are created in the block."""
     first = first_port(environ)
     with contextlib.ExitStack() as sockets:
         for port in stale_ports(first, root) if first is not None else ():
-            # Both of its participant: one that is taken keeps others from the number.
+            # Both ports of the participant; either blocks its number.
             for each in (port, port ^ 1):
-                taken = sockets.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                # Others that start now keep them too; a participant does not share.
-                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                blocker = sockets.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                # Other starting nodes reserve them too; participants do not share ports.
+                blocker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 with contextlib.suppress(OSError):
-                    taken.bind(('', each))
+                    blocker.bind(('', each))
         yield

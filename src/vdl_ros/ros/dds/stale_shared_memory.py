@@ -1,13 +1,13 @@
 """
-Shared-memory files that killed processes left behind.
+Find and remove shared-memory files of killed processes.
 
-Fast DDS removes its files in ``/dev/shm`` when a process ends, and cannot when it is killed; with
-64 MiB a process they add up. A file is removed only when no living process has it mapped or open
-and nobody holds the lock on it, so this is safe while other graphs run.
+Fast DDS removes its files in ``/dev/shm`` when a process exits, but not when it is killed: 64 MiB
+per process remain. A file is removed only if no running process has it mapped or open and no
+process holds its lock, so this is safe while other graphs run.
 
 Each node removes the segments of dead processes when it starts. ``doctor --clean`` also removes
-their ports, which are small. A segment's name is never used again, but a process that starts may
-take a dead port's name in the moment in which its lock is looked at, and find it locked.
+their ports, which are small. Names of segments are not reused, but a starting process may reuse
+the name of a dead port while its lock is tested, and find it locked.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from vdl_ros.ros.dds import shm_files
 
 __all__ = ['clean_stale_shared_memory', 'stale_shared_memory']
 
-# Fast DDS 2 says fastrtps where Fast DDS 3 says fastdds.
+# The prefix is fastrtps in Fast DDS 2 and fastdds in Fast DDS 3.
 NAME = re.compile(r'(?:sem\.)?(?P<group>(?:fastrtps|fastdds|fast_datasharing)_\w+?)'
                   r'(?:_el|_sl|_mutex)?')
-YOUNG = 5.0  # seconds; a process that starts creates a file first and locks it then
+MIN_AGE_S = 5.0  # a starting process creates a file, then locks it
 
 
 def stale_shared_memory(
     root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
 ) -> Iterator[Path]:
     """
-    Yield Fast DDS's files in ``/dev/shm`` that no living process holds.
+    Yield the files of Fast DDS in ``/dev/shm`` that no running process uses.
 
     Args:
         root: of the file system.
-        now: the time in seconds since 1970 against which a file's age is taken.
-        ports: whether ports count, or segments alone.
+        now: Unix time for the age of files, s; the current time by default.
+        ports: whether to include ports, besides segments.
     """
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}
@@ -46,18 +46,18 @@ def stale_shared_memory(
             match = NAME.fullmatch(path.name)
             if match and (ports or '_port' not in match['group']):
                 groups.setdefault(match['group'], []).append(path)
-    # A segment and its lock belong together.
+    # A segment and its lock are removed together.
     old = [group for group in groups.values() if all(_abandoned(file, now) for file in group)]
-    held = shm_files.held(root) if old else set()
+    used = shm_files.files_in_use(root) if old else set()
     for group in old:
-        if not any(file.name in held for file in group):
+        if not any(file.name in used for file in group):
             yield from group
 
 
 def clean_stale_shared_memory(
     root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
 ) -> tuple[int, int]:
-    """Remove what :func:`stale_shared_memory` finds; return the number of files and of bytes."""
+    """Remove the files of :func:`stale_shared_memory`; return their number and size in bytes."""
     files = size = 0
     for path in stale_shared_memory(root, now, ports=ports):
         with contextlib.suppress(OSError):
@@ -69,6 +69,6 @@ def clean_stale_shared_memory(
 
 def _abandoned(path: Path, now: float) -> bool:
     try:
-        return now - path.stat().st_mtime >= YOUNG and not shm_files.is_locked(path)
+        return now - path.stat().st_mtime >= MIN_AGE_S and not shm_files.is_locked(path)
     except OSError:
-        return False  # another user's, or just removed: not ours to judge
+        return False  # of another user, or just removed

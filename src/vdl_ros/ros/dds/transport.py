@@ -1,16 +1,15 @@
 """
-How large messages travel: the Fast DDS transport of every vdl_ros process.
+Configure the Fast DDS transport of this process: shared memory or UDP, buffer sizes.
 
-``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile that fits this machine,
-names it in the environment, and says what it did and why. The profile is
+``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile for this machine, sets
+the environment variable that selects it, and returns the choice with its reason. The template is
 ``config/dds/fastdds.xml.in``; the measurements behind it are in ``docs/transport.md``. Launch
-files give ``TransportChoice.environment`` to nodes of other packages.
+files pass ``TransportChoice.environment`` to nodes of other packages.
 
-Fast DDS cuts a message into fragments of one size, whoever receives it. Large fragments are cheap
-through shared memory; between hosts they become IP fragments, and a few lost ones fill the
-kernel's reassembly memory for 30 s, in which nothing large arrives. So ``auto`` takes shared
-memory and 64 KB fragments where discovery stays on this host, and otherwise UDP in datagrams
-that fit one Ethernet frame.
+Fast DDS uses one fragment size for all receivers. Large fragments are cheap through shared memory.
+Between hosts they become IP fragments, and a few lost ones fill the kernel's reassembly memory for
+30 s, during which no large message arrives. So ``auto`` selects shared memory and 64 KB fragments
+if discovery is limited to this host, and otherwise UDP datagrams that fit one Ethernet frame.
 
 Environment: ``VDL_TRANSPORT`` = ``auto``, ``shm``, ``udp`` or ``default``.
 """
@@ -27,6 +26,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
+from vdl_ros.common.resources import find_resource
+
 __all__ = [
     'FRAME_DATAGRAM', 'LARGE_DATAGRAM', 'Host', 'TransportChoice', 'choose', 'configure',
     'package_version', 'reaches_other_hosts', 'render',
@@ -36,6 +37,7 @@ CHOICES = ('auto', 'shm', 'udp', 'default')
 # Fast DDS 2 reads the first, Fast DDS 3 the second.
 PROFILE_VARIABLES = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
 USER_VARIABLES = ('FASTDDS_BUILTIN_TRANSPORTS', *PROFILE_VARIABLES)
+TEMPLATE = 'config/dds/fastdds.xml.in'
 PROFILE_PREFIX = 'vdl_ros-fastdds-'
 
 MiB = 1 << 20
@@ -43,11 +45,11 @@ SEGMENT = 64 * MiB
 SMALLEST_SEGMENT = 2 * MiB
 SOCKET_BUFFER = 4 * MiB
 UDP_HEADERS = 28  # bytes of IPv4 and UDP before each datagram
-LARGE_DATAGRAM = 65500  # bytes; the most that Fast DDS puts into one UDP datagram
-# 1372 bytes with headers: inside Ethernet's 1500, and the 1420 or so that VPNs and overlays leave.
+LARGE_DATAGRAM = 65500  # bytes; the largest UDP datagram of Fast DDS
+# 1372 bytes with headers: below Ethernet's 1500, and about 1420 in VPNs and overlays.
 FRAME_DATAGRAM = 1344
 
-# Fast DDS 3 (Kilted and later) writes these tags in another way; all else is the same.
+# Tags that Fast DDS 3 (Kilted and later) has renamed.
 FASTDDS_3_TAGS = {
     'heartbeatPeriod': 'heartbeat_period',
     'nackResponseDelay': 'nack_response_delay',
@@ -59,10 +61,10 @@ NAMESPACE = 'http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles'
 @dataclasses.dataclass(frozen=True)
 class Host:
     """
-    What this machine allows.
+    Limits of this machine.
 
     ``rmem_max`` and ``wmem_max`` are the kernel's largest socket buffers, ``shm_free`` the free
-    space of ``/dev/shm``, all in bytes; ``None`` where it could not be read.
+    space of ``/dev/shm``, all in bytes; ``None`` if unreadable.
     """
 
     rmem_max: int | None = None
@@ -88,11 +90,11 @@ class Host:
 @dataclasses.dataclass(frozen=True)
 class TransportChoice:
     """
-    The transport in force.
+    The selected transport.
 
-    ``name`` is ``shm``, ``udp``, ``default`` (DDS left alone on request) or ``user`` (left alone
-    because somebody else configured it). Sizes are in bytes, 0 where they do not apply or where
-    the system's default is kept. ``environment`` holds the variables that were set.
+    ``name`` is ``shm``, ``udp``, ``default`` (DDS not configured, on request) or ``user`` (not
+    configured, because the user has configured it). Sizes are in bytes, 0 where they do not apply
+    or the system's default is kept. ``environment`` holds the variables that were set.
     """
 
     name: str
@@ -105,7 +107,7 @@ class TransportChoice:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def describe(self) -> str:
-        """Return one line for a log: what is in force and why."""
+        """Return the transport, the reason and the sizes in one line."""
         sizes = {
             'segment': self.segment_bytes, 'send buffer': self.send_bytes,
             'receive buffer': self.receive_bytes, 'datagram': self.datagram_bytes,
@@ -118,21 +120,24 @@ def configure(
     environ: MutableMapping[str, str] = os.environ, host: Host | None = None,
 ) -> TransportChoice:
     """
-    Choose this process's transport and set the environment for it; call before ``rclpy.init()``.
+    Select the transport of this process and set its environment; call before ``rclpy.init()``.
 
-    Calling it again, or in a child process, gives the same answer. Raises ``ValueError`` when
-    ``VDL_TRANSPORT`` has an unknown value, ``OSError`` when the profile cannot be written.
+    A second call, or one in a child process, has the same result.
+
+    Raises:
+        ValueError: ``VDL_TRANSPORT`` has an unknown value.
+        OSError: the profile cannot be written.
     """
     choice = choose(environ, host or Host.read())
     if choice.name in ('user', 'default'):
-        for name in PROFILE_VARIABLES:  # inherited from a parent that had chosen otherwise
+        for name in PROFILE_VARIABLES:  # inherited from a parent with another choice
             if _is_ours(environ.get(name, '')):
                 del environ[name]
         return choice
-    template = _template().read_text(encoding='utf-8')
+    template = find_resource(TEMPLATE).read_text(encoding='utf-8')
     major = _fastdds_major(environ)
     path = _store(render(choice, template, major), environ)
-    # One name only: where both are known, the older one gives a warning in every process.
+    # One variable only: where both are known, the older one causes a warning in every process.
     variables = {PROFILE_VARIABLES[major >= 3]: str(path)}
     environ.update(variables)
     return dataclasses.replace(choice, environment=variables)
@@ -140,15 +145,16 @@ def configure(
 
 def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     """
-    Decide from the environment and the machine's limits; changes nothing.
+    Return the transport for an environment and a machine's limits; changes nothing.
 
-    Raises ``ValueError`` when ``VDL_TRANSPORT`` has an unknown value.
+    Raises:
+        ValueError: ``VDL_TRANSPORT`` has an unknown value.
     """
-    wish = environ.get('VDL_TRANSPORT', '') or 'auto'
-    if wish not in CHOICES:
-        raise ValueError(f'VDL_TRANSPORT is {wish!r}; allowed: {", ".join(CHOICES)}')
-    if wish == 'default':
-        return TransportChoice('default', 'VDL_TRANSPORT=default leaves DDS alone')
+    requested = environ.get('VDL_TRANSPORT', '') or 'auto'
+    if requested not in CHOICES:
+        raise ValueError(f'VDL_TRANSPORT is {requested!r}; allowed: {", ".join(CHOICES)}')
+    if requested == 'default':
+        return TransportChoice('default', 'VDL_TRANSPORT=default does not configure DDS')
     middleware = environ.get('RMW_IMPLEMENTATION', '')
     if middleware and not middleware.startswith('rmw_fastrtps'):
         return TransportChoice('user', f'RMW_IMPLEMENTATION={middleware} is not Fast DDS')
@@ -159,9 +165,9 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     warnings: list[str] = []
     send = _buffer('net.core.wmem_max', host.wmem_max, warnings)
     receive = _buffer('net.core.rmem_max', host.rmem_max, warnings)
-    many = reaches_other_hosts(environ)
-    if wish == 'udp' or (wish == 'auto' and many):
-        reason = 'VDL_TRANSPORT=udp' if wish == 'udp' else 'discovery reaches other hosts'
+    several_hosts = reaches_other_hosts(environ)
+    if requested == 'udp' or (requested == 'auto' and several_hosts):
+        reason = 'VDL_TRANSPORT=udp' if requested == 'udp' else 'discovery reaches other hosts'
         return TransportChoice('udp', reason, 0, send, receive, FRAME_DATAGRAM, tuple(warnings))
     segment = _segment(host.shm_free)
     if segment == 0:
@@ -173,10 +179,10 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     if segment < SEGMENT:
         warnings.append(f'/dev/shm is nearly full: the segment is {_size(segment)} '
                         f'instead of {_size(SEGMENT)}, and large messages are slower')
-    if many:
+    if several_hosts:
         warnings.append('VDL_TRANSPORT=shm while discovery reaches other hosts: large messages '
-                        'to them do not survive lost IP fragments')
-    reason = 'discovery stays on this host' if wish == 'auto' else 'VDL_TRANSPORT=shm'
+                        'to them do not arrive if IP fragments are lost')
+    reason = 'discovery stays on this host' if requested == 'auto' else 'VDL_TRANSPORT=shm'
     return TransportChoice('shm', reason, segment, send, receive, LARGE_DATAGRAM, tuple(warnings))
 
 
@@ -187,7 +193,7 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
     scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
     if scope == 'OFF':
         return False
-    if scope != 'LOCALHOST':  # SUBNET is what ROS takes for no value and for an unknown one
+    if scope != 'LOCALHOST':  # ROS uses SUBNET for no value and for an unknown one
         return True
     peers = (peer.strip() for peer in environ.get('ROS_STATIC_PEERS', '').split(';'))
     return any(peer and peer != 'localhost' and not peer.startswith('127.') for peer in peers)
@@ -195,7 +201,7 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
     """
-    Return the Fast DDS profile for ``choice`` from the text of ``config/dds/fastdds.xml.in``.
+    Return the Fast DDS profile for ``choice``; ``template`` is ``config/dds/fastdds.xml.in``.
 
     ``fastdds_major`` is 2 (Humble to Jazzy) or 3 (Kilted and later).
     """
@@ -209,13 +215,13 @@ def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> st
         for element in root.iter():
             bare = element.tag.rpartition('}')[2]
             element.tag = element.tag.replace(bare, FASTDDS_3_TAGS.get(bare, bare))
-    # Without a registered name the writer would prefix every tag, which Fast DDS cannot read.
+    # Without a registered name the writer prefixes every tag, which Fast DDS cannot read.
     ElementTree.register_namespace('', NAMESPACE)
     return ElementTree.tostring(root, encoding='unicode') + '\n'
 
 
 def package_version(package: str, environ: Mapping[str, str]) -> str:
-    """Return the version of an installed ROS package, or an empty text when it is not there."""
+    """Return the version of an installed ROS package; '' if it is not installed."""
     for prefix in environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep):
         manifest = Path(prefix) / 'share' / package / 'package.xml'
         if prefix and manifest.is_file():
@@ -225,7 +231,7 @@ def package_version(package: str, environ: Mapping[str, str]) -> str:
 
 
 def _fastdds_major(environ: Mapping[str, str]) -> int:
-    # The library itself installs no version to read; its ROS layer changed major with it.
+    # The library installs no version file; its ROS layer changed its major version with it.
     layer = package_version('rmw_fastrtps_cpp', environ).partition('.')[0]
     return 3 if layer.isdigit() and int(layer) >= 9 else 2
 
@@ -237,25 +243,25 @@ def _drop_shared_memory(root: ElementTree.Element) -> None:
     for parent in root.iter():
         for child in list(parent):
             tag = child.tag.rpartition('}')[2]
-            own = tag == 'transport_descriptor' or (
+            is_transport = tag == 'transport_descriptor' or (
                 tag == 'transport_id' and parent.tag.endswith('userTransports'))
-            if own and name(child) == 'vdl_shared_memory':
+            if is_transport and name(child) == 'vdl_shared_memory':
                 parent.remove(child)
 
 
 def _buffer(name: str, limit: int | None, warnings: list[str]) -> int:
-    # 0 keeps the system's default, which is always accepted.
+    # 0 keeps the system's default.
     if limit is None:
         return 0
     if limit < SOCKET_BUFFER:
-        warnings.append(f'{name} is {limit} bytes: bursts of large messages are sent twice; '
+        warnings.append(f'{name} is {limit} bytes: bursts of large messages are resent; '
                         f'sudo sysctl -w {name}={SOCKET_BUFFER}')
     size = min(limit, SOCKET_BUFFER)
     return size if size >= LARGE_DATAGRAM + UDP_HEADERS else 0
 
 
 def _segment(free: int | None) -> int:
-    # A sixteenth: a graph has several processes, and each commits its segment when it starts.
+    # A sixteenth: a graph has several processes, each of which allocates a segment.
     share = min(SEGMENT, (free or 0) // 16) // MiB * MiB
     return share if share >= SMALLEST_SEGMENT else 0
 
@@ -264,18 +270,8 @@ def _is_ours(value: str) -> bool:
     return Path(value).name.startswith(PROFILE_PREFIX)
 
 
-def _template() -> Path:
-    # The source tree first: a checkout beside an older installation must not read the older file.
-    path = Path(__file__).resolve().parents[4] / 'config/dds/fastdds.xml.in'
-    if path.is_file():
-        return path
-    from ament_index_python.packages import get_package_share_directory
-    return Path(get_package_share_directory('vdl_ros')) / 'config/dds/fastdds.xml.in'
-
-
 def _store(text: str, environ: Mapping[str, str]) -> Path:
-    # Named by content and moved into place: processes that start together agree, and none ever
-    # reads half a file.
+    # Named by content and moved into place, so that processes can write and read it concurrently.
     base = environ.get('XDG_RUNTIME_DIR', '')
     if not (base and os.access(base, os.W_OK)):
         base = os.path.join(tempfile.gettempdir(), f'vdl_ros-{os.getuid()}')

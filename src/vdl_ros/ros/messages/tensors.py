@@ -1,9 +1,9 @@
 """
-Named arrays on topics: numpy to ``vdl_ros/Tensor`` and back, one copy each way, no pickle.
+Conversion of named NumPy arrays to ``vdl_ros/Tensor`` messages and back, without pickle.
 
-A ``uint8[]`` field is filled by one ``array.array``: element by element it would take a thousand
-times as long, and given to the constructor it would be copied twice more. Reading is a view of the
-message's bytes.
+Encoding copies once: assigning one ``array.array`` to a ``uint8[]`` field is a thousand times
+faster than element by element, and passing it to the constructor would copy twice more. Decoding
+returns views of the message's bytes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ _DTYPES = {name: np.dtype(name) for name in (
     'float16', 'float32', 'float64')}
 _MAX_TENSORS = 4096
 
+
 def _takes_check_fields() -> bool:
     try:
         Tensor(check_fields=True)
-    except AssertionError:  # Humble checks always, and has no such argument
+    except AssertionError:  # Humble always checks and has no such argument
         return False
     return True
 
 
-# Only a message that checks its fields takes an array as it is.
+# Only a message that checks its fields accepts an array without a copy.
 _CHECKED = {'check_fields': True} if _takes_check_fields() else {}
 
 if sys.byteorder != 'little':
-    raise ImportError('tensors on topics are little-endian and this machine is not')
+    raise ImportError('tensors on topics are little-endian, and this machine is big-endian')
 
 
 class TensorError(ValueError):
-    """A tensor that cannot be read or sent; the message names it, what it is and should be."""
+    """A tensor that cannot be sent or read; the message has its name and the reason."""
 
 
 def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
@@ -50,7 +51,7 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
     Return messages for named arrays.
 
     Raises:
-        TensorError: a dtype that has no name on the wire.
+        TensorError: a dtype that cannot be sent.
     """
     tensors = []
     for name, value in arrays.items():
@@ -58,7 +59,7 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
             raise TensorError(f'tensor {name!r}: dtype {value.dtype} cannot be sent; '
                               f'one of {", ".join(_DTYPES)}')
         data = array.array('B')
-        # The named dtype, not the array's own: that may be big-endian.
+        # Not the array's dtype, which may be big-endian.
         ordered = np.ascontiguousarray(value, _DTYPES[value.dtype.name])
         data.frombytes(ordered.reshape(-1).view(np.uint8).data)
         tensor = Tensor(
@@ -73,7 +74,7 @@ def from_tensors(tensors: Iterable[Tensor]) -> dict[str, NDArray[Any]]:
     Return named arrays: read-only views of the messages' bytes.
 
     Raises:
-        TensorError: an unknown dtype, a wrong number of bytes, a name that comes twice.
+        TensorError: an unknown dtype, a wrong number of bytes, a duplicate name.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for tensor in tensors:
@@ -83,28 +84,28 @@ def from_tensors(tensors: Iterable[Tensor]) -> dict[str, NDArray[Any]]:
             raise TensorError(f'tensor {name!r}: dtype {tensor.dtype!r} is not one of '
                               f'{", ".join(_DTYPES)}')
         if name in arrays:
-            raise TensorError(f'tensor {name!r}: comes twice')
+            raise TensorError(f'tensor {name!r}: duplicate name')
         shape = tuple(int(size) for size in tensor.shape)
         wanted = math.prod(shape) * dtype.itemsize
         if wanted != len(tensor.data):
-            raise TensorError(f'tensor {name!r}: {len(tensor.data)} bytes are not the {wanted} '
-                              f'of {tensor.dtype} {shape}')
+            raise TensorError(f'tensor {name!r}: {len(tensor.data)} bytes, but {tensor.dtype} '
+                              f'{shape} has {wanted}')
         if dtype.kind == 'b':
-            # A byte that is neither 0 nor 1 is no bool, and numpy would not notice.
+            # NumPy does not check that the bytes of a bool are 0 or 1.
             value = np.frombuffer(tensor.data, np.uint8)
             if value.size and int(value.max()) > 1:
-                raise TensorError(f'tensor {name!r}: a bool is {int(value.max())}')
+                raise TensorError(f'tensor {name!r}: a bool has the value {int(value.max())}')
         try:
             value = np.frombuffer(tensor.data, dtype).reshape(shape)
-        except ValueError as error:  # more axes, or larger empty ones, than numpy has
+        except ValueError as error:  # more axes, or a larger shape, than NumPy supports
             raise TensorError(f'tensor {name!r}: shape of {len(shape)} axes: {error}') from None
         value.flags.writeable = False
         arrays[name] = value
         if len(arrays) > _MAX_TENSORS:
-            raise TensorError(f'tensors: more than {_MAX_TENSORS} in one message')
+            raise TensorError(f'more than {_MAX_TENSORS} tensors in one message')
     return arrays
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of data in tensors."""
+    """Return the total size of the data of ``tensors``, in bytes."""
     return sum(len(tensor.data) for tensor in tensors)

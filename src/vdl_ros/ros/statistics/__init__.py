@@ -1,1 +1,1 @@
-"""Topic statistics and thread times on ``/statistics``."""
+"""Topic statistics and thread time shares on ``/statistics``."""

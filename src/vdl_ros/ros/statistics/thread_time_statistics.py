@@ -1,7 +1,7 @@
 """
-Where a process's time goes, on ``/statistics``: what its clocks (``common/thread_timer.py``) say.
+Time shares of a process's threads on ``/statistics``, measured by ``common/thread_timer.py``.
 
-Each second a message for each phase that a thread has been in: ``measurement_source_name`` is the
+One message per second for each phase that a thread has been in: ``measurement_source_name`` is the
 node's full name, ``metrics_source`` is ``time_<thread>_<phase>``, as ``time_acting_step``,
 ``unit`` is ``share``; the only point, an average, is the share of the window's wall time. The
 shares of one thread and window add up to 1.
@@ -27,9 +27,9 @@ from vdl_ros.common.thread_timer import (
     TimerWindow,
 )
 from vdl_ros.ros import qos
-from vdl_ros.ros.statistics.statistics_reader import MOST_POINTS, printable, seconds_between
+from vdl_ros.ros.statistics.topic_statistics import MAX_POINTS, printable, window_seconds
 
-__all__ = ['Share', 'TimeStatistics', 'is_time', 'mean_shares', 'read_share']
+__all__ = ['Share', 'ThreadTimeStatistics', 'is_thread_time', 'mean_shares', 'read_share']
 
 _PERIOD_S = 1.0
 _UNIT = 'share'
@@ -39,13 +39,13 @@ _METRICS = {f'{_PREFIX}{thread}_{phase}': (thread, phase)
             for thread in (ACTING, TRAINING, CALLBACKS, INFERENCE) for phase in PHASES}
 
 
-class TimeStatistics:
-    """Publishes each second where the time of a node's threads went."""
+class ThreadTimeStatistics:
+    """Publishes the time shares of a node's threads each second."""
 
-    def __init__(self, node: Node, clocks: Mapping[str, ThreadTimer]) -> None:
-        """Report on behalf of ``node``; ``clocks`` are by thread."""
+    def __init__(self, node: Node, timers: Mapping[str, ThreadTimer]) -> None:
+        """Start to publish for ``node``; ``timers`` are by thread."""
         self._node = node
-        self._laps = {thread: TimerWindow(timer) for thread, timer in clocks.items()}
+        self._windows = {thread: TimerWindow(timer) for thread, timer in timers.items()}
         self._start = node.get_clock().now()
         self._publisher = node.create_publisher(
             MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
@@ -53,8 +53,8 @@ class TimeStatistics:
 
     def _publish(self) -> None:
         start, self._start = self._start, self._node.get_clock().now()
-        for thread, lap in self._laps.items():
-            for phase, share in lap.take().items():
+        for thread, window in self._windows.items():
+            for phase, share in window.take().items():
                 self._publisher.publish(MetricsMessage(
                     measurement_source_name=self._node.get_fully_qualified_name(),
                     metrics_source=f'{_PREFIX}{thread}_{phase}', unit=_UNIT,
@@ -65,10 +65,10 @@ class TimeStatistics:
 @dataclass(frozen=True)
 class Share:
     """
-    One phase of one thread over one window of time.
+    One phase of one thread over one time window.
 
     Attributes:
-        node: whose thread it is.
+        node: the thread's node.
         thread: its name in ``common/thread_timer.py``.
         phase: one of PHASES.
         seconds: the window's length.
@@ -82,29 +82,29 @@ class Share:
     share: float
 
 
-def is_time(message: MetricsMessage) -> bool:
-    """Return whether a message is, or claims to be, of a thread's time and not of messages."""
+def is_thread_time(message: MetricsMessage) -> bool:
+    """Return whether a message is a thread's time share by its name, well-formed or not."""
     return message.metrics_source in _METRICS
 
 
 def read_share(message: MetricsMessage) -> Share | None:
-    """Return what ``message`` says; None if it is of another metric or unit, or malformed."""
-    if not is_time(message) or message.unit != _UNIT:
+    """Return the content of ``message``; None for another metric or unit, or if malformed."""
+    if not is_thread_time(message) or message.unit != _UNIT:
         return None
-    points = [float(point.data) for point in itertools.islice(message.statistics, MOST_POINTS)
+    points = [float(point.data) for point in itertools.islice(message.statistics, MAX_POINTS)
               if point.data_type == _AVERAGE]
     node = printable(message.measurement_source_name)
-    seconds = seconds_between(message.window_start, message.window_stop)
+    seconds = window_seconds(message.window_start, message.window_stop)
     if not node or math.isnan(seconds) or len(points) != 1 or not 0 <= points[0] <= 1:
         return None
     return Share(node, *_METRICS[message.metrics_source], seconds, points[0])
 
 
 def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
-    """Return the mean shares by thread and phase, over the time that each phase was heard of."""
+    """Return the mean shares by thread and phase, over the time reported for each phase."""
     spent: dict[tuple[str, str], tuple[float, float]] = {}
     for each in shares:
-        # Not relative to all that was heard: the reports of one window come one by one.
+        # Not over the time of all reports: the reports of one window arrive one by one.
         seconds, total = spent.get((each.thread, each.phase), (0.0, 0.0))
         spent[each.thread, each.phase] = (
             seconds + each.share * each.seconds, total + each.seconds)

@@ -1,4 +1,4 @@
-"""The table of ``topic_stats``: a row for each subscription, as text, on a terminal or a pipe."""
+"""The table of ``topic_stats``: one row per subscription, as text for a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from vdl_ros.ros.statistics.statistics_reader import LOSS, Figures, Window, combine
+from vdl_ros.ros.statistics.topic_statistics import LOSS, Figures, Window, combine
 
 __all__ = ['Row', 'Screen', 'TopicTable', 'table_text']
 
-# After how many windows' silence a row is marked, and after how many it goes.
-_MARKED, _GONE = 3.0, 15.0
-# How long a window is taken to be, s, whatever it says of itself.
-_SHORTEST_S, _LONGEST_S = 1.0, 60.0
-# A stranger who makes up names does not fill the memory, nor does one who talks fast.
-_MOST_ROWS, _MOST_WINDOWS = 1000, 10_000
-_HEAD = ('topic', 'node', 'rate Hz', 'age ms', 'std ms', 'max ms', 'samples', 'lost', '')
-_WORDS = 2
-_WIDEST = 60
+# Windows without a report after which a row is marked, and after which it is removed.
+_MARKED, _REMOVED = 3.0, 15.0
+# Bounds of the assumed length of a window, s.
+_MIN_WINDOW_S, _MAX_WINDOW_S = 1.0, 60.0
+# Bounds on memory, against publishers that invent names or publish fast.
+_MAX_ROWS, _MAX_WINDOWS = 1000, 10_000
+_HEADER = ('topic', 'node', 'rate Hz', 'age ms', 'std ms', 'max ms', 'samples', 'lost', '')
+_LEFT_ALIGNED = (0, 1, 8)
+_MAX_WIDTH = 60
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class Row:
 
 @dataclass
 class _Source:
-    """What was heard of one subscription: windows with the moments when they came."""
+    """The reports of one subscription: windows with their times of arrival."""
 
-    heard_at: float
-    window_s: float = _SHORTEST_S
+    reported_at: float
+    window_s: float = _MIN_WINDOW_S
     lost: Window | None = None
     windows: deque[tuple[float, Window]] = field(
-        default_factory=lambda: deque(maxlen=_MOST_WINDOWS))
+        default_factory=lambda: deque(maxlen=_MAX_WINDOWS))
 
 
 class TopicTable:
     """
-    Collects windows and makes rows of them.
+    Collects windows and returns rows.
 
     Attributes:
-        left_out: reports that were no use: malformed, of other metrics, or of too many names.
+        left_out: reports not used: malformed, of other metrics, or of too many names.
     """
 
     def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:
@@ -59,9 +59,9 @@ class TopicTable:
         Start without rows.
 
         Args:
-            topics: patterns as of a shell, separated by commas. One that does not begin with
-                / is meant in every namespace.
-            span_s: figures are over the windows that came in the last ``span_s`` seconds, and
+            topics: shell patterns, separated by commas; one without a leading / matches in
+                every namespace.
+            span_s: figures are over the windows that arrived in the last ``span_s`` seconds, or
                 over the newest one if none did.
         """
         self._patterns = [each if each.startswith('/') else f'*/{each}'
@@ -71,48 +71,48 @@ class TopicTable:
         self.left_out = 0
 
     def add(self, window: Window | None, now: float) -> None:
-        """Take a window that was heard at ``now`` (s, monotonic); None is counted, no more."""
+        """Add a window that arrived at ``now`` (s, monotonic); None counts as left out."""
         if window is None:
             self.left_out += 1
             return
-        # A topic without a name is nobody's namespace.
+        # Patterns without / begin with */: a report without a topic has to match *.
         if not any(fnmatch.fnmatchcase(window.topic or '/', each) for each in self._patterns):
             return
         key = window.topic, window.node
-        if key not in self._sources and len(self._sources) >= _MOST_ROWS:
+        if key not in self._sources and len(self._sources) >= _MAX_ROWS:
             self.left_out += 1
             return
         source = self._sources.setdefault(key, _Source(now))
-        source.heard_at = now
+        source.reported_at = now
         if window.metric == LOSS:
             source.lost = window
             return
         if not math.isnan(window.seconds):
-            source.window_s = min(max(window.seconds, _SHORTEST_S), _LONGEST_S)
+            source.window_s = min(max(window.seconds, _MIN_WINDOW_S), _MAX_WINDOW_S)
         source.windows.append((now, window))
 
     def has_rows(self) -> bool:
-        """Return whether there is any row."""
+        """Return whether there are rows."""
         return bool(self._sources)
 
     def rows(self, now: float) -> list[Row]:
-        """Return the rows by topic and node, and forget those that have been silent too long."""
+        """Return the rows by topic and node; drop those without reports for too long."""
         for key, source in list(self._sources.items()):
-            if now - source.heard_at > _GONE * source.window_s:
+            if now - source.reported_at > _REMOVED * source.window_s:
                 del self._sources[key]
         rows = []
         for (topic, node), source in sorted(self._sources.items()):
-            silent_s = now - source.heard_at
+            silent_s = now - source.reported_at
             rows.append(Row(
                 topic, node, combine(self._recent(source, now)),
                 silent_s if silent_s > _MARKED * source.window_s else 0.0))
         return rows
 
     def _recent(self, source: _Source, now: float) -> list[Window]:
-        """Return the windows that count now, and forget the others."""
+        """Return the windows of the current span; drop older ones."""
         windows = source.windows
         newest = windows[-1][0] if windows else now
-        # The windows of one report come in a moment.
+        # The windows of one report arrive within 0.1 s.
         start = min(now - self._span_s, newest - 0.1)
         while windows and windows[0][0] < start:
             windows.popleft()
@@ -120,13 +120,13 @@ class TopicTable:
 
 
 def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
-    """Return the rows as aligned lines under a heading, without a line's end at the end."""
+    """Return the rows as aligned lines under a header, without a trailing newline."""
     lines = []
     if rows:
-        cells = [_HEAD, *(_cells(row) for row in rows)]
+        cells = [_HEADER, *(_cells(row) for row in rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ['  '.join(
-            cell.ljust(width) if index < _WORDS or index == len(_HEAD) - 1 else cell.rjust(width)
+            cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in cells]
     else:
@@ -147,7 +147,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _WIDEST else f'{name[:_WIDEST - 3]}...'
+    return name if len(name) <= _MAX_WIDTH else f'{name[:_MAX_WIDTH - 3]}...'
 
 
 def _number(value: float, digits: int) -> str:
@@ -157,10 +157,10 @@ def _number(value: float, digits: int) -> str:
 
 
 class Screen:
-    """Shows texts one after another: in place on a terminal, else as blocks."""
+    """Prints texts: in place on a terminal, else one after another."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Show nothing yet."""
+        """Print to ``stream``."""
         self._stream = stream
         self._in_place = stream.isatty()
         self._lines = 0
@@ -168,14 +168,14 @@ class Screen:
 
     def show(self, text: str) -> None:
         """
-        Show ``text`` instead of, or after, the one before.
+        Print ``text``, on a terminal over the previous one.
 
         Raises:
-            BrokenPipeError: who read it is gone.
+            BrokenPipeError: the reader of the pipe has closed it.
         """
         if self._in_place:
             size = shutil.get_terminal_size()
-            # A line that wraps, or one more than fit, would not be drawn over.
+            # Lines that wrap or exceed the screen could not be overwritten.
             lines = [line[:size.columns - 1] for line in text.splitlines()[:size.lines - 1]]
             back = f'\x1b[{self._lines}A' if self._lines else ''
             self._lines = len(lines)

@@ -1,0 +1,41 @@
+"""Where data files are found: in an installation, in a checkout, in neither."""
+
+import pytest
+
+from vdl_ros.common import resources
+from vdl_ros.common.resources import find_resource
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Return an installation that holds this module, below a folder that holds a checkout."""
+    module = tmp_path / 'install/vdl_ros/lib/python3/site-packages/vdl_ros/common/resources.py'
+    checkout = tmp_path / 'checkout/src/vdl_ros/common/resources.py'
+    for path in (module.parent, checkout.parent):
+        path.mkdir(parents=True)
+    checkout.touch()
+    module.symlink_to(checkout)
+    monkeypatch.setattr(resources, '__file__', str(module))
+    return tmp_path / 'install/vdl_ros/share/vdl_ros'
+
+
+def test_files_and_folders_of_this_package_are_found():
+    assert find_resource('config/dds/fastdds.xml.in').is_file()
+    assert find_resource('config/tasks').is_dir()
+
+
+def test_an_installed_file_is_preferred_to_the_checkouts(install, tmp_path):
+    for root in (install, tmp_path / 'checkout'):
+        (root / 'config').mkdir(parents=True)
+    assert find_resource('config') == install / 'config'
+
+
+def test_a_file_that_is_not_installed_is_taken_from_the_checkout_of_linked_sources(
+        install, tmp_path):
+    (tmp_path / 'checkout/models').mkdir()
+    assert find_resource('models') == tmp_path / 'checkout/models'
+
+
+def test_a_missing_file_raises_an_error_that_names_it(install):
+    with pytest.raises(FileNotFoundError, match=r'models/pose\.pt is neither installed'):
+        find_resource('models/pose.pt')
