@@ -1,9 +1,10 @@
 """
-The arm, real or simulated: its driver, its controller, a camera, and views.
+The arm, real or simulated: driver, controller, camera and views.
 
-A graph that has lost a part is not one to move an arm: when one node ends, all do, motors off.
+When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
 
+import yaml
 from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 from launch import LaunchDescription
 from launch.actions import (
@@ -25,6 +26,7 @@ from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.opengl import OpenGLError, check_drawing
+from vdl_ros.common.resources import share_file
 from vdl_ros.common.settings import Setting, SettingError, select
 from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
@@ -33,7 +35,7 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
-# The settings of each node; `source` of the camera is the argument `camera`.
+# Settings of each node; the camera's `source` is the argument `camera`.
 NODES = {
     'arm_driver': (UsbConfig, SafetyConfig, ProcessConfig),
     'sim_arm': (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig),
@@ -44,24 +46,21 @@ NODES = {
     'pose_estimator': (PoseConfig, ProcessConfig),
 }
 SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
-ARM = Setting('arm', str, 'sim', 'Which arm: simulated, on the USB, or none, for playing a bag.',
+ARM = Setting('arm', str, 'sim', 'The arm: simulated, on the USB, or none, to play a bag.',
               choices=('sim', 'real', 'none'))
 CAMERA = DeclareLaunchArgument(
     'camera', default_value='auto',
-    description='Where pictures come from: sim, a device, a video file, a folder of images, or '
-                'none; auto: sim with the simulated arm, /dev/video0 with the real one.')
+    description='Source of images: sim, a device, a video file, a folder of images, or none; '
+                'auto: sim with the simulated arm, /dev/video0 with the real one.')
 FEEDBACK = Setting(
-    'feedback', str, 'truth', 'What the controller goes by: the joint states of the twin, or the '
-    'camera.', choices=('truth', 'camera'))
-# With the camera for feedback: where the twin's own joint states go.
+    'feedback', str, 'truth', "The controller's feedback: the true joint states of the simulated "
+    'arm, or the estimates of the camera.', choices=('truth', 'camera'))
+# With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
-# What the controller is told with the camera for feedback: it is less exact, and later.
-BY_CAMERA = {'start_band': 0.06, 'stop_band': 0.02, 'goal_tolerance': 0.087,
-             'path_tolerance': 0.25, 'stale_after': 0.5, 'goal_timeout': 5.0}
 SWITCHES = [
-    Setting('controller', bool, True, 'Follow joint trajectories.'),
+    Setting('controller', bool, True, 'Start the joint trajectory controller.'),
     Setting('view', bool, True, 'Show the arm in a browser, with buttons to move it.'),
-    Setting('pose', bool, False, "Read the arm's pose off the camera's pictures."),
+    Setting('pose', bool, False, "Estimate the arm's pose from the camera's images."),
     Setting('rviz', bool, False, 'Show the arm in rviz2, where that is installed.'),
 ]
 ARGUMENTS = [
@@ -76,7 +75,7 @@ ARGUMENTS = [
 
 
 def start(context):
-    """Start what the arguments ask for."""
+    """Return the nodes that the arguments select."""
     launch_arguments.reject_unknown_arguments(
         context, 'arm.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
@@ -105,9 +104,7 @@ def start(context):
     elif arm == 'real':
         nodes.append(node('arm_driver', given))
     if arm != 'none' and on['controller']:
-        tuned = {} if not by_camera else {
-            name: value for name, value in BY_CAMERA.items() if name not in given}
-        nodes.append(node('arm_controller', given, **tuned))
+        nodes.append(node('arm_controller', (camera_feedback() if by_camera else {}) | given))
     if source != 'none':
         nodes.append(node('camera', given, remappings=truth))
     if on['pose'] or by_camera:
@@ -126,18 +123,24 @@ def start(context):
 
 
 def node(name, given, **more):
-    """Return a node of this package with what was given of its settings, and ``more``."""
+    """Return a node of this package with its settings from ``given``, and ``more``."""
     return launch_arguments.node(
         name, given, NODES[name], 'arm', **more, **simulated_time(given, name))
 
 
+def camera_feedback():
+    """Return the controller's parameters for feedback of the camera."""
+    text = share_file('config/arm/camera_feedback.yaml').read_text()
+    return yaml.safe_load(text)['/**']['ros__parameters']
+
+
 def simulated_time(given, name):
-    """Return the parameter by which a node lives in simulated time, if there is such a time."""
+    """Return the parameter use_sim_time if simulated time is published."""
     return {'use_sim_time': True} if given.get('publish_clock') and name != 'sim_arm' else {}
 
 
 def robot_state(given, description):
-    """Return robot_state_publisher where the distribution has it, or our node in its place."""
+    """Return robot_state_publisher where it is installed, or this package's replacement."""
     text = ParameterValue(description, value_type=str)
     try:
         get_package_prefix('robot_state_publisher')
@@ -153,8 +156,8 @@ def rviz():
     try:
         get_package_prefix('rviz2')
     except PackageNotFoundError:
-        raise SettingError('rviz: rviz2 is not installed here: apt install ros-$ROS_DISTRO-rviz2, '
-                           'or view:=true for the view in a browser') from None
+        raise SettingError('rviz: rviz2 is not installed: apt install ros-$ROS_DISTRO-rviz2, or '
+                           'view:=true for the view in a browser') from None
     path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'config', 'rviz', 'arm.rviz'])
     return Node(package='rviz2', executable='rviz2', output='screen', arguments=['-d', path])
 
@@ -163,7 +166,7 @@ def generate_launch_description():
     """Return the launch description."""
     return LaunchDescription([
         *ARGUMENTS,
-        # Everything is on this machine unless told: shared memory serves for the pictures.
+        # By default all nodes are on this machine, and images travel through shared memory.
         SetEnvironmentVariable(RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
         SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
         OpaqueFunction(function=start),

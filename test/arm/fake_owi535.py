@@ -1,7 +1,7 @@
 """
-An OWI-535 at the level of pyusb's backend: writes down every transfer, fails as it is told to.
+An OWI-535 at the level of pyusb's backend: records every transfer and fails on request.
 
-All that it knows is in a folder named by FAKE_OWI535, so that tests, driver and guardian see one
+Its state is in a folder named by FAKE_OWI535, so that tests, driver and guardian see one
 device: ``transfers.jsonl``, one line for each control transfer; ``fault``, a word; ``holder``, a
 file that is locked while an interface is claimed, so the kernel frees it when a process dies.
 

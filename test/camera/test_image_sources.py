@@ -1,4 +1,4 @@
-"""Devices, videos and folders of images: what they give, and what they say of broken ones."""
+"""Image sources (devices, videos, folders), their reader thread and settings."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ from vdl_ros.arm.model import geometry
 from vdl_ros.camera import image_sources
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.camera.image_reader import RateLimiter, Reader
-from vdl_ros.camera.image_sources import Picture, SourceError, open_source
+from vdl_ros.camera.image_sources import SourceError, TimedImage, open_source
 from vdl_ros.common.settings import SettingError, build
 
 
@@ -32,7 +32,7 @@ def write_image(path, pixels):
 
 
 def write_video(path, count, size=(64, 48), **metadata):
-    """Write ``count`` grey pictures, each lighter than the one before."""
+    """Write ``count`` grey images, each lighter than the one before."""
     with av.open(str(path), 'w', options={'movflags': 'faststart'}) as container:
         container.metadata.update(metadata)
         stream = container.add_stream('libx264', rate=Fraction(25), options={'g': '1'})
@@ -45,12 +45,12 @@ def write_video(path, count, size=(64, 48), **metadata):
 
 
 def greys(source):
-    """Return the mean of each picture until the end."""
-    found, asked = [], time.monotonic()
-    while (picture := source.read()) is not None:
-        assert picture.pixels.dtype == np.uint8
-        assert asked <= picture.moment <= (asked := time.monotonic())
-        found.append(float(picture.pixels.mean()))
+    """Return the mean of each image until the end."""
+    found, begun = [], time.monotonic()
+    while (image := source.read()) is not None:
+        assert image.pixels.dtype == np.uint8
+        assert begun <= image.moment <= (begun := time.monotonic())
+        found.append(float(image.pixels.mean()))
     return found
 
 
@@ -68,7 +68,7 @@ def until(condition, what, timeout=PATIENCE):
 
 
 class TestFolder:
-    def test_images_come_in_the_order_of_their_names(self, tmp_path):
+    def test_images_are_in_the_order_of_their_names(self, tmp_path):
         rng = np.random.default_rng(0)
         wanted = [rng.integers(0, 256, (6, 9, 3), np.uint8) for _ in range(3)]
         # A name that FFmpeg would take for a pattern is a name.
@@ -85,33 +85,33 @@ class TestFolder:
         np.testing.assert_array_equal(source.read().pixels, wanted[1])
         assert source.damaged == 0
 
-    def test_pictures_are_scaled_only_if_asked(self, tmp_path):
+    def test_images_are_scaled_only_on_request(self, tmp_path):
         write_image(tmp_path / 'a.png', np.full((40, 80, 3), 70, np.uint8))
         assert open_source(str(tmp_path)).read().pixels.shape == (40, 80, 3)
         scaled = open_source(str(tmp_path), (32, 24)).read().pixels
         assert scaled.shape == (24, 32, 3)
         assert set(np.unique(scaled)) == {70}
 
-    def test_a_corrupt_image_is_left_out_counted_and_said_once(self, tmp_path):
+    def test_corrupt_image_is_skipped_counted_and_reported_once(self, tmp_path):
         for name, grey in (('a.png', 10), ('c.png', 30)):
             write_image(tmp_path / name, np.full((8, 8, 3), grey, np.uint8))
         (tmp_path / 'b.png').write_bytes(b'\x89PNG\r\n\x1a\n' + NOISE[:300])
         (tmp_path / 'd.png').write_text('words')
-        said = []
-        source = open_source(str(tmp_path), notice=said.append)
+        notices = []
+        source = open_source(str(tmp_path), notice=notices.append)
         assert greys(source) == [10, 30]
         source.rewind()
         assert greys(source) == [10, 30]
         assert source.damaged == 4
-        assert len(said) == 2
-        assert str(tmp_path / 'b.png') in said[0]
-        assert str(tmp_path / 'd.png') in said[1]
-        assert not any('\n' in line for line in said)
+        assert len(notices) == 2
+        assert str(tmp_path / 'b.png') in notices[0]
+        assert str(tmp_path / 'd.png') in notices[1]
+        assert not any('\n' in line for line in notices)
 
     @pytest.mark.parametrize(('files', 'reason'), [
         ({}, 'no image in this folder'),
         ({'a.txt': b'words', '.hidden.png': b''}, 'no image in this folder'),
-        ({'a.png': b'words', 'b.jpg': b''}, 'none of 2 images in this folder can be read'),
+        ({'a.png': b'words', 'b.jpg': b''}, 'none of 2 images in this folder can be decoded'),
     ])
     def test_a_folder_without_images_is_refused(self, tmp_path, files, reason):
         for name, content in files.items():
@@ -122,55 +122,55 @@ class TestFolder:
 
 
 class TestVideo:
-    def test_every_picture_comes_once_and_again_after_rewinding(self, tmp_path):
+    def test_every_image_is_read_once_and_again_after_rewind(self, tmp_path):
         write_video(tmp_path / 'a.mp4', 20)
-        said = []
-        source = open_source(str(tmp_path / 'a.mp4'), notice=said.append)
+        notices = []
+        source = open_source(str(tmp_path / 'a.mp4'), notice=notices.append)
         for _ in range(2):
             found = greys(source)
             np.testing.assert_allclose(found, 20 + 4 * np.arange(20), atol=2.0)
             source.rewind()
         source.close()
-        assert (source.damaged, said) == (0, [])
+        assert (source.damaged, notices) == (0, [])
 
-    def test_a_title_in_no_utf_8_is_of_no_interest(self, tmp_path):
+    def test_title_that_is_not_utf_8_is_ignored(self, tmp_path):
         path = tmp_path / 'film.mp4'
         write_video(path, 3, title='Gruss')
         path.write_bytes(path.read_bytes().replace(b'Gruss', 'Gr\u00fc\u00dfe'.encode('latin-1')))
         assert len(greys(open_source(str(path)))) == 3
 
-    def test_a_video_that_is_cut_off_gives_what_is_there(self, tmp_path):
+    def test_truncated_video_gives_its_intact_part(self, tmp_path):
         path = tmp_path / 'a.mp4'
         write_video(path, 40)
         path.write_bytes(path.read_bytes()[:-path.stat().st_size // 3])
-        said = []
-        source = open_source(str(path), notice=said.append)
+        notices = []
+        source = open_source(str(path), notice=notices.append)
         found = greys(source)
         assert 10 < len(found) < 40
         np.testing.assert_allclose(found[:10], 20 + 4 * np.arange(10), atol=2.0)
-        assert len(said) == 1
-        assert str(path) in said[0]
-        assert f'cut off after {(len(found) - 1) / 25:.1f} of 1.6 s' in said[0]
+        assert len(notices) == 1
+        assert str(path) in notices[0]
+        assert f'cut off after {(len(found) - 1) / 25:.1f} of 1.6 s' in notices[0]
 
-    def test_damage_in_the_middle_is_left_out(self, tmp_path):
+    def test_damaged_images_are_skipped(self, tmp_path):
         path = tmp_path / 'a.mp4'
         write_video(path, 40)
         content = bytearray(path.read_bytes())
         middle = len(content) * 2 // 3
         content[middle:middle + 400] = bytes(400)
         path.write_bytes(content)
-        said = []
-        source = open_source(str(path), notice=said.append)
+        notices = []
+        source = open_source(str(path), notice=notices.append)
         found = greys(source)
         assert 20 < len(found) < 40
         assert source.damaged > 0
-        assert said == [f'{path}: {source.damaged} damaged pictures left out']
+        assert notices == [f'{path}: {source.damaged} damaged images left out']
         assert found[-1] == pytest.approx(20 + 4 * 39, abs=2.0)
 
     @pytest.mark.parametrize('content', [
         b'', b'words, words\n' * 500, NOISE], ids=['empty', 'text', 'noise'])
     @pytest.mark.parametrize('name', ['a.mp4', 'a.txt', 'a.ans'])
-    def test_what_is_no_video_is_refused(self, tmp_path, name, content):
+    def test_file_without_video_is_refused(self, tmp_path, name, content):
         path = tmp_path / name
         path.write_bytes(content)
         with pytest.raises(SourceError, match='no video and no image') as error:
@@ -178,7 +178,7 @@ class TestVideo:
         assert str(path) in str(error.value)
         assert '\n' not in str(error.value)
 
-    def test_a_path_that_is_not_there_is_refused(self):
+    def test_missing_path_is_refused(self):
         with pytest.raises(SourceError, match=r"source: 'sym' is not allowed: .*/dev/videoN"):
             open_source('sym')
 
@@ -213,23 +213,23 @@ class Unpluggable:
 
 
 class TestDevice:
-    def test_a_device_is_asked_for_size_and_rate(self, monkeypatch):
+    def test_device_gets_requested_size_and_rate(self, monkeypatch):
         camera = Camera(monkeypatch)
         source = open_source('/dev/video7', (64, 48), 60.0)
         assert source.live
-        asked = time.monotonic()
+        begun = time.monotonic()
         pixels, moment = source.read()
-        assert asked <= moment <= time.monotonic()
+        assert begun <= moment <= time.monotonic()
         assert pixels.shape == (48, 64, 3)
         assert len(np.unique(pixels)) > 5
         assert camera.options == [{'framerate': '60', 'video_size': '64x48'}]
         source.close()
 
-    def test_a_device_that_is_missing_is_no_bad_input(self):
+    def test_missing_device_is_not_a_source_error(self):
         with pytest.raises(OSError, match='/dev/no-such-video'):
             open_source('/dev/no-such-video')
 
-    def test_a_device_that_is_not_allowed_says_what_would_help(self, monkeypatch):
+    def test_permission_error_names_the_group(self, monkeypatch):
         def forbidden(device, options):
             raise PermissionError(13, 'Permission denied', device)
 
@@ -237,40 +237,40 @@ class TestDevice:
         with pytest.raises(OSError, match='must be in the group video.*/dev/video0'):
             open_source('/dev/video0')
 
-    def test_it_comes_and_goes(self, monkeypatch):
+    def test_device_is_retried_after_each_loss(self, monkeypatch):
         monkeypatch.setattr('vdl_ros.camera.image_reader.RETRY_S', 0.1)
         camera = Camera(monkeypatch)
         camera.plugged = False
-        said = []
-        reader = Reader(lambda: open_source('/dev/video0', rate=50.0), 50.0, notice=said.append)
+        notices = []
+        reader = Reader(lambda: open_source('/dev/video0', rate=50.0), 50.0, notice=notices.append)
         until(lambda: len(camera.options) > 2, 'tried again')
         assert reader.take(0.0) is None
         assert 'No such file' in reader.fault
-        assert len(said) == 1, 'said once, however often it is tried'
+        assert len(notices) == 1, 'reported once'
         for _ in range(2):
             reader.take(0.0)  # perhaps one of before it went
             camera.plugged = True
             assert reader.take(PATIENCE).pixels.shape == (120, 160, 3)
             assert reader.fault == ''
             camera.plugged = False
-            until(lambda: reader.fault, 'noticed that it is gone')
+            until(lambda: reader.fault, 'detected the loss')
             assert 'No such device' in reader.fault or 'No such file' in reader.fault
-        assert said[1] == 'pictures again'
+        assert notices[1] == 'images again'
         reader.close()
 
-    def test_only_the_newest_is_kept(self, monkeypatch):
+    def test_only_the_latest_image_is_kept(self, monkeypatch):
         Camera(monkeypatch)
         reader = Reader(lambda: open_source('/dev/video0', rate=100.0), 100.0)
-        until(lambda: reader.missed > 10, 'pictures that nobody takes')
+        until(lambda: reader.missed > 10, 'images that are not taken')
         before, missed = time.monotonic(), reader.missed
         # The first of them may have been on its way; the one after it was not.
-        until(lambda: reader.missed > missed + 1, 'pictures in the place of others')
+        until(lambda: reader.missed > missed + 1, 'images in the place of others')
         assert reader.take(0.0).moment >= before
         reader.close()
 
 
 class Wall:
-    """Time that passes while the reader works and waits; it waits until a picture is asked for."""
+    """Time that passes while the reader works and waits; it waits until a image is begun for."""
 
     def __init__(self, monkeypatch, read, rewind, late):
         self.now, self._late, self._asked = 50.0, late, threading.Semaphore(0)
@@ -333,27 +333,27 @@ class TestReader:
         assert not reader.ended
         assert moments[-1] - moments[0] > 59 / 50 - 0.1
 
-    def test_the_end(self, tmp_path):
+    def test_end_of_a_file_without_loop(self, tmp_path):
         write_video(tmp_path / 'a.mp4', 5)
-        said = []
+        notices = []
         reader = Reader(lambda: open_source(str(tmp_path / 'a.mp4')), 100.0, loop=False,
-                        notice=said.append)
+                        notice=notices.append)
         count = 0
-        while not said:  # which it does last
+        while not notices:  # which it does last
             count += reader.take(0.02) is not None
         count += reader.take(0.0) is not None
         assert (count + reader.missed, reader.ended, reader.fault) == (5, True, '')
-        assert said == ['the end was reached; nothing more is published']
+        assert notices == ['end of the source; no more images']
         reader.close()
 
-    def test_a_file_that_is_taken_away_comes_back(self, tmp_path, monkeypatch):
+    def test_removed_file_is_retried(self, tmp_path, monkeypatch):
         monkeypatch.setattr('vdl_ros.camera.image_reader.RETRY_S', 0.1)
         path = tmp_path / 'a.mp4'
         write_video(path, 5)
         reader = Reader(lambda: open_source(str(path)), 200.0)
         assert reader.take(PATIENCE) is not None
         path.rename(tmp_path / 'b.mp4')
-        until(lambda: reader.fault, 'noticed that it is gone')
+        until(lambda: reader.fault, 'detected the loss')
         assert str(path) in reader.fault
         (tmp_path / 'b.mp4').rename(path)
         until(lambda: not reader.fault, 'noticed that it is back')
@@ -361,7 +361,7 @@ class TestReader:
         assert reader.take(PATIENCE) is not None
         reader.close()
 
-    def test_a_source_that_hangs_does_not_keep_anybody(self):
+    def test_hanging_source_does_not_block_close(self):
         class Hanging:
             live, damaged, reading = True, 0, False
             release = threading.Event()
@@ -370,7 +370,7 @@ class TestReader:
                 Hanging.reading = True
                 self.release.wait()
                 Hanging.reading = False
-                return Picture(np.zeros((1, 1, 3), np.uint8), 0.0)
+                return TimedImage(np.zeros((1, 1, 3), np.uint8), 0.0)
 
             def close(self):
                 pass
@@ -385,11 +385,11 @@ class TestReader:
         Hanging.release.set()
 
 
-class TestBeat:
+class TestRateLimiter:
     @pytest.mark.parametrize(('source', 'expected'), [
         (30.0, 30.0), (60.0, 30.0), (90.0, 30.0), (120.0, 30.0), (50.0, 30.0), (100.0, 30.0),
         (31.0, 30.0), (1000.0, 30.0), (25.0, 25.0), (7.0, 7.0)])
-    def test_the_rate_is_held_whatever_the_source_gives(self, source, expected):
+    def test_rate_is_limited_for_any_source(self, source, expected):
         rng = np.random.default_rng(1)
         moments = 5.0 + np.arange(int(20 * source)) / source
         moments += rng.uniform(-0.05, 0.05, moments.shape) / source
@@ -401,9 +401,9 @@ class TestBeat:
         assert gaps.min() > 0.4
         assert gaps.max() < 2.1
         if source % 30.0 == 0.0:
-            assert gaps.std() < 0.05, 'an even source gives an even picture'
+            assert gaps.std() < 0.05, 'an even source gives an even image'
 
-    def test_a_late_one_is_not_made_up_for(self):
+    def test_late_event_is_not_made_up_for(self):
         beat = RateLimiter(10.0)
         assert beat.due(0.0)
         assert beat.due(5.0)

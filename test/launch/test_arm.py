@@ -1,4 +1,4 @@
-"""`ros2 launch vdl_ros arm.launch.py`: the whole graph moves an arm, and lets go of it."""
+"""`ros2 launch vdl_ros arm.launch.py`: the whole graph moves an arm, and stops it."""
 
 import math
 import os
@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 from ament_index_python.packages import PackageNotFoundError
+from rcl_interfaces.srv import GetParameters
 from rclpy.qos import DurabilityPolicy
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import String
@@ -51,7 +52,7 @@ def bench(monkeypatch):
         yield bench
 
 
-def test_one_line_brings_up_the_twin_and_a_trajectory_moves_it(arm_launch, peer, tmp_path):
+def test_launch_starts_the_simulated_arm_and_a_trajectory_moves_it(arm_launch, peer, tmp_path):
     process = arm_launch('port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
@@ -86,7 +87,7 @@ def test_one_line_brings_up_the_twin_and_a_trajectory_moves_it(arm_launch, peer,
     assert not process.family()
 
 
-def test_the_bag_of_a_run_plays_back_into_the_same_view(arm_launch, launch, peer, tmp_path):
+def test_recorded_bag_plays_back_into_the_view(arm_launch, launch, peer, tmp_path):
     bag = tmp_path / 'bag'
     run = arm_launch('view:=false', f'record:={bag}',
                      'start_pose:=shoulder=0.5 elbow=-0.7 wrist=0.3')
@@ -117,7 +118,7 @@ def test_the_bag_of_a_run_plays_back_into_the_same_view(arm_launch, launch, peer
 
 
 @pytest.mark.parametrize('victim', [*NODES, 'launch'])
-def test_whatever_is_killed_the_motors_are_off_within_the_time(
+def test_killing_any_process_stops_the_motors_in_time(
         arm_launch, peer, bench, took, tmp_path, victim):
     process = arm_launch(*REAL, f'record:={tmp_path / "bag"}')
     motors = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
@@ -132,7 +133,7 @@ def test_whatever_is_killed_the_motors_are_off_within_the_time(
     target = process.process if victim == 'launch' else process.nodes(victim)[0]
     target.send_signal(signal.SIGKILL)
     killed = time.monotonic()
-    # Somebody else goes on commanding all the time.
+    # Another node continues to send commands.
     peer.until(lambda: process.process.poll() is not None and not process.family(), 'the end',
                every=0.05, say=command)
     peer.until(lambda: bench.data[-1] == '000000', 'motors off', timeout=10.0)
@@ -146,14 +147,14 @@ def test_whatever_is_killed_the_motors_are_off_within_the_time(
         assert f'{victim}-' in process.output
 
 
-def test_with_the_camera_for_feedback_the_controller_hears_nothing_else(
-        arm_launch, peer, tmp_path):
+def test_camera_feedback_gives_the_controller_only_estimates(arm_launch, peer, tmp_path):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
-    # Untrained: what it says is nonsense, and it is sure of that; the controller has nothing else.
+    # Untrained: wrong estimates with high confidence; the controller has nothing else.
     save_model(model, 'resnet', make_model('resnet').state_dict(),
                {'scale': [0.02] * 6, 'threshold': 100.0}, {})
-    process = arm_launch('feedback:=camera', f'model:={model}', 'view:=false')
+    process = arm_launch(
+        'feedback:=camera', f'model:={model}', 'view:=false', 'stop_band:=0.01')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     truth = peer.listen(JointState, 'arm/joint_truth', qos.TOPICS['arm/joint_states'])
     poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
@@ -163,7 +164,12 @@ def test_with_the_camera_for_feedback_the_controller_hears_nothing_else(
     assert list(truth[-1].name) == list(JOINTS)
     peer.until(lambda: any(transform.child_frame_id == 'estimated/forearm'
                            for message in frames for transform in message.transforms), 'the ghost')
-    # A label and its picture have one stamp, to the nanosecond.
+    # Parameters come from camera_feedback.yaml, or from the user.
+    names = ['start_band', 'stop_band', 'goal_timeout', 'response_time']
+    found = peer.call(GetParameters, 'arm_controller/get_parameters',
+                      GetParameters.Request(names=names)).values
+    assert [each.double_value for each in found] == [0.06, 0.01, 5.0, 0.06]
+    # A label and its image have one stamp, to the nanosecond.
     stamps = {(each.header.stamp.sec, each.header.stamp.nanosec) for each in truth}
     peer.until(lambda: (poses[-1].header.stamp.sec, poses[-1].header.stamp.nanosec) in stamps
                or stamps.update((each.header.stamp.sec, each.header.stamp.nanosec)
@@ -172,7 +178,7 @@ def test_with_the_camera_for_feedback_the_controller_hears_nothing_else(
     assert process.wait() == 0
 
 
-def test_rviz_listens_to_topics_that_there_are():
+def test_rviz_subscribes_to_existing_topics():
     text = (Path(__file__).resolve().parents[2] / 'config' / 'rviz' / 'arm.rviz').read_text()
     displays = yaml.safe_load(text)['Visualization Manager']['Displays']
     found = {}
@@ -188,7 +194,7 @@ def test_rviz_listens_to_topics_that_there_are():
         assert latched == (durability == 'Transient Local')
 
 
-def test_rviz_that_is_not_installed_is_said(monkeypatch):
+def test_missing_rviz_is_refused_in_one_line(monkeypatch):
     path = Path(__file__).resolve().parents[2] / 'launch' / 'arm.launch.py'
     rviz = runpy.run_path(str(path))['rviz']
 
@@ -197,22 +203,22 @@ def test_rviz_that_is_not_installed_is_said(monkeypatch):
 
     # It may be installed here.
     monkeypatch.setitem(rviz.__globals__, 'get_package_prefix', missing)
-    with pytest.raises(SettingError, match='rviz: rviz2 is not installed here'):
+    with pytest.raises(SettingError, match='rviz: rviz2 is not installed'):
         rviz()
 
 
-def test_without_an_arm_the_graph_waits_for_one(arm_launch, peer, bench):
+def test_missing_arm_is_waited_for(arm_launch, peer, bench):
     bench.fail('unplugged')
     process = arm_launch(*REAL, 'view:=false', 'camera:=none')
     process.wait_for(lambda: 'no such USB device is connected' in process.output, 'the reason')
     assert '99-owi535.rules' in process.output
     bench.fail('')
-    process.wait_for(lambda: 'the arm obeys arm/motors' in process.output, 'the arm')
+    process.wait_for(lambda: 'the arm follows arm/motors' in process.output, 'the arm')
     process.interrupt()
     assert process.wait() == 0
 
 
-def test_lengths_come_from_the_arguments_everywhere(arm_launch, peer):
+def test_xacro_arguments_reach_the_description(arm_launch, peer):
     arm_launch('view:=false', 'camera:=none', 'xacro_args:=forearm_length=0.2 hand_length=0.13',
                'camera_distance:=1.1')
     description = peer.listen(String, 'robot_description', qos.TOPICS['robot_description'])
@@ -229,7 +235,7 @@ def test_lengths_come_from_the_arguments_everywhere(arm_launch, peer):
     ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
     ('camera:=/nowhere/video.mp4', '/nowhere/video.mp4'),
 ])
-def test_what_cannot_be_is_said_and_nothing_is_left(arm_launch, argument, reason):
+def test_invalid_arguments_are_refused_and_no_process_remains(arm_launch, argument, reason):
     process = arm_launch('view:=false', argument)
     assert process.wait() == 1
     assert reason in process.output
@@ -244,7 +250,7 @@ def no_opengl(monkeypatch, tmp_path):
     monkeypatch.delenv('MUJOCO_GL', raising=False)
 
 
-def test_without_opengl_the_arm_runs_without_a_camera(no_opengl, arm_launch, peer):
+def test_arm_runs_without_a_camera_if_opengl_is_missing(no_opengl, arm_launch, peer):
     process = arm_launch('view:=false')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     peer.until(lambda: states, 'joint states')
@@ -262,7 +268,7 @@ def test_without_opengl_the_arm_runs_without_a_camera(no_opengl, arm_launch, pee
     ('arm.launch.py', 'view:=false', 'pose:=true'),
     ('capture.launch.py', 'output:=data'),
 ])
-def test_without_opengl_what_needs_a_camera_says_so(no_opengl, launch, command):
+def test_camera_users_are_refused_without_opengl(no_opengl, launch, command):
     process = launch('ros2', 'launch', 'vdl_ros', *command)
     assert process.wait() == 1
     assert 'apt install libegl1 libgl1' in process.output

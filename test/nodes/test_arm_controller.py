@@ -21,7 +21,7 @@ THREE_DEGREES = math.radians(3.0)
 
 
 class Controlled:
-    """A running arm_controller, and what is heard from it."""
+    """A running arm_controller and the messages it publishes."""
 
     def __init__(self, peer, process):
         self.peer, self.process = peer, process
@@ -64,7 +64,7 @@ def controller(launch, peer):
 
 @pytest.fixture
 def still(peer):
-    """Return a function that says that all joints stand still at 0."""
+    """Return a function that publishes joint states with all joints at 0."""
     publisher = peer.node.create_publisher(
         JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
 
@@ -76,7 +76,7 @@ def still(peer):
     return say
 
 
-def test_three_points_end_with_every_joint_within_three_degrees(launch, peer, controller):
+def test_trajectory_of_three_points_ends_within_three_degrees(launch, peer, controller):
     launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'sim_seed:=3')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     arm = controller()
@@ -96,7 +96,7 @@ def test_three_points_end_with_every_joint_within_three_degrees(launch, peer, co
         assert np.abs(passed - point).max(axis=1).min() < math.radians(8.0)
     assert arm.motors[-1] == MotorCommand(
         header=arm.motors[-1].header, sender='/arm_controller')
-    # Nobody who is idle commands.
+    # An idle controller sends no commands.
     count = len(arm.motors)
     before = len(states)
     peer.until(lambda: len(states) > before + 25, 'half a second')
@@ -113,7 +113,7 @@ def test_three_points_end_with_every_joint_within_three_degrees(launch, peer, co
     (['base', 'wrist'], [[0.1]], [1.0], 'point 0: 1 positions for 2 joints'),
     (['base'], [[0.1]], [-1.0], 'point 0: time -1 s is not allowed'),
 ], ids=['joint', 'nan', 'backward', 'limit', 'empty', 'nameless', 'width', 'negative'])
-def test_a_wrong_trajectory_is_refused_as_a_whole_and_stops_the_arm(
+def test_invalid_trajectory_is_refused_as_a_whole_and_stops_the_arm(
         peer, controller, still, names, points, times, reason):
     arm = controller()
     arm.move(['base'], [[1.0]], [1.0])
@@ -127,7 +127,7 @@ def test_a_wrong_trajectory_is_refused_as_a_whole_and_stops_the_arm(
     peer.until(lambda: arm.motors[-1].base == 1, 'the base turns again', say=still)
 
 
-def test_without_measurements_motors_are_off_and_the_trajectory_is_given_up(
+def test_missing_measurements_stop_motors_and_abort_the_trajectory(
         peer, controller, still):
     arm = controller('goal_timeout:=0.5', 'stale_after:=0.1')
     ask, begun = arm.asking(['base'], [[1.0]], [1.0]), 0
@@ -150,10 +150,10 @@ def test_without_measurements_motors_are_off_and_the_trajectory_is_given_up(
 def test_a_joint_that_is_stuck_is_named(peer, controller, still):
     arm = controller('goal_timeout:=0.5')
     ask = arm.asking(['wrist'], [[0.5]], [0.1])
-    # Who is held up has nothing measured for so long, and says that: then once more.
+    # On a busy machine measurements may be missing for too long, which is another reason: repeat.
     peer.until(lambda: arm.status[-1].reason.startswith('wrist: '), 'the reason',
                say=lambda: (ask(), still()))
-    assert 'no nearer for 0.5 s' in arm.status[-1].reason
+    assert 'no progress for 0.5 s' in arm.status[-1].reason
     peer.until(lambda: arm.motors[-1].wrist == 0, 'motors off')
 
 
@@ -174,7 +174,7 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
                say=lambda: (still(), arm.move(['base'], [[1.0]], [1.0])))
 
 
-def test_measurements_that_make_no_sense_are_refused(peer, controller, still):
+def test_invalid_joint_states_are_refused(peer, controller, still):
     arm = controller()
     publisher = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     for message, reason in (
@@ -187,7 +187,7 @@ def test_measurements_that_make_no_sense_are_refused(peer, controller, still):
     peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
 
 
-def test_a_trajectory_can_begin_later_and_its_target_is_shown(peer, controller, still):
+def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, controller, still):
     arm = controller()
     shown = peer.listen(MarkerArray, 'arm/target', qos.TOPICS['arm/target'])
     message = trajectory_message(['base', 'shoulder'], [[0.5, 0.5]], [1.0])
@@ -205,7 +205,7 @@ def test_a_trajectory_can_begin_later_and_its_target_is_shown(peer, controller, 
     assert shown[-1].markers[1].header.frame_id == 'base_link'
 
 
-def test_what_is_interrupted_leaves_the_motors_off(peer, controller, still):
+def test_interrupted_controller_leaves_motors_off(peer, controller, still):
     arm = controller()
     arm.move(['base'], [[1.0]], [1.0])
     peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)

@@ -1,4 +1,4 @@
-"""The driver as a process, over DDS, with a fake arm: whatever happens to it, the motors stop."""
+"""The driver as a process over DDS with a fake arm: after every failure the motors stop."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ from std_msgs.msg import Bool
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 
-# What the issue asks for, s.
+# Required limit, s.
 STOPPED_WITHIN = 0.6
 PERIOD = 0.05
 CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
@@ -39,7 +39,7 @@ def bench(monkeypatch):
 
 
 class Person:
-    """Commands the arm, and sees what it says."""
+    """Commands the arm and receives its topics."""
 
     def __init__(self, context, bench, launch):
         self.bench, self._launch = bench, launch
@@ -62,7 +62,7 @@ class Person:
         self.published_at = 0.0
         self.driver = None
 
-    def start(self, *parameters, ready='the arm obeys arm/motors', under=()):
+    def start(self, *parameters, ready='the arm follows arm/motors', under=()):
         """Start the driver, ``under`` another command, and wait until it is connected."""
         words = [word for each in ('usb_backend:=fake_owi535:make', *parameters)
                  for word in ('-p', each)]
@@ -140,9 +140,9 @@ class Person:
 
         def found():
             for each in self.health:
-                said = {pair.key: pair.value for pair in each.values}
-                if words in each.message and values.items() <= said.items():
-                    return {**said, 'level': each.level}
+                entries = {pair.key: pair.value for pair in each.values}
+                if words in each.message and values.items() <= entries.items():
+                    return {**entries, 'level': each.level}
             return None
         return self.wait_for(found, f'diagnosis {words!r}')
 
@@ -166,25 +166,25 @@ def person(bench, launch, context):
     person.close()
 
 
-def test_who_joins_late_hears_what_the_motors_do(person, bench, context):
+def test_late_subscriber_receives_motors_sent(person, bench, context):
     person.start()
     person.hold(lambda: bench.data[-1] == '000001', 'lamp', lamp=1)
-    late, heard = Node('late', context=context), []
+    late, received = Node('late', context=context), []
     late.create_subscription(
-        MotorCommand, 'arm/motors_sent', heard.append, qos.TOPICS['arm/motors_sent'])
+        MotorCommand, 'arm/motors_sent', received.append, qos.TOPICS['arm/motors_sent'])
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(late)
 
     def lit():
         executor.spin_once(timeout_sec=0.05)
-        return heard and heard[-1].lamp == 1
+        return received and received[-1].lamp == 1
 
     person.driver.wait_for(lit, 'the lamp')
     executor.remove_node(late)
     late.destroy_node()
 
 
-def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
+def test_commands_become_bytes_and_are_echoed(person, bench):
     person.start()
     for values, data in (
             ({'base': 1}, '000200'), ({'base': -1}, '000100'), ({'lamp': 1}, '000001'),
@@ -192,13 +192,13 @@ def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
             ({'gripper': -1}, '010001'), ({'lamp': -1}, '000000')):
         person.hold(lambda data=data: bench.data[-1] == data, data, **values)
     person.wait_for(lambda: len(person.sent) > 5, 'what was sent')
-    told = [(each.base, each.gripper, each.lamp, each.sender) for each in person.sent]
-    assert (1, 0, -1, '/arm_driver') in told
-    assert (0, -1, 1, '/arm_driver') in told
-    said = person.diagnosed('ok', state='active', errors='0')
-    guardian = int(said['guardian'])
+    echoed = [(each.base, each.gripper, each.lamp, each.sender) for each in person.sent]
+    assert (1, 0, -1, '/arm_driver') in echoed
+    assert (0, -1, 1, '/arm_driver') in echoed
+    entries = person.diagnosed('ok', state='active', errors='0')
+    guardian = int(entries['guardian'])
     assert guardian in [each.pid for each in person.driver.family()]
-    assert int(said['commands sent']) > 5
+    assert int(entries['commands sent']) > 5
     person.driver.interrupt()
     assert person.driver.wait() == 0, person.driver.output
     assert {each.setup[0] for each in bench.transfers} == {0x40}
@@ -206,7 +206,7 @@ def test_commands_are_bytes_and_what_was_sent_is_told(person, bench):
 
 
 @pytest.mark.parametrize('kind', ['quiet', 'busy'])
-def test_silence_stops_the_motors_in_time(person, bench, took, kind):
+def test_missing_commands_stop_the_motors_in_time(person, bench, took, kind):
     # Simulated time that stands still does not hold the watchdog.
     person.start('use_sim_time:=true')
     for _ in range(3):
@@ -227,15 +227,15 @@ def test_silence_stops_the_motors_in_time(person, bench, took, kind):
 
 @pytest.mark.parametrize('number', [
     signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
-def test_what_ends_or_holds_the_driver_stops_the_motors(person, bench, took, number):
+def test_ending_or_suspending_the_driver_stops_the_motors(person, bench, took, number):
     person.start()
     person.move()
     driver = person.process
-    # Not 0: whoever takes dumps from a pipe takes those too, and holds the dead process meanwhile.
+    # Not 0: a dump collector on a pipe would take those too and delay the end of the process.
     resource.prlimit(driver.pid, resource.RLIMIT_CORE, (1, 1))
     at = time.monotonic()
     driver.send_signal(number)
-    # Whoever commands does not know and goes on.
+    # Commands continue meanwhile.
     stop = person.stopped(at)
     person.go_on()
     print(f'{number.name}: stopped {(stop.time - at) * 1000:.0f} ms after the signal')
@@ -253,20 +253,20 @@ def test_what_ends_or_holds_the_driver_stops_the_motors(person, bench, took, num
     assert bench.data[-1] == '000000'
 
 
-def test_a_terminal_that_is_held_does_not_hold_the_stop(person, bench, took):
+def test_paused_terminal_does_not_delay_the_stop(person, bench, took):
     master, slave = pty.openpty()
     person.start(ready='', under=('sh', '-c', f'exec "$@" 2>{os.ttyname(slave)}', 'sh'))
     person.wait_for(lambda: person.state == 'active', 'active')
     person.move()
     begin = time.monotonic()
     os.write(master, b'\x13')
-    # Ctrl-S: whoever writes a line now waits. Two senders are worth one, with the motors on.
+    # Ctrl-S: writing a line now blocks. Two senders cause a warning while motors are on.
     rounds = itertools.count()
     person.hold(lambda: next(rounds) == 2, 'two rounds', ('/one', '/two'), base=1)
     noticed = person.published_at
     # The guardian stops past a driver that waits.
     stop = person.stopped(begin, ('/one', '/two'), past=person.process.pid)
-    print(f'stopped {(stop.time - noticed) * 1000:.0f} ms after the driver had a line to say')
+    print(f'stopped {(stop.time - noticed) * 1000:.0f} ms after the driver had a line to log')
     assert took(noticed, stop.time) <= STOPPED_WITHIN
     assert bench.data[-1] == '000000'
     os.write(master, b'\x11')
@@ -276,7 +276,7 @@ def test_a_terminal_that_is_held_does_not_hold_the_stop(person, bench, took):
     os.close(slave)
 
 
-def test_a_mistake_in_the_program_stops_the_motors(person, bench, took):
+def test_exception_in_the_node_stops_the_motors(person, bench, took):
     person.start()
     person.move()
     bench.fail(fake.CRASH)
@@ -289,7 +289,7 @@ def test_a_mistake_in_the_program_stops_the_motors(person, bench, took):
     assert bench.data[-1] == '000000'
 
 
-def test_a_launch_that_is_killed_takes_it_along(person, bench, took):
+def test_killed_launch_ends_the_driver(person, bench, took):
     person.start('launch_id:=one', under=('sh', '-c', '"$@"; true', 'sh'))
     person.move()
     parent = person.process.parent()
@@ -303,7 +303,7 @@ def test_a_launch_that_is_killed_takes_it_along(person, bench, took):
     assert bench.data[-1] == '000000'
 
 
-def test_its_states(person, bench, took):
+def test_lifecycle_states(person, bench, took):
     person.start('autostart:=false', ready='')
     assert person.state == 'unconfigured'
     assert person.change(ACTIVATE) is False, 'not from here'
@@ -337,24 +337,24 @@ def test_its_states(person, bench, took):
     assert 'Traceback' not in person.driver.output
 
 
-def test_unplugged_while_moving(person, bench):
+def test_disconnection_while_moving(person, bench):
     person.start()
     person.move()
     bench.fail('unplugged')
     person.hold(lambda: 'motors off: arm 1267:0000: disconnected' in person.driver.output,
                 'noticed', base=1)
-    said = person.diagnosed('disconnected', state='fault', motors='unknown')
-    assert said['level'] == DiagnosticStatus.WARN
+    entries = person.diagnosed('disconnected', state='fault', motors='unknown')
+    assert entries['level'] == DiagnosticStatus.WARN
     assert person.state == 'active'
     person.go_on(0.3)  # what it commands when it comes back
     count = len(bench.data)
     bench.fail('')
-    person.hold(lambda: 'the arm is back, motors off' in person.driver.output, 'back', base=1)
+    person.hold(lambda: 'connected again, motors off' in person.driver.output, 'back', base=1)
     person.go_on(0.3)
-    assert set(bench.data[count:]) == {'000000'}, 'a command has to be let go first'
+    assert set(bench.data[count:]) == {'000000'}, 'a command must be released first'
     # One word: the next would hide it from a driver that has not looked yet.
     person.publish()
-    person.diagnosed('', **{'held off': 'none'})
+    person.diagnosed('', **{'locked out': 'none'})
     person.move()
     assert person.diagnosed('', state='active')['errors'] == '1'
 
@@ -362,23 +362,23 @@ def test_unplugged_while_moving(person, bench):
 @pytest.mark.parametrize(('fault', 'words'), [
     ('unplugged', 'arm 1267:0000: no such USB device is connected'),
     ('denied', 'arm 1267:0000: no permission to')])
-def test_an_arm_that_cannot_be_had_is_one_line_until_it_can(person, bench, fault, words):
+def test_unavailable_arm_is_logged_once_until_available(person, bench, fault, words):
     bench.fail(fault)
     driver = person.start(ready=words)
-    said = person.diagnosed(words, state='closed')
-    assert said['level'] == DiagnosticStatus.WARN
+    entries = person.diagnosed(words, state='closed')
+    assert entries['level'] == DiagnosticStatus.WARN
     assert '99-owi535.rules' in driver.output
     assert person.change(CONFIGURE) is False
     person.diagnosed(words)
-    # Once by itself, once because it was asked.
+    # Once by autostart, once by request.
     assert driver.output.count(words) == 2
     assert person.state == 'unconfigured'
     bench.fail('')
-    person.wait_for(lambda: 'the arm obeys arm/motors' in driver.output, 'found')
+    person.wait_for(lambda: 'the arm follows arm/motors' in driver.output, 'found')
     person.move()
 
 
-def test_emergency_stop_wins_and_two_who_command_are_warned_of(person, bench):
+def test_emergency_stop_outranks_commands_and_two_senders_are_warned_of(person, bench):
     driver = person.start()
     person.hold(lambda: 'arm/motors: 2 publishers at once: /one, /two' in driver.output,
                 'the warning', senders=('/one', '/two'), base=1)
@@ -395,7 +395,7 @@ def test_emergency_stop_wins_and_two_who_command_are_warned_of(person, bench):
     person.move()
 
 
-def test_bad_messages_stop_the_motors_and_the_node_lives(person, bench):
+def test_invalid_messages_stop_the_motors_and_the_node_survives(person, bench):
     driver = person.start()
     for values, reason in (
             ({'base': 2}, 'motor base: 2 is not allowed'),
@@ -424,7 +424,7 @@ def test_bad_messages_stop_the_motors_and_the_node_lives(person, bench):
     ('elbow_sign:=0', 'elbow_sign: 0 is not allowed: -1 or 1'),
     ('command_timeout:=.nan', 'command_timeout: nan is not allowed'),
     ('comand_timeout:=1.0', "comand_timeout: no such parameter of arm_driver; did you mean")])
-def test_parameters_that_cannot_be(launch, bench, parameter, line):
+def test_invalid_parameters_are_refused(launch, bench, parameter, line):
     driver = launch('ros2', 'run', 'vdl_ros', 'arm_driver', '--ros-args', '-p', parameter)
     assert driver.wait() == 2
     assert line in driver.output

@@ -1,4 +1,4 @@
-"""The camera as a process: pictures of the simulated arm, of a device, of files."""
+"""The camera as a process: images of the simulated arm, of a device, of files."""
 
 import math
 import os
@@ -30,7 +30,7 @@ def nanoseconds(message):
 
 
 class Watcher:
-    """Publishes what an arm would, and keeps what the camera says."""
+    """Publishes an arm's topics and keeps the camera's."""
 
     def __init__(self):
         self.context = rclpy.Context()
@@ -101,7 +101,7 @@ def watcher():
 
 
 def start(launch, watcher, *parameters, command=('ros2', 'run', 'vdl_ros', 'camera')):
-    """Start a camera and wait until it and the watcher hear each other."""
+    """Start a camera and wait until it and the watcher are connected."""
     words = [word for each in parameters for word in ('-p', each)]
     camera = launch(*command, '--ros-args', *words)
     camera.wait_for(lambda: (watcher.spin(), watcher.node.count_publishers('camera/image_raw'))[1],
@@ -114,8 +114,8 @@ def spin_until(camera, watcher, condition, what):
 
 
 def wait_for_arm(camera, watcher):
-    """Wait until the camera has heard an arm and the watcher a picture and its information."""
-    spin_until(camera, watcher, lambda: (watcher.state(), watcher.pairs())[1], 'a picture')
+    """Wait until the watcher has received an image and its camera info."""
+    spin_until(camera, watcher, lambda: (watcher.state(), watcher.pairs())[1], 'a image')
 
 
 def end(camera):
@@ -140,9 +140,9 @@ def point(message, name):
 
 
 class TestSimulated:
-    def test_pictures_have_the_stamp_of_what_they_show_at_the_rate(self, launch, watcher):
+    def test_images_have_the_stamp_of_their_joint_states_at_the_rate(self, launch, watcher):
         camera = start(launch, watcher, 'rate:=20.0', 'image_width:=160', 'image_height:=120')
-        assert watcher.images == [], 'nothing is shown of an arm that nobody has heard'
+        assert watcher.images == [], 'no images before joint states'
         wait_for_arm(camera, watcher)
         # What the camera itself measured.
         def windows(metric):
@@ -158,17 +158,17 @@ class TestSimulated:
 
         base = {}  # by the stamp
         watcher.images.clear()
-        began, said = time.monotonic(), 0
+        began, sent = time.monotonic(), 0
         while (now := time.monotonic() - began) < 3.0 or fullest(watcher.images) < 18 or not (
                 usual() and windows('message_age')):
-            assert now < 60.0, f'{fullest(watcher.images)} pictures in a second'
-            if now > said / 100.0:
-                said = int(now * 100.0) + 1
+            assert now < 60.0, f'{fullest(watcher.images)} images in a second'
+            if now > sent / 100.0:
+                sent = int(now * 100.0) + 1
                 turn = 0.8 * math.sin(now)
                 base[watcher.state((turn, 0.5, 0.0, 0.0, 0.0))] = turn
             watcher.spin()
         stamps = [nanoseconds(image) for image in watcher.images]
-        assert set(stamps) <= watcher.sent, 'every picture shows one joint state'
+        assert set(stamps) <= watcher.sent, 'every image shows one joint state'
         assert stamps == sorted(set(stamps))
         assert fullest(watcher.images) <= 22
         shown = [pair for pair in watcher.pairs() if nanoseconds(pair[0]) in base]
@@ -185,13 +185,13 @@ class TestSimulated:
         assert any(0.0 < point(each, 'AVERAGE') < 500.0 for each in windows('message_age'))
         end(camera)
 
-    def test_only_news_is_drawn_and_the_lamp_is_seen(self, launch, watcher):
+    def test_only_new_states_are_rendered_and_the_lamp_is_visible(self, launch, watcher):
         camera = start(launch, watcher, 'image_width:=64', 'image_height:=48', 'rate:=200.0')
         wait_for_arm(camera, watcher)
         pose = (0.0, 1.0, 0.6, 0.0, 0.5)
         stamp = watcher.state(pose, stamp=10**9)
         spin_until(camera, watcher, lambda: nanoseconds(watcher.images[-1]) == stamp,
-                   'the picture of a time that has jumped back')
+                   'the image of a time that has jumped back')
         dark = from_image(watcher.images[-1])
         count = len(watcher.images)
         for _ in range(20):
@@ -213,25 +213,25 @@ class TestSimulated:
         spin_until(camera, watcher, lambda: len(watcher.images) > count, 'the reset')
         end(camera)
 
-    def test_nonsense_is_refused_once_and_the_camera_lives(self, launch, watcher):
+    def test_invalid_joint_states_are_refused_once_and_the_camera_survives(self, launch, watcher):
         camera = start(launch, watcher, 'image_width:=64', 'image_height:=48')
         wait_for_arm(camera, watcher)
-        nonsense = {
+        invalid = {
             '5 names but 4 positions': {'positions': (0.0,) * 4},
             'shoulder: nan is not a finite number': {'positions': (0.0, math.nan, 0.0, 0.0, 0.0)},
             'none of gripper': {'positions': (0.0,) * 4, 'names': JOINTS[:4]},
             'none of base, shoulder': {'positions': (), 'names': ()}}
-        for reason, state in nonsense.items():
-            # One at a time: of what comes while the camera is busy it hears the last.
+        for reason, state in invalid.items():
+            # One at a time: a busy camera receives only the last message.
             refused = watcher.refused()
             spin_until(camera, watcher, lambda state=state, refused=refused: (
                 watcher.state(**state), watcher.refused() >= refused + 4)[-1], reason)
-        for reason in nonsense:
+        for reason in invalid:
             assert camera.output.count(reason) == 1
         # Names count, not their order; what the arm does not have is left out.
         names = (*reversed(JOINTS), 'gripper_mirror')
         stamp = watcher.state((0.1,) * 6, names=names)
-        spin_until(camera, watcher, lambda: nanoseconds(watcher.images[-1]) >= stamp, 'a picture')
+        spin_until(camera, watcher, lambda: nanoseconds(watcher.images[-1]) >= stamp, 'a image')
         end(camera)
 
 
@@ -266,7 +266,7 @@ projection_matrix: {data: [70, 0, 32, 0, 0, 70, 24, 0, 0, 0, 1, 0]}
 
 
 class TestFiles:
-    def test_a_video_goes_round_with_its_calibration(self, launch, watcher, tmp_path):
+    def test_video_loops_with_its_calibration(self, launch, watcher, tmp_path):
         write_video(tmp_path / 'a.mp4', 12)
         (tmp_path / 'a.yaml').write_text(CALIBRATION)
         camera = start(launch, watcher, f'source:={tmp_path / "a.mp4"}', 'rate:=40.0',
@@ -291,7 +291,7 @@ class TestFiles:
         assert shown[0][1].d[0] == 0.1
         end(camera)
 
-    def test_a_folder_ends_and_the_node_stays(self, launch, watcher, tmp_path):
+    def test_node_keeps_running_after_the_end_of_a_folder(self, launch, watcher, tmp_path):
         for index in range(40):
             write_image(tmp_path / f'{index:03d}.png', 5 * index)
         # The second has its content, which is corrupt, once somebody listens: the others wait.
@@ -300,9 +300,9 @@ class TestFiles:
         camera = start(launch, watcher, f'source:={tmp_path}', 'rate:=20.0', 'loop:=false')
         spin_until(camera, watcher, lambda: watcher.health, 'diagnostics')
         (tmp_path / '001.png').write_text('no image')
-        spin_until(camera, watcher, lambda: 'the end was reached' in camera.output, 'the end')
+        spin_until(camera, watcher, lambda: 'end of the source' in camera.output, 'the end')
         spin_until(camera, watcher, lambda: any(
-            status.message == 'the end was reached' for status in watcher.health), 'diagnostics')
+            status.message == 'end of the source' for status in watcher.health), 'diagnostics')
         spin_until(camera, watcher, lambda: watcher.pairs() and int(
             from_image(watcher.pairs()[-1][0]).mean()) == 5 * 39, 'the last')
         levels = [int(from_image(image).mean()) for image, _ in watcher.pairs()]
@@ -316,38 +316,38 @@ class TestFiles:
         def values():
             return {each.key: each.value for each in watcher.health[-1].values}
 
-        spin_until(camera, watcher, lambda: int(values()['pictures published']) + int(
-            values()['pictures missed']) == 39, 'what was published')
-        assert values()['pictures damaged'] == '1'
+        spin_until(camera, watcher, lambda: int(values()['images published']) + int(
+            values()['images missed']) == 39, 'what was published')
+        assert values()['images damaged'] == '1'
         assert camera.process.poll() is None
         end(camera)
 
-    def test_before_simulated_time_begins_it_is_0(self, launch, watcher, tmp_path):
+    def test_stamp_is_0_before_simulated_time_starts(self, launch, watcher, tmp_path):
         write_image(tmp_path / 'a.png', 50)
         camera = start(launch, watcher, f'source:={tmp_path}', 'use_sim_time:=true')
-        spin_until(camera, watcher, lambda: len(watcher.pairs()) > 5, 'pictures')
+        spin_until(camera, watcher, lambda: len(watcher.pairs()) > 5, 'images')
         assert {nanoseconds(image) for image in watcher.images} == {0}
         end(camera)
 
-    @pytest.mark.parametrize(('files', 'source', 'says'), [
+    @pytest.mark.parametrize(('files', 'source', 'reason'), [
         ({'a.mp4': 'words'}, 'a.mp4', 'no video and no image'),
         ({'a.txt': 'words'}, '', 'no image in this folder'),
         ({}, 'b.mp4', 'no such file or folder'),
     ])
-    def test_what_shows_nothing_is_refused(self, launch, tmp_path, files, source, says):
+    def test_source_without_images_is_refused(self, launch, tmp_path, files, source, reason):
         for name, content in files.items():
             (tmp_path / name).write_text(content)
         camera = launch('ros2', 'run', 'vdl_ros', 'camera', '--ros-args', '-p',
                         f'source:={tmp_path / source}')
         assert camera.wait() == 2
-        assert says in camera.output
+        assert reason in camera.output
         assert str(tmp_path / source) in camera.output
         assert 'Traceback' not in camera.output
 
 
-def test_a_device_comes_goes_and_comes_back(launch, watcher, tmp_path):
+def test_device_disconnects_and_reconnects(launch, watcher, tmp_path):
     plugged = tmp_path / 'plugged'
-    # The node itself, with a test picture in place of the driver.
+    # The node itself, with a test image in place of the driver.
     program = tmp_path / 'camera.py'
     program.write_text(textwrap.dedent(f"""
         import errno, pathlib, sys
@@ -386,7 +386,7 @@ def test_a_device_comes_goes_and_comes_back(launch, watcher, tmp_path):
     for round_ in range(2):
         watcher.images.clear()
         plugged.touch()
-        spin_until(camera, watcher, lambda: fullest(watcher.images) >= 20, 'pictures')
+        spin_until(camera, watcher, lambda: fullest(watcher.images) >= 20, 'images')
         image = watcher.images[-1]
         assert (image.width, image.height, len(np.unique(from_image(image))) > 10) == (
             320, 240, True)
@@ -395,7 +395,7 @@ def test_a_device_comes_goes_and_comes_back(launch, watcher, tmp_path):
         assert fullest(watcher.images) <= 30
         spin_until(camera, watcher, lambda: not warned(), 'health')
         plugged.unlink()
-        spin_until(camera, watcher, warned, 'a warning that the device is gone')
+        spin_until(camera, watcher, warned, 'a warning that the device is disconnected')
         assert watcher.health[-1].message
         assert camera.output.count('No such device') == round_ + 1
     end(camera)

@@ -1,4 +1,4 @@
-"""robot_state as a process: description, frames, and nonsense that is refused."""
+"""robot_state as a process: description, frames, and refusal of invalid descriptions."""
 
 import math
 
@@ -41,15 +41,15 @@ def chain(transforms, frame):
 
 
 @pytest.fixture
-def heard(peer):
-    """Return what is heard: descriptions, moving and fixed transforms."""
+def received(peer):
+    """Return the received descriptions, moving and fixed transforms."""
     return (peer.listen(String, 'robot_description', qos.TOPICS['robot_description']),
             peer.listen(TFMessage, '/tf', qos.TOPICS['/tf']),
             peer.listen(TFMessage, '/tf_static', qos.TOPICS['/tf_static']))
 
 
-def test_the_frames_are_those_of_the_kinematics(launch, peer, heard):
-    descriptions, moving, fixed = heard
+def test_frames_match_the_kinematics(launch, peer, received):
+    descriptions, moving, fixed = received
     launch('ros2', 'run', 'vdl_ros', 'robot_state')
     states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     message = JointState(name=list(reversed(JOINTS)), position=list(reversed(POSE)))
@@ -65,8 +65,8 @@ def test_the_frames_are_those_of_the_kinematics(launch, peer, heard):
         np.testing.assert_allclose(found, pose, atol=1e-9)
 
 
-def test_joints_that_nobody_measures_are_left_out(launch, peer, heard):
-    _, moving, _ = heard
+def test_unmeasured_joints_are_left_out(launch, peer, received):
+    _, moving, _ = received
     process = launch('ros2', 'run', 'vdl_ros', 'robot_state')
     states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     peer.until(lambda: moving, '/tf', say=lambda: states.publish(
@@ -77,8 +77,8 @@ def test_joints_that_nobody_measures_are_left_out(launch, peer, heard):
                say=lambda: states.publish(JointState(name=['base'], position=[math.nan])))
 
 
-def test_an_estimated_pose_is_a_second_arm(launch, peer, heard):
-    descriptions, moving, fixed = heard
+def test_estimated_pose_is_published_as_a_second_arm(launch, peer, received):
+    descriptions, moving, fixed = received
     launch('ros2', 'run', 'vdl_ros', 'robot_state', '--ros-args', '-p', 'source:=pose',
            '-p', 'frame_prefix:=estimated/')
     poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
@@ -91,8 +91,8 @@ def test_an_estimated_pose_is_a_second_arm(launch, peer, heard):
     assert not descriptions
 
 
-def test_a_description_can_be_changed_and_nonsense_is_refused(launch, peer, heard):
-    descriptions, _, _ = heard
+def test_description_can_be_changed_and_invalid_ones_are_refused(launch, peer, received):
+    descriptions, _, _ = received
     launch('ros2', 'run', 'vdl_ros', 'robot_state')
 
     def change(text):

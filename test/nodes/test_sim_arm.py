@@ -1,4 +1,4 @@
-"""The simulated arm as a process: it obeys the topics of the real one, and tells its angles."""
+"""The simulated arm as a process: topics of the real arm, joint states, services."""
 
 import math
 
@@ -51,13 +51,13 @@ def twin(launch, peer):
     return start
 
 
-def test_motors_move_joints_while_commanded_and_stop_without(twin, peer):
+def test_motors_move_joints_only_while_commanded(twin, peer):
     arm = twin('speed_variation:=0.0')
     peer.until(lambda: arm.states, 'a joint state')
     assert list(arm.states[-1].name) == list(JOINTS)
     assert arm.angle('shoulder') == pytest.approx(0.0, abs=0.02)
     arm.keep(lambda: arm.angle('shoulder') > 0.3, 'the shoulder bends', shoulder=1)
-    # Nobody says stop: the watchdog does.
+    # Without a stop command the watchdog stops.
     peer.until(lambda: arm.sent[-1].shoulder == 0, 'the watchdog', timeout=5.0)
     peer.until(lambda: abs(arm.states[-1].velocity[1]) < 1e-3, 'the shoulder rests')
     rest = arm.angle('shoulder')
@@ -69,7 +69,7 @@ def test_motors_move_joints_while_commanded_and_stop_without(twin, peer):
     assert {sent.sender for sent in arm.sent} == {'/sim_arm'}
 
 
-def test_the_emergency_stop_wins_over_whoever_commands(twin, peer):
+def test_emergency_stop_outranks_all_commands(twin, peer):
     arm = twin()
     stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
@@ -82,7 +82,7 @@ def test_the_emergency_stop_wins_over_whoever_commands(twin, peer):
              also=lambda: stop.publish(Bool(data=False)))
 
 
-def test_who_starts_later_finds_the_stop_engaged_whoever_released_one_before(
+def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(
         twin, peer):
     stops = [peer.node.create_publisher(
         Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop']) for _ in range(4)]
@@ -96,14 +96,14 @@ def test_who_starts_later_finds_the_stop_engaged_whoever_released_one_before(
              also=lambda: stops[1].publish(Bool(data=False)))
 
 
-def test_a_command_that_no_motor_can_do_stops_the_arm_and_it_lives(twin, peer):
+def test_invalid_command_stops_the_arm_and_the_node_survives(twin, peer):
     arm = twin()
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
     arm.command(base=1, wrist=2)
     peer.until(lambda: arm.sent[-1].base == 0, 'motors off')
     arm.process.wait_for(lambda: 'motor wrist: 2 is not allowed: -1, 0 or 1' in
                          arm.process.output, 'the reason')
-    arm.keep(lambda: arm.sent[-1].base == 1, 'it obeys again', base=1)
+    arm.keep(lambda: arm.sent[-1].base == 1, 'it follows commands again', base=1)
 
 
 def test_two_publishers_at_once_are_named(twin, peer):
@@ -126,7 +126,7 @@ def test_the_lamp_stays_as_it_is_unless_it_is_commanded(twin, peer):
     arm.keep(lambda: arm.sent[-1].lamp == -1, 'the lamp is off', lamp=-1)
 
 
-def test_a_pose_is_taken_at_once_and_a_wrong_one_refused(twin, peer):
+def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
     arm = twin('start_pose:=shoulder=0.4 elbow=-0.8')
     peer.until(lambda: arm.states, 'a joint state')
     assert (arm.angle('shoulder'), arm.angle('elbow')) == pytest.approx((0.4, -0.8), abs=0.02)
@@ -177,7 +177,7 @@ def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
     assert not step(math.nan).success
 
 
-def test_time_goes_by_itself_unless_stepped(twin, peer):
+def test_step_is_refused_in_real_time(twin, peer):
     arm = twin()
     done = peer.call(StepSimulation, 'sim_arm/step', StepSimulation.Request(seconds=0.1))
     assert not done.success
@@ -185,11 +185,11 @@ def test_time_goes_by_itself_unless_stepped(twin, peer):
     assert arm.process.process.poll() is None
 
 
-def test_its_health_is_told(twin, peer):
+def test_diagnostics_are_published(twin, peer):
     arm = twin()
-    heard = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    peer.until(lambda: heard, 'diagnostics')
-    values = {each.key: each.value for each in heard[-1].status[0].values}
+    received = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    peer.until(lambda: received, 'diagnostics')
+    values = {each.key: each.value for each in received[-1].status[0].values}
     assert values['state'] == 'active'
     assert values['motors'] == 'off'
     arm.process.interrupt()
@@ -204,7 +204,7 @@ def test_its_health_is_told(twin, peer):
     ('xacro_args:=forearm_length=nan', 'forearm'),
     ('real_time_factor:=0.0', 'real_time_factor: 0.0 is not allowed'),
 ])
-def test_what_cannot_be_simulated_is_said_in_a_line(launch, parameter, reason):
+def test_invalid_settings_are_refused_in_one_line(launch, parameter, reason):
     process = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', parameter)
     assert process.wait() == 2
     lines = process.output.strip().splitlines()

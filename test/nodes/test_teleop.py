@@ -1,4 +1,4 @@
-"""The keys through a terminal, over DDS: held is on, let go is off; the terminal is restored."""
+"""Keyboard control in a terminal, over DDS: motors follow held keys; the terminal is restored."""
 
 import fcntl
 import itertools
@@ -24,11 +24,11 @@ from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 
 DELAY_S, REPEAT_S = 0.4, 1 / 30
-# A key that comes later than that is no held key, s: teleop may let go of it.
+# Teleop may release a held key whose repeat is later than this, s.
 LATE_S = 0.06
 
 # Hits a key as a held one comes: once, and after a while again and again. A process of its own, as
-# the test may be held. It says when it hit first and last, and how late it was at the most.
+# the test may be held. It prints the times of the first and last hit, and the maximum delay.
 KEYBOARD = f'''
 import os, sys, time
 key, seconds = sys.argv[1].encode(), float(sys.argv[2])
@@ -45,19 +45,19 @@ print(begin, last, late, file=sys.stderr)
 
 
 class Person:
-    """Sits at a terminal in which teleop runs, and hears what it sends."""
+    """A user at the terminal of teleop, and a subscriber of its topics."""
 
     def __init__(self, context, tmp_path):
         self.node = Node('listener', context=context)
         self._executor = SingleThreadedExecutor(context=context)
         self._executor.add_node(self.node)
         # With the time at which it was sent, on the clock of time.monotonic.
-        self.heard: list[tuple[float, MotorCommand]] = []
+        self.received: list[tuple[float, MotorCommand]] = []
         self._offset = time.monotonic() - time.time()
         self.stops: list[bool] = []
-        # All of them: a driver wants the last one only.
+        # All of them; a driver keeps only the last one.
         self.node.create_subscription(
-            MotorCommand, 'arm/motors', self._hear, QoSProfile(depth=1000))
+            MotorCommand, 'arm/motors', self._receive, QoSProfile(depth=1000))
         self.node.create_subscription(
             Bool, 'arm/emergency_stop', lambda message: self.stops.append(message.data),
             qos.TOPICS['arm/emergency_stop'])
@@ -79,9 +79,9 @@ class Person:
                       and self.node.count_publishers('arm/motors'), 'the help')
         self.wait_for(lambda: self.shown().startswith(b'off   h help'), 'the connection')
 
-    def _hear(self, message):
+    def _receive(self, message):
         stamp = message.header.stamp
-        self.heard.append((stamp.sec + stamp.nanosec * 1e-9 + self._offset, message))
+        self.received.append((stamp.sec + stamp.nanosec * 1e-9 + self._offset, message))
 
     def shown(self):
         """Return the status line."""
@@ -93,7 +93,7 @@ class Person:
         return self._log.read()
 
     def spin(self, seconds):
-        """Listen and look for a while."""
+        """Receive messages and terminal output for a while."""
         end = time.monotonic() + seconds
         while True:
             while select.select([self.master], [], [], 0)[0]:
@@ -113,7 +113,7 @@ class Person:
         os.write(self.master, data)
 
     def hold(self, key, seconds):
-        """Hold a key, anew if it came too late in between; return when it came first and last."""
+        """Hold a key, again if a repeat was late; return the times of its first and last byte."""
         deadline = time.monotonic() + 120.0
         while time.monotonic() < deadline:
             keyboard = subprocess.Popen(
@@ -123,25 +123,25 @@ class Person:
             begin, end, late = map(float, keyboard.communicate()[1].split())
             if late < LATE_S:
                 return begin, end
-            # Whatever was on goes off before the key is hit anew.
+            # Motors go off before the next attempt.
             self.spin(1.0)
         raise AssertionError('no key was held')
 
     def motors(self, until=math.inf):
         """Return what was commanded last, until then."""
-        last = next(message for at, message in reversed(self.heard) if at <= until)
+        last = next(message for at, message in reversed(self.received) if at <= until)
         return {name: getattr(last, name)
                 for name in ('base', 'shoulder', 'elbow', 'wrist', 'gripper')
                 if getattr(last, name)}
 
     def between(self, begin, end):
-        return [(at, message) for at, message in self.heard if begin <= at <= end]
+        return [(at, message) for at, message in self.received if begin <= at <= end]
 
     def tap(self, key):
-        """Hit a key once that lets the base turn."""
-        count = len(self.heard)
+        """Tap a key that turns the base."""
+        count = len(self.received)
         self.type(key)
-        self.wait_for(lambda: any(each.base for _, each in self.heard[count:]), 'on')
+        self.wait_for(lambda: any(each.base for _, each in self.received[count:]), 'on')
 
     def ended(self):
         self.wait_for(lambda: self.process.poll() is not None, 'the end')
@@ -172,32 +172,33 @@ def person(tmp_path):
     rclpy.shutdown(context=context)
 
 
-def test_a_held_key_commands_and_letting_go_stops(person, took):
+def test_held_key_commands_and_release_stops(person, took):
     person.start()
-    assert person.heard == [], 'idle says nothing'
+    assert person.received == [], 'no commands while idle'
     for key, motors in ((b'b', {'base': 1}), (b'd', {'elbow': -1})):
         begin, end = person.hold(key, 1.2)
-        person.wait_for(lambda end=end: person.motors() == {} and person.heard[-1][0] > end, 'off')
-        off = person.heard[-1][0]
+        person.wait_for(
+            lambda end=end: person.motors() == {} and person.received[-1][0] > end, 'off')
+        off = person.received[-1][0]
         times = [begin, *(at for at, _ in person.between(begin, end)), end]
         gaps = [took(*pair) for pair in itertools.pairwise(times)]
         print(f'{len(times) - 2} commands in {end - begin:.2f} s, longest gap {max(gaps):.3f} s')
         assert len(times) - 2 >= 10 * (end - begin)
         assert max(gaps) < 0.25, 'half of what a driver bears'
         assert person.motors(end) == motors
-        assert {each.sender for _, each in person.heard} == {'/teleop'}
+        assert {each.sender for _, each in person.received} == {'/teleop'}
         print(f'off {off - end:.3f} s after the last repeat')
         assert took(end, off) < 0.3
-        count = len(person.heard)
+        count = len(person.received)
         person.spin(0.3)
-        assert len(person.heard) == count, 'off is said once'
+        assert len(person.received) == count, 'off is sent once'
     person.type(b'q')
-    person.wait_for(lambda: person.heard[-1][1].lamp == 1, 'the lamp')
+    person.wait_for(lambda: person.received[-1][1].lamp == 1, 'the lamp')
     _, end = person.hold(b'a', 0.5)
     assert person.motors(end) == {'gripper': 1}
     person.wait_for(lambda: b'gripper +1, lamp' in person.screen, 'the status')
     person.type(b'w ')
-    person.wait_for(lambda: person.motors() == {} and person.heard[-1][1].lamp == -1, 'all off')
+    person.wait_for(lambda: person.motors() == {} and person.received[-1][1].lamp == -1, 'all off')
     person.wait_for(lambda: person.shown().startswith(b'off   h help'), 'the status')
     person.tap(b'b')
     person.type(b'\x03')
@@ -206,7 +207,7 @@ def test_a_held_key_commands_and_letting_go_stops(person, took):
     assert person.log == ''
 
 
-def test_a_terminal_that_tells_of_releases(person, took):
+def test_terminal_with_key_releases(person, took):
     person.start()
     assert b'\x1b[?u' in person.screen
     assert b'\x1b[>11u' not in person.screen
@@ -226,7 +227,7 @@ def test_a_terminal_that_tells_of_releases(person, took):
     at = time.monotonic()
     person.type(b'\x1b[98;1:3u')
     person.wait_for(lambda: person.motors() == {}, 'both off')
-    assert took(at, person.heard[-1][0]) < 0.2
+    assert took(at, person.received[-1][0]) < 0.2
     person.type(b'\x1b[27;1:1u')
     assert person.ended() == 0
     assert person.screen.count(b'\x1b[<u') == 1
@@ -237,9 +238,9 @@ def test_the_emergency_stop(person):
     person.hold(b'b', 0.5)
     person.type(b'e')
     person.wait_for(lambda: person.stops == [True] and person.motors() == {}, 'the stop')
-    count = len(person.heard)
+    count = len(person.received)
     person.hold(b'b', 0.6)
-    assert len(person.heard) == count
+    assert len(person.received) == count
     assert person.shown() == b'EMERGENCY STOP: r releases it'
     person.type(b'r')
     person.wait_for(lambda: person.stops == [True, False], 'the release')
@@ -252,19 +253,19 @@ def test_the_emergency_stop(person):
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_stops_and_restores(person, number):
+def test_signal_stops_motors_and_restores_the_terminal(person, number):
     person.start()
     person.type(b'\x1b[?0u')
     person.wait_for(lambda: b'\x1b[>11u' in person.screen, 'the protocol')
     person.type(b'\x1b[?11u\x1b[98;1:1u')
-    person.wait_for(lambda: person.heard and person.motors() == {'base': 1}, 'on')
+    person.wait_for(lambda: person.received and person.motors() == {'base': 1}, 'on')
     person.process.send_signal(number)
     assert person.ended() == 0
     person.wait_for(lambda: person.motors() == {}, 'off')
     assert person.screen.count(b'\x1b[<u') == 1
 
 
-def test_a_mistake_in_the_program_stops_and_restores(person, tmp_path, monkeypatch):
+def test_exception_stops_motors_and_restores_the_terminal(person, tmp_path, monkeypatch):
     # The status line is where this one is made.
     (tmp_path / 'sitecustomize.py').write_text(
         'import vdl_ros.arm.model.motor_command as m\n'
@@ -277,11 +278,11 @@ def test_a_mistake_in_the_program_stops_and_restores(person, tmp_path, monkeypat
     person.start()
     person.type(b's')
     assert person.ended() != 0
-    person.wait_for(lambda: person.heard and person.motors() == {}, 'off')
+    person.wait_for(lambda: person.received and person.motors() == {}, 'off')
     assert 'a mistake in the program' in person.log
 
 
-def test_without_a_terminal_there_is_one_line(launch):
+def test_missing_terminal_is_refused_in_one_line(launch):
     teleop = launch('ros2', 'run', 'vdl_ros', 'teleop')
     assert teleop.wait() == 2
-    assert teleop.output == 'teleop: standard input is no terminal: keys are read from one\n'
+    assert teleop.output == 'teleop: standard input is not a terminal: teleop reads keys\n'

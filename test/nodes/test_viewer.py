@@ -1,4 +1,4 @@
-"""The view in a real browser: it shows the arm, and its buttons move it and let go."""
+"""The view in a real browser: it shows the arm, and its buttons move it only while held."""
 
 import re
 import socket
@@ -20,7 +20,7 @@ LET_GO_WITHIN = 0.6
 
 
 class View:
-    """A running viewer, the arm's side of its topics, and a browser that looks at it."""
+    """A running viewer, the arm's side of its topics, and a browser that shows it."""
 
     def __init__(self, launch, peer, browser, *parameters):
         self.peer, self.browser = peer, browser
@@ -89,8 +89,8 @@ def test_the_page_shows_the_arm_where_it_is(page, peer):
     page.until(lambda: '57.3°' in page.browser.text, 'the angle',
                say=lambda: page.pose(0, 1.0, 0.5, 0, 0))
     page.until(lambda: np.abs(page.picture() - straight).max(axis=-1).sum() > 255 * 300,
-               'another picture')
-    # A ghost where the camera believes the arm, as long as it is told so.
+               'another image')
+    # A ghost at the estimated pose, while estimates arrive.
     bent = page.picture()
     poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
 
@@ -125,11 +125,11 @@ def test_a_button_moves_its_motor_while_it_is_held(page, peer):
     page.until(lambda: page.last().gripper == -1, 'the gripper')
     page.browser.let_go()
     page.until(lambda: page.last().gripper == 0, 'motors off')
-    # Between the two nobody commanded.
+    # No commands in between.
     assert all(each.shoulder == 0 for each in page.motors[count:])
 
 
-def test_a_browser_that_dies_lets_go(launch, peer, tmp_path):
+def test_dead_browser_releases_its_buttons(launch, peer, tmp_path):
     page = View(launch, peer, browsers.Browser(tmp_path / 'chromedriver.txt'))
     page.browser.press('base left')
     page.until(lambda: page.last().base == 1, 'the command')
@@ -150,7 +150,7 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.until(lambda: 'all motors are off' in page.browser.text, 'the note')
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
     assert not page.browser.enabled('Go')
-    # Who comes later hears of it.
+    # A late subscriber receives it.
     late = peer.listen(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     page.until(lambda: late, 'the latched stop')
     assert late[0].data
@@ -159,7 +159,7 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
 
 
-def test_a_stop_that_somebody_else_engages_is_shown(page, peer):
+def test_stop_engaged_elsewhere_is_shown(page, peer):
     stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     stop.publish(Bool(data=True))
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
@@ -167,7 +167,7 @@ def test_a_stop_that_somebody_else_engages_is_shown(page, peer):
     page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
 
 
-def test_go_and_home_send_trajectories_that_the_motors_can_keep(page, peer):
+def test_go_and_home_send_trajectories_within_motor_speed(page, peer):
     page.until(lambda: '28.6°' in page.browser.text, 'the angle',
                say=lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0))
     page.until(lambda: page.browser.run(
@@ -179,13 +179,13 @@ def test_go_and_home_send_trajectories_that_the_motors_can_keep(page, peer):
 
     def undisturbed():
         """Return the places if there was no note before and after."""
-        found = 'Nobody' not in page.browser.text and places()
-        return found if 'Nobody' not in page.browser.text else None
+        found = 'No joint measurements' not in page.browser.text and places()
+        return found if 'No joint measurements' not in page.browser.text else None
 
     # A note that comes meanwhile moves no button away from under the mouse.
     with peer.saying(lambda: page.pose(0.5, 0.0, 0.0, 0.0, 0.0)):
         before = page.until(undisturbed, 'no note')
-    page.until(lambda: 'Nobody measures the joints.' in page.browser.text, 'a note')
+    page.until(lambda: 'No joint measurements.' in page.browser.text, 'a note')
     assert places() == before
     page.browser.click('Go')
     page.until(lambda: page.goals, 'a trajectory')
@@ -200,7 +200,7 @@ def test_go_and_home_send_trajectories_that_the_motors_can_keep(page, peer):
     assert home.time_from_start.sec + home.time_from_start.nanosec * 1e-9 > 1.43
 
 
-def test_pictures_are_shown_and_broken_ones_refused(page, peer):
+def test_images_are_shown_and_invalid_ones_refused(page, peer):
     images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
     green = Image(width=64, height=48, step=192, encoding='rgb8', data=bytes([0, 200, 0]) * 3072)
 
@@ -209,18 +209,18 @@ def test_pictures_are_shown_and_broken_ones_refused(page, peer):
         return int(((picture[..., 1] > 150) & (picture[..., 0] < 60)
                     & (picture[..., 2] < 60)).sum())
 
-    page.until(lambda: pictures() > 1000, 'the picture', say=lambda: images.publish(green))
+    page.until(lambda: pictures() > 1000, 'the image', say=lambda: images.publish(green))
     for broken in (
             Image(width=64, height=48, step=192, encoding='rgb8', data=bytes(10)),
             Image(width=2**31, height=2**31, step=1, encoding='rgb8'),
-            Image(width=64, height=48, step=192, encoding='nonsense', data=bytes(9216))):
-        lines = page.process.output.count('picture refused')
-        page.until(lambda lines=lines: page.process.output.count('picture refused') > lines,
+            Image(width=64, height=48, step=192, encoding='unknown', data=bytes(9216))):
+        lines = page.process.output.count('image refused')
+        page.until(lambda lines=lines: page.process.output.count('image refused') > lines,
                    'the refusal', say=lambda broken=broken: images.publish(broken))
-    page.until(lambda: pictures() > 1000, 'the picture', say=lambda: images.publish(green))
+    page.until(lambda: pictures() > 1000, 'the image', say=lambda: images.publish(green))
 
 
-def test_nonsense_for_a_description_is_refused_and_the_arm_stays(page, peer):
+def test_invalid_description_is_refused_and_the_arm_stays(page, peer):
     page.until(lambda: yellow(page.picture()) > 300, 'the arm')
     for text, reason in (('<robot', 'URDF'), (expand().replace('0.42', 'heavy'), 'mass')):
         page.describe(text)
@@ -234,7 +234,7 @@ def test_nonsense_for_a_description_is_refused_and_the_arm_stays(page, peer):
                'the longer arm')
 
 
-def test_a_port_that_is_taken_is_said_in_a_line(launch):
+def test_used_port_is_refused_in_one_line(launch):
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         taken.listen()
@@ -242,14 +242,14 @@ def test_a_port_that_is_taken_is_said_in_a_line(launch):
         process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', f'port:={port}')
         assert process.wait() == 2
     assert process.output.splitlines() == [
-        f'viewer: view: 127.0.0.1:{port} cannot be served: Address already in use; '
-        'port:=0 takes any that is free']
+        f'viewer: view: 127.0.0.1:{port} cannot be used: Address already in use; '
+        'port:=0 selects a free port']
 
 
-def test_an_address_for_others_is_warned_of(launch):
+def test_public_address_gives_a_warning(launch):
     process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0',
                      '-p', 'host:=0.0.0.0')
     process.wait_for(
-        lambda: 'whoever can reach this address can move the arm' in process.output, 'a warning')
+        lambda: 'everyone who can reach this address can move' in process.output, 'a warning')
     process.interrupt()
     assert process.wait() == 0

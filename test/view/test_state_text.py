@@ -1,4 +1,4 @@
-"""The panel says what is known, and what is not."""
+"""The panel's text for known and unknown states."""
 
 import math
 from types import SimpleNamespace
@@ -11,41 +11,42 @@ from vdl_ros.view.state_text import ArmStatus, state_text
 UNKNOWN = np.full(5, math.nan)
 
 
-def test_nothing_is_known_at_first():
+def test_initial_state_is_unknown():
     text = state_text(ArmStatus(), UNKNOWN, None, 100.0)
     assert text.count('| ? | ? |') == 5
-    assert 'No arm is heard.' in text
-    assert 'Nobody measures the joints.' in text
+    assert 'No arm is connected.' in text
+    assert 'No joint measurements.' in text
     assert 'camera' not in text
 
 
 def test_angles_are_in_degrees_and_motors_in_words():
-    told = ArmStatus(motors=dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}, measured_at=99.5)
+    motors = dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}
+    status = ArmStatus(motors=motors, measured_at=99.5)
     positions = np.radians([10.0, -20.0, 0.0, 5.5, math.nan])
-    text = state_text(told, positions, None, 100.0)
+    text = state_text(status, positions, None, 100.0)
     assert '| base | 10.0° | **forward** |' in text
     assert '| shoulder | -20.0° | off |' in text
     assert '| wrist | 5.5° | **backward** |' in text
     assert '| gripper | ? | off |' in text
-    assert 'Nobody' not in text
-    assert 'Nobody measures the joints.' in state_text(told, positions, None, 101.0)
+    assert 'No joint measurements' not in text
+    assert 'No joint measurements.' in state_text(status, positions, None, 101.0)
 
 
-def test_up_to_three_notes_take_the_same_room():
-    told = ArmStatus(motors=dict.fromkeys(JOINTS, 0), measured_at=100.0)
-    none, one = (state_text(told, UNKNOWN, None, now) for now in (100.0, 102.0))
+def test_up_to_three_notes_take_the_same_space():
+    status = ArmStatus(motors=dict.fromkeys(JOINTS, 0), measured_at=100.0)
+    none, one = (state_text(status, UNKNOWN, None, now) for now in (100.0, 102.0))
     three = state_text(ArmStatus(emergency=True), UNKNOWN, None, 100.0)
     assert none.count('\n\n') == one.count('\n\n') == three.count('\n\n') == 3
     assert [text.count('&nbsp;') for text in (none, one, three)] == [3, 2, 0]
 
 
-def test_what_matters_is_noted():
-    told = ArmStatus(emergency=True, trajectory='running', progress=0.42)
-    text = state_text(told, UNKNOWN, SimpleNamespace(confident=True), 0.0)
+def test_notes_for_stop_trajectory_and_estimate():
+    status = ArmStatus(emergency=True, trajectory='running', progress=0.42)
+    text = state_text(status, UNKNOWN, SimpleNamespace(confident=True), 0.0)
     assert 'Emergency stop' in text
     assert 'Trajectory: 42 %.' in text
     assert 'The camera sees the arm.' in text
-    told = ArmStatus(trajectory='aborted', reason='wrist: stuck')
-    text = state_text(told, UNKNOWN, SimpleNamespace(confident=False), 0.0)
-    assert 'given up: wrist: stuck.' in text
-    assert 'not sure' in text
+    status = ArmStatus(trajectory='aborted', reason='wrist: stuck')
+    text = state_text(status, UNKNOWN, SimpleNamespace(confident=False), 0.0)
+    assert 'aborted: wrist: stuck.' in text
+    assert 'uncertain' in text

@@ -1,4 +1,4 @@
-"""The arm: geometry, kinematics, motors, USB protocol and simulation, without ROS."""
+"""The arm: model, driver, simulation, control and keyboard; no ROS."""
 
 from vdl_ros.common.opengl import draw_without_display
 

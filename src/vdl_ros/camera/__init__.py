@@ -1,1 +1,1 @@
-"""Camera images from devices, videos and folders; no ROS."""
+"""Camera images from devices, videos and folders, and their encodings; no ROS."""

@@ -1,4 +1,4 @@
-"""What a user can say about the camera: where its pictures come from and where it stands."""
+"""Settings of the camera: source and size of its images, and its placement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vdl_ros.common.settings import SettingError, setting, settings_of
 
 __all__ = ['SIMULATED', 'CameraConfig', 'CameraPlacement']
 
-#: The source that is no file and no device.
+#: The source that is the simulated arm.
 SIMULATED = 'sim'
 _SIMULATED_SIZE = (320, 240)
 _SMALLEST = 8
@@ -16,16 +16,16 @@ _SMALLEST = 8
 
 @dataclasses.dataclass(frozen=True)
 class CameraPlacement:
-    """Where the camera stands about ``camera_target``; arguments of the URDF as well."""
+    """Placement of the camera relative to ``camera_target``; also arguments of the URDF."""
 
     camera_distance: float = setting(
-        0.75, 'How far the camera stands from the point above the base that it looks at.',
+        0.75, 'Distance of the camera from its target, a point above the base.',
         minimum=0.1, maximum=5.0, unit='m')
     camera_elevation: float = setting(
-        0.35, 'How high the camera stands above that point.', minimum=0.0, maximum=1.0472,
+        0.35, 'Elevation of the camera above its target.', minimum=0.0, maximum=1.0472,
         unit='rad')
     camera_azimuth: float = setting(
-        -0.8, 'How far the camera stands round the arm, from its front to its left.',
+        -0.8, 'Azimuth of the camera about the arm, from its front to its left.',
         minimum=-6.2832, maximum=6.2832, unit='rad')
 
     @property
@@ -33,8 +33,8 @@ class CameraPlacement:
         """
         Return the xacro arguments by name, for ``GeometryConfig.load``.
 
-        Only those that differ from the defaults, which the URDF has as well: a description that
-        places its camera by itself needs none.
+        Only those that differ from the defaults, which the URDF has as well: a description with a
+        fixed camera then needs no arguments.
         """
         return {name: value for name, each in settings_of(type(self)).items()
                 if (value := getattr(self, name)) != each.default}
@@ -45,36 +45,35 @@ class CameraConfig:
     """The node ``camera``."""
 
     source: str = setting(
-        SIMULATED, 'Where pictures come from: sim, a device such as /dev/video0, a video file, or '
-        'a folder of images, which come in the order of their names.')
+        SIMULATED, 'Source of images: sim, a device such as /dev/video0, a video file, or a '
+        'folder of images, in the order of their names.')
     rate: float = setting(
-        30.0, 'Pictures a second at the most. A device or a simulation that gives fewer is not '
-        'waited for; every picture of a file is shown, at this rate.', minimum=0.01,
-        maximum=1000.0, unit='Hz')
+        30.0, 'Maximum rate of a device or simulation, which may be slower; rate of a file or '
+        'folder, of which every image is published.', minimum=0.01, maximum=1000.0, unit='Hz')
     loop: bool = setting(
-        True, 'Start a video or folder again at its end; otherwise the node says that the end was '
-        'reached, stays and publishes nothing more.')
+        True, 'Restart a video or folder at its end; otherwise the node keeps running and '
+        'publishes nothing more.')
     image_width: int = setting(
-        0, 'Width of the picture; 0: 320 of sim, else that of the source.', minimum=0,
+        0, 'Width of images; 0: 320 for sim, else that of the source.', minimum=0,
         maximum=4096, unit='pixels')
     image_height: int = setting(
-        0, 'Height of the picture; 0: 240 of sim, else that of the source.', minimum=0,
+        0, 'Height of images; 0: 240 for sim, else that of the source.', minimum=0,
         maximum=4096, unit='pixels')
     field_of_view: float = setting(
-        0.75, 'Angle from the upper to the lower edge of the simulated picture.', minimum=0.05,
-        maximum=2.5, unit='rad')
+        0.75, 'Vertical field of view of the simulated camera.', minimum=0.05, maximum=2.5,
+        unit='rad')
     captured: bool = setting(
-        False, 'Draw each frame that capture/scene asks for; only of sim.')
+        False, 'Render each frame of capture/scene; only with sim.')
     calibration: str = setting(
-        '', 'YAML file of a device, video or folder as camera_calibration writes it; without it '
-        'camera_info says that the camera is not calibrated.')
+        '', 'YAML file of camera_calibration for a device, video or folder; without it '
+        'camera_info is uncalibrated.')
 
     def __post_init__(self) -> None:
         """
-        Check what depends on each other.
+        Check settings that depend on each other.
 
         Raises:
-            SettingError: one of width and height without the other, a picture too small, or a
+            SettingError: one of width and height without the other, an image too small, or a
                 calibration of the simulated camera.
         """
         size = (self.image_width, self.image_height)
@@ -84,12 +83,12 @@ class CameraConfig:
                 f'both at least {_SMALLEST}, or both 0')
         if self.calibration and self.source == SIMULATED:
             raise SettingError(
-                f'calibration: {self.calibration!r} is not allowed: the simulated camera knows '
+                f'calibration: {self.calibration!r} is not allowed: the simulated camera has '
                 'its own')
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Return width and height of the picture, pixels; None: those of the source."""
+        """Return width and height of images, pixels; None: those of the source."""
         if self.image_width:
             return self.image_width, self.image_height
         return _SIMULATED_SIZE if self.source == SIMULATED else None

@@ -1,4 +1,4 @@
-"""Open what FFmpeg can read, and make RGB of it; errors in one line."""
+"""Decoding of image and video files and streams to RGB by FFmpeg (PyAV)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Size = tuple[int, int]
 
 
 class SourceError(ValueError):
-    """A file or folder without pictures; waiting does not help."""
+    """A file or folder without images; retrying is of no use."""
 
 
 class Stream:
     """
-    The pictures of one container, RGB.
+    Decodes the images of one container to RGB.
 
-    ``damaged`` counts those that could not be read.
+    ``damaged`` counts those that could not be decoded.
     """
 
     def __init__(self, container: InputContainer, size: Size | None) -> None:
         """
-        Read from ``container``, which becomes this object's to close.
+        Read from ``container``; :meth:`close` closes it.
 
         Args:
-            container: with a video in it.
-            size: that pictures are scaled to; None: as they are.
+            container: with a video stream.
+            size: size to scale images to; None: unchanged.
         """
         self._container = container
         self._stream = container.streams.video[0]
@@ -47,7 +47,7 @@ class Stream:
 
     def read(self) -> tuple[NDArray[np.uint8], float | None] | None:
         """
-        Return the next picture, uint8 [height, width, 3], and its time in the stream, s.
+        Return the next image, uint8 [height, width, 3], and its time in the stream, s.
 
         None at the end.
 
@@ -62,38 +62,38 @@ class Stream:
                 self._frames.extend(
                     frame for frame in packet.decode() if isinstance(frame, av.VideoFrame))
             except av.InvalidDataError:
-                self.damaged += 1  # the next may be whole
+                self.damaged += 1  # the next may be intact
         frame = self._frames.popleft()
         self._last = frame.time if frame.time is not None else self._last
         return self._scaler.pixels(frame), frame.time
 
     @property
     def cut_off(self) -> str:
-        """Return in words that the last picture came too early, '' if it did not."""
+        """Return where a stream ended too early, such as 'after 1.0 of 3.0 s', or ''."""
         stream = self._stream
         if stream.duration is None or stream.time_base is None or not stream.average_rate:
-            return ''  # the format does not say
+            return ''  # the format has no duration
         end = float(((stream.start_time or 0) + stream.duration) * stream.time_base)
-        # The last picture begins a period before the end; one more is allowed for rounding.
+        # The last image starts a period before the end; one more is allowed for rounding.
         if end - self._last < 2.5 / stream.average_rate:
             return ''
         return f'after {self._last:.1f} of {end:.1f} s'
 
     def close(self) -> None:
-        """Let go of the device or file."""
+        """Close the device or file."""
         self._container.close()
 
 
 class Scaler:
-    """Makes RGB of any picture; keeps what it needs for it, which is costly to make anew."""
+    """Converts frames to RGB, scaled; keeps its reformatter, which is expensive to make."""
 
     def __init__(self, size: Size | None) -> None:
-        """Scale to ``size``; None: leave pictures as large as they are."""
+        """Scale to ``size``; None: keep the size."""
         self._size = size
         self._reformatter = VideoReformatter()
 
     def pixels(self, frame: av.VideoFrame) -> NDArray[np.uint8]:
-        """Return the picture, uint8 [height, width, 3]."""
+        """Return the image, uint8 [height, width, 3]."""
         width, height = self._size or (frame.width, frame.height)
         scaled = self._reformatter.reformat(frame, width, height, 'rgb24')
         return np.asarray(scaled.to_ndarray(), np.uint8)
@@ -101,17 +101,17 @@ class Scaler:
 
 def open_file(path: Path) -> tuple[IO[bytes], InputContainer]:
     """
-    Open a file for its pictures; by its content, as a name could be a pattern or an address.
+    Open an image or video file; by its content, as FFmpeg may take a name for a pattern or URL.
 
     Raises:
         OSError: it cannot be opened.
-        SourceError: neither a video nor an image is in it.
+        SourceError: it has neither a video nor an image.
     """
     file = path.open('rb')
     try:
-        # What it says of itself is not read, so it may be in any encoding.
+        # Metadata may be in any encoding and is not used.
         container = av.open(_Nameless(file), 'r', metadata_errors='ignore')
-        # Any text is a picture to the player of terminal recordings.
+        # FFmpeg takes any text for a terminal recording.
         if not container.streams.video or container.format.name == 'tty':
             container.close()
             raise SourceError(f'{path}: no video and no image')
@@ -125,13 +125,13 @@ def open_file(path: Path) -> tuple[IO[bytes], InputContainer]:
 
 
 class _Nameless:
-    """A file that does not tell its name, of which FFmpeg would make something."""
+    """A file without a name, which FFmpeg would interpret."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
 def reason(error: BaseException) -> str:
-    """Return why in one line, without the number and the name that FFmpeg adds."""
-    text = getattr(error, 'strerror', None) or str(error) or 'no picture in it'
+    """Return an error's reason in one line, without the number and name that FFmpeg adds."""
+    text = getattr(error, 'strerror', None) or str(error) or 'no image in it'
     return ' '.join(str(text).split())

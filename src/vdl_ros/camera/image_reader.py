@@ -1,4 +1,4 @@
-"""Read an image source in a thread of its own: the newest picture counts, at a rate."""
+"""Reader thread of an image source: keeps the latest image, at a limited rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import av
 
-from vdl_ros.camera.image_sources import ImageSource, Picture
+from vdl_ros.camera.image_sources import ImageSource, TimedImage
 
 __all__ = ['RateLimiter', 'Reader']
 
@@ -19,16 +19,15 @@ RETRY_S = 1.0
 
 class RateLimiter:
     """
-    Lets through what is due at a rate.
+    Passes events at a maximum rate.
 
-    Deadlines are a period apart from the first on and do not depend on when they were kept, so
-    that there is no drift. What comes before its deadline counts if it is nearer to it than what
-    comes next will be, going by the time since the one before.
+    Deadlines are one period apart, whenever events pass, so that there is no drift. An event
+    before its deadline passes if it is nearer to the deadline than the next one is expected to be.
     """
 
     def __init__(self, rate: float) -> None:
         """
-        Make a beat; the first moment is a deadline.
+        Make a limiter; the first event is at a deadline.
 
         Args:
             rate: Hz, more than 0.
@@ -39,10 +38,9 @@ class RateLimiter:
 
     def due(self, moment: float) -> bool:
         """
-        Return whether what comes at ``moment``, s, is let through.
+        Return whether an event at ``moment``, s, passes.
 
-        One that comes more than a period late is not made up for. When time jumps back, the
-        deadlines begin anew.
+        Deadlines restart after an event more than a period late and when time jumps back.
         """
         interval = min(max(0.0, moment - self._before), self._period)
         if moment < self._before or moment - self._next > self._period:
@@ -54,19 +52,19 @@ class RateLimiter:
         return True
 
     def wait(self, now: float) -> float:
-        """Return how long it is until the next deadline, s, at least 0."""
+        """Return the time until the next deadline, s, at least 0."""
         return max(0.0, self._next - now)
 
 
 class Reader:
     """
-    Reads in a thread and keeps the newest picture.
+    Reads a source in a thread and keeps the latest image.
 
-    A live source is read as fast as it gives; what is not due is thrown away. A file is read at
-    the rate. A source that is gone is tried again every second.
+    A live source is read as fast as it delivers; images that are not due are dropped. A file is
+    read at the rate. A lost source is retried every second.
 
-    ``fault`` is why there is no picture now, or ''; ``ended`` says that a file was read to its
-    end and does not start again; ``missed`` counts pictures that nobody took in time.
+    ``fault`` is the reason why there are no images now, or ''; ``ended``: a file was read to its
+    end and does not restart; ``missed`` counts images that were replaced before they were taken.
     """
 
     def __init__(
@@ -77,38 +75,38 @@ class Reader:
         Start the thread.
 
         Args:
-            open_source: opens the source; OSError, ValueError and av.FFmpegError are tried again.
-            rate: pictures a second, Hz.
-            loop: whether a file starts again at its end.
+            open_source: opens the source; after OSError, ValueError, av.FFmpegError it is retried.
+            rate: maximum rate of images, Hz.
+            loop: whether a file restarts at its end.
             source: the source if it is open already.
-            notice: told in one line, from the thread, that the source is gone, back or at its end.
+            notice: called from the thread with one line when the source is lost, back or ended.
         """
         self._open, self._loop, self._notice = open_source, loop, notice
-        self._beat = RateLimiter(rate)
+        self._limiter = RateLimiter(rate)
         self._source = source
-        self._newest: Picture | None = None
+        self._newest: TimedImage | None = None
         self._arrived = threading.Condition()
         self._stop = threading.Event()
         self._damaged = 0
         self.fault = ''
         self.ended = False
         self.missed = 0
-        # A read of a device that hangs cannot be called off: it must not keep the process.
+        # A read of a hanging device cannot be cancelled: it must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name='image reader', daemon=True)
         self._thread.start()
 
     @property
     def damaged(self) -> int:
-        """Return how many pictures could not be read."""
+        """Return how many images could not be decoded."""
         source = self._source
         return self._damaged + (source.damaged if source is not None else 0)
 
-    def take(self, timeout: float) -> Picture | None:
-        """Return the newest picture if it was not taken yet; wait for one up to ``timeout``, s."""
+    def take(self, timeout: float) -> TimedImage | None:
+        """Return the latest image if it was not taken yet; wait for one up to ``timeout``, s."""
         with self._arrived:
             self._arrived.wait_for(lambda: self._newest is not None, timeout)
-            picture, self._newest = self._newest, None
-            return picture
+            image, self._newest = self._newest, None
+            return image
 
     def close(self) -> None:
         """Stop reading."""
@@ -128,32 +126,32 @@ class Reader:
         self._close()
 
     def _read(self, source: ImageSource) -> None:
-        """Read until told to stop, or to the end."""
+        """Read until :meth:`close`, or to the end."""
         while not self._stop.is_set():
-            picture = source.read()
-            if picture is None:
+            image = source.read()
+            if image is None:
                 if not self._loop:
                     self.ended = True
-                    self._notice('the end was reached; nothing more is published')
+                    self._notice('end of the source; no more images')
                     return
                 source.rewind()
                 continue
             if self.fault:
                 self.fault = ''
-                self._notice('pictures again')
+                self._notice('images again')
             if not source.live:
-                self._stop.wait(self._beat.wait(time.monotonic()))
-                picture = Picture(picture.pixels, time.monotonic())
-            if self._beat.due(picture.moment):
+                self._stop.wait(self._limiter.wait(time.monotonic()))
+                image = TimedImage(image.pixels, time.monotonic())
+            if self._limiter.due(image.moment):
                 with self._arrived:
                     self.missed += self._newest is not None
-                    self._newest = picture
+                    self._newest = image
                     self._arrived.notify()
 
     def _lose(self, reason: str) -> None:
         self._close()
         if reason != self.fault:
-            self._notice(f'{reason}; tried again every {RETRY_S:g} s')
+            self._notice(f'{reason}; retried every {RETRY_S:g} s')
         self.fault = reason
 
     def _close(self) -> None:
@@ -161,5 +159,5 @@ class Reader:
             return
         self._damaged += self._source.damaged
         source, self._source = self._source, None
-        with contextlib.suppress(OSError, av.FFmpegError):  # it may be gone already
+        with contextlib.suppress(OSError, av.FFmpegError):  # it may be lost already
             source.close()

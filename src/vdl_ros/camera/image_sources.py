@@ -1,7 +1,7 @@
 """
-Where a camera's pictures come from: a V4L2 device, a video file, a folder of images.
+Image sources of a camera: a V4L2 device, a video file, a folder of images.
 
-All three are read by PyAV behind one small protocol, :class:`ImageSource`.
+All three are read by PyAV behind one protocol, :class:`ImageSource`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from vdl_ros.camera.image_decoding import (
 )
 
 __all__ = [
-    'DeviceSource', 'FolderSource', 'ImageSource', 'Picture', 'SourceError', 'VideoSource',
+    'DeviceSource', 'FolderSource', 'ImageSource', 'TimedImage', 'SourceError', 'VideoSource',
     'is_device', 'open_container', 'open_source',
 ]
 
 SUFFIXES = ('.bmp', '.gif', '.jpeg', '.jpg', '.pgm', '.png', '.ppm', '.tif', '.tiff', '.webp')
-# A stamp of the kernel is believed if it says that the picture is no older than this, s.
+# A stamp of the kernel is used if the image is no older than this, s.
 _OLDEST_S = 1.0
 
 
-class Picture(NamedTuple):
+class TimedImage(NamedTuple):
     """
-    One picture.
+    An image and its time.
 
-    ``pixels`` is RGB, uint8 [height, width, 3]; ``moment`` when it was taken, s, monotonic.
+    ``pixels`` is RGB, uint8 [height, width, 3]; ``moment`` is the time of exposure, s, monotonic.
     """
 
     pixels: NDArray[np.uint8]
@@ -48,38 +48,38 @@ class Picture(NamedTuple):
 
 
 class ImageSource(Protocol):
-    """Gives pictures one after the other: when they come if it is live, else at any time."""
+    """A sequence of images, live from a device or stored."""
 
     @property
     def live(self) -> bool:
-        """Return whether a picture that is not read in time is lost."""
+        """Return whether images are lost unless they are read in time."""
 
     @property
     def damaged(self) -> int:
-        """Return how many pictures could not be read."""
+        """Return how many images could not be decoded."""
 
-    def read(self) -> Picture | None:
+    def read(self) -> TimedImage | None:
         """
-        Return the next picture; wait for it if the source is live. None: the end was reached.
+        Return the next image, waiting for a live one; None at the end.
 
         Raises:
-            OSError, av.FFmpegError: the source is gone.
+            OSError, av.FFmpegError: the source is lost.
         """
 
     def rewind(self) -> None:
         """
-        Begin again.
+        Start again.
 
         Raises:
-            OSError, SourceError, av.FFmpegError: the source is gone, or no longer one.
+            OSError, SourceError, av.FFmpegError: the source is lost, or invalid now.
         """
 
     def close(self) -> None:
-        """Let go of the device or file."""
+        """Close the device or file."""
 
 
 def is_device(source: str) -> bool:
-    """Return whether a source is a device, which may appear later, rather than a file."""
+    """Return whether a source is a device, which may appear later, and not a file."""
     return source.startswith('/dev/')
 
 
@@ -92,12 +92,12 @@ def open_source(
 
     Args:
         source: its path.
-        size: of the pictures, which are scaled to it; None: as they are.
-        rate: that a device is asked for, Hz; it gives what it can.
-        notice: told in one line of each file that is left out.
+        size: size to scale images to; None: unchanged.
+        rate: requested of a device, Hz; it may deliver another.
+        notice: called with one line for each file that is left out.
 
     Raises:
-        SourceError: no such file or folder, or no picture in it.
+        SourceError: no such file or folder, or no image in it.
         OSError, av.FFmpegError: no such device, or it cannot be read now.
     """
     if is_device(source):
@@ -112,21 +112,21 @@ def open_source(
 
 
 def open_container(device: str, options: dict[str, str]) -> InputContainer:
-    """Open a V4L2 device; tests put something else here that behaves like one."""
+    """Open a V4L2 device; tests replace this function."""
     return av.open(device, format='v4l2', options=options)
 
 
 class DeviceSource:
-    """A V4L2 device; its pictures have the moment at which the kernel got them."""
+    """A V4L2 device; the time of an image is the kernel's."""
 
     live = True
 
     def __init__(self, device: str, size: Size | None = None, rate: float = 30.0) -> None:
         """
-        Open the device and ask it for a size and rate; it may give others.
+        Open the device and request a size and rate; it may choose others.
 
         Raises:
-            OSError, av.FFmpegError: it is missing, busy, not allowed or no camera.
+            OSError, av.FFmpegError: it is missing, busy, not permitted or no camera.
         """
         options = {'framerate': f'{rate:g}'}
         if size is not None:
@@ -144,26 +144,26 @@ class DeviceSource:
 
     @property
     def damaged(self) -> int:
-        """Return how many pictures could not be read."""
+        """Return how many images could not be read."""
         return self._stream.damaged
 
-    def read(self) -> Picture:
-        """Return the next picture; see :class:`ImageSource`."""
+    def read(self) -> TimedImage:
+        """Return the next image; see :class:`ImageSource`."""
         found = self._stream.read()
         if found is None:
-            raise OSError(f'{self._device}: no more pictures')
+            raise OSError(f'{self._device}: no more images')
         now = time.monotonic()
         pixels, stamp = found
         known = stamp is not None and 0.0 <= now - stamp < _OLDEST_S
-        return Picture(pixels, stamp if known and stamp is not None else now)
+        return TimedImage(pixels, stamp if known and stamp is not None else now)
 
     def rewind(self) -> None:
-        """Open the device anew."""
+        """Reopen the device."""
         self._stream.close()
         self._stream = self._open()
 
     def close(self) -> None:
-        """Let go of the device."""
+        """Close the device."""
         self._stream.close()
 
 
@@ -177,13 +177,13 @@ class VideoSource:
         notice: Callable[[str], None] = lambda text: None,
     ) -> None:
         """
-        Open the file and read its first picture.
+        Open the file and read its first image.
 
         Raises:
-            SourceError: no video, or not one picture of it can be read.
+            SourceError: no video, or none of its images can be decoded.
         """
         self._path, self._size, self._notice = path, size, notice
-        self._said = False
+        self._reported = False
         self.damaged = 0
         self._begin()
 
@@ -193,7 +193,7 @@ class VideoSource:
         self._first = self._next()
         if self._first is None:
             self.close()
-            raise SourceError(f'{self._path}: no picture of this video can be read')
+            raise SourceError(f'{self._path}: no image of this video can be decoded')
 
     def _next(self) -> NDArray[np.uint8] | None:
         before = self._stream.damaged
@@ -205,21 +205,21 @@ class VideoSource:
         self.damaged += self._stream.damaged - before
         return found[0] if found is not None else None
 
-    def read(self) -> Picture | None:
-        """Return the next picture; see :class:`ImageSource`."""
+    def read(self) -> TimedImage | None:
+        """Return the next image; see :class:`ImageSource`."""
         pixels, self._first = self._first, None
         if pixels is None:
             pixels = self._next()
         if pixels is not None:
-            return Picture(pixels, time.monotonic())
-        if not self._said and (self._stream.damaged or self._stream.cut_off):
-            self._said = True
-            self._notice(f'{self._path}: {self._stream.damaged} damaged pictures left out'
+            return TimedImage(pixels, time.monotonic())
+        if not self._reported and (self._stream.damaged or self._stream.cut_off):
+            self._reported = True
+            self._notice(f'{self._path}: {self._stream.damaged} damaged images left out'
                          + (f', cut off {self._stream.cut_off}' if self._stream.cut_off else ''))
         return None
 
     def rewind(self) -> None:
-        """Open the file anew."""
+        """Reopen the file."""
         self.close()
         self._begin()
 
@@ -230,7 +230,7 @@ class VideoSource:
 
 
 class FolderSource:
-    """The images of a folder in the order of their names; other files do not count."""
+    """The images of a folder in the order of their names; other files are ignored."""
 
     live = False
 
@@ -242,11 +242,11 @@ class FolderSource:
         List the folder and read its first image.
 
         Raises:
-            SourceError: no image is in it, or none of them can be read.
+            SourceError: it has no image, or none that can be decoded.
         """
         self._path, self._notice = path, notice
         self._scaler = Scaler(size)
-        self._said: set[Path] = set()
+        self._reported: set[Path] = set()
         self.damaged = 0
         self._begin()
 
@@ -255,12 +255,13 @@ class FolderSource:
             each for each in self._path.iterdir()
             if each.suffix.lower() in SUFFIXES and not each.name.startswith('.')))
         if not self._files:
-            raise SourceError(f'{self._path}: no image in this folder: a name that ends with '
+            raise SourceError(f'{self._path}: no image in this folder; names must end with '
                               f'{", ".join(SUFFIXES)}')
         count = len(self._files)
         self._first = self._next()
         if self._first is None:
-            raise SourceError(f'{self._path}: none of {count} images in this folder can be read')
+            raise SourceError(
+                f'{self._path}: none of {count} images in this folder can be decoded')
 
     def _next(self) -> NDArray[np.uint8] | None:
         while self._files:
@@ -274,21 +275,21 @@ class FolderSource:
                     file.close()
             except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
                 self.damaged += 1
-                if path not in self._said:  # once, however often it comes round
-                    self._said.add(path)
-                    said = isinstance(error, SourceError)
-                    self._notice(f'left out: {error if said else f"{path}: {reason(error)}"}')
+                if path not in self._reported:  # once for all rounds
+                    self._reported.add(path)
+                    named = isinstance(error, SourceError)
+                    self._notice(f'left out: {error if named else f"{path}: {reason(error)}"}')
         return None
 
-    def read(self) -> Picture | None:
-        """Return the next picture; see :class:`ImageSource`."""
+    def read(self) -> TimedImage | None:
+        """Return the next image; see :class:`ImageSource`."""
         pixels, self._first = self._first, None
         if pixels is None:
             pixels = self._next()
-        return Picture(pixels, time.monotonic()) if pixels is not None else None
+        return TimedImage(pixels, time.monotonic()) if pixels is not None else None
 
     def rewind(self) -> None:
-        """List the folder anew: what was put there meanwhile counts."""
+        """List the folder again, with new files."""
         self._begin()
 
     def close(self) -> None:

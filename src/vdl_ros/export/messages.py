@@ -16,14 +16,11 @@ from mcap.reader import NonSeekingReader
 from numpy.typing import NDArray
 
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.pose.data.cdr import CdrError, Image, read_image, read_joints, read_scene
 
 __all__ = ['Bag', 'Entry', 'ExportError', 'Picture', 'Value']
 
-# Channels of an encoding, and which of them are red, green and blue.
-_ENCODINGS: dict[str, tuple[int, list[int]]] = {
-    'rgb8': (3, [0, 1, 2]), 'bgr8': (3, [2, 1, 0]), 'rgba8': (4, [0, 1, 2]),
-    'bgra8': (4, [2, 1, 0]), 'mono8': (1, [0, 0, 0])}
 # A damaged length must not make the reader ask for all memory.
 _LARGEST_RECORD = 1 << 30
 #: Topics by their last names, with their types.
@@ -64,11 +61,8 @@ class Picture:
         self.check()
         if self.data is None:
             raise CdrError('its bytes were not kept')
-        channels, order = _ENCODINGS[header.encoding]
         rows = np.frombuffer(self.data, np.uint8, header.length, header.offset)
-        found = rows.reshape(header.height, header.step)[:, :header.width * channels]
-        found = found.reshape(header.height, header.width, channels)
-        return np.ascontiguousarray(found[:, :, order])
+        return to_rgb(rows.reshape(header.height, header.step), header.width, header.encoding)
 
     def check(self) -> None:
         """
@@ -78,13 +72,13 @@ class Picture:
             CdrError, ExportError: as of :meth:`pixels`.
         """
         header = self.header
-        if header.encoding not in _ENCODINGS:
+        if header.encoding not in ENCODINGS:
             raise ExportError(f'images of encoding {header.encoding[:40]!r} cannot be exported: '
-                              f'{", ".join(_ENCODINGS)}')
+                              f'{", ".join(ENCODINGS)}')
         if not header.width or not header.height:
             raise CdrError('an image without pixels')
         if (header.length != header.step * header.height
-                or header.step < header.width * _ENCODINGS[header.encoding][0]):
+                or header.step < header.width * channels_of(header.encoding)):
             raise CdrError('an image with a wrong number of bytes')
 
 

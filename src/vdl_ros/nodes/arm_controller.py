@@ -1,9 +1,9 @@
 """
-Follows joint trajectories with the arm's on/off motors.
+Joint trajectory controller for the arm's on/off motors.
 
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
-(sensor_msgs/JointState, from whoever knows them), ``arm/emergency_stop`` (std_msgs/Bool, latched).
-Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a trajectory runs, nothing otherwise;
+(sensor_msgs/JointState), ``arm/emergency_stop`` (std_msgs/Bool, latched).
+Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while a trajectory runs;
 ``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/target``
 (visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
@@ -30,7 +30,7 @@ from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
 from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
+from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -39,12 +39,12 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
-# Of trajectory_status while one runs, in updates.
+# Updates between two messages on trajectory_status while a trajectory runs.
 REPORT_EVERY = 10
 
 
 class ArmControllerNode(Node):
-    """Gives a :class:`TrajectoryController` its trajectories, measurements and motors."""
+    """Connects a :class:`TrajectoryController` to trajectories, joint states and motors."""
 
     def __init__(self) -> None:
         """
@@ -80,25 +80,25 @@ class ArmControllerNode(Node):
         self._report()
 
     def stop(self) -> None:
-        """Give up what is running, motors off."""
+        """Abort the running trajectory, motors off."""
         self._waiting = None
         if self._controller.state == 'running':
             self._controller.cancel('arm_controller was stopped')
             self._end()
-            deliver(self._motors)
+            wait_for_acks(self._motors)
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         if self._emergency:
             self.get_logger().warning('trajectory refused: emergency stop')
             return
-        # A stamp in the future is when it begins; none, or one that has passed: now.
+        # A stamp in the future is the start time; zero or a past stamp means now.
         if seconds(message.header.stamp) > self._now():
             self._waiting = message
         else:
             self._start(message)
 
     def _start(self, message: JointTrajectory) -> None:
-        """Begin a trajectory, or refuse it as a whole; a refusal stops the arm as well."""
+        """Start a trajectory, or reject it as a whole; a rejection stops the arm as well."""
         self._waiting = None
         was_running = self._controller.state == 'running'
         names = list(message.joint_names)
@@ -121,9 +121,9 @@ class ArmControllerNode(Node):
         try:
             self._measured = positions_of(message)
         except ValueError as error:
-            if str(error) != self._refusal:  # once, however often it comes
+            if str(error) != self._refusal:  # log it once
                 self._refusal = str(error)
-                self.get_logger().error(f'measurement refused: {error}')
+                self.get_logger().error(f'joint states refused: {error}')
             return
         self._measured_at = seconds(message.header.stamp)
 
@@ -136,7 +136,7 @@ class ArmControllerNode(Node):
                 self._end()
 
     def _update(self) -> None:
-        """Command the motors, as long as a trajectory runs."""
+        """Command the motors while a trajectory runs."""
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
             self._start(self._waiting)
         if self._controller.state != 'running':
@@ -151,7 +151,7 @@ class ArmControllerNode(Node):
             self._report()
 
     def _end(self) -> None:
-        """Say what became of a trajectory that has run."""
+        """Report the result of a trajectory that ran."""
         self._finish(command=True)
         if self._controller.state == 'done':
             self.get_logger().info('trajectory done')
@@ -159,7 +159,7 @@ class ArmControllerNode(Node):
             self.get_logger().warning(f'trajectory aborted: {self._controller.reason}')
 
     def _finish(self, *, command: bool) -> None:
-        """Show and report that no trajectory runs; switch the motors off if one has run."""
+        """Report that no trajectory runs; ``command``: switch the motors off."""
         if command:
             self._command(Motors())
         self._show([], [])
@@ -170,9 +170,10 @@ class ArmControllerNode(Node):
             motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
 
     def _show(self, names: list[str], points: list[list[float]]) -> None:
-        """Show the path of the tool; joints that the trajectory leaves alone stay as they are."""
-        here = np.zeros(len(JOINTS)) if self._measured is None else np.nan_to_num(self._measured)
-        poses = np.tile(here, (len(points), 1))
+        """Publish markers of the tool's path; joints outside the trajectory keep their angle."""
+        current = (np.zeros(len(JOINTS)) if self._measured is None
+                   else np.nan_to_num(self._measured))
+        poses = np.tile(current, (len(points), 1))
         for column, name in enumerate(names):
             poses[:, JOINTS.index(name)] = [point[column] for point in points]
         path = self._kinematics.pose(poses)[:, :3, 3]

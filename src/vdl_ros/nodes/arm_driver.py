@@ -1,9 +1,9 @@
 """
-The driver of the USB arm: a lifecycle node that sends what it is told, and stops when it is not.
+Driver of the USB arm: a lifecycle node that sends motor commands and stops without them.
 
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
 ``/diagnostics``, ``/statistics``. Configured, it holds the device with all motors off; active, it
-obeys. Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_driver --help``.
+follows commands. Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_driver --help``.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (UsbConfig, SafetyConfig, ProcessConfig)
-# Watchdog, run times and reconnection are looked at so often, s.
+# Period of the checks of watchdog, run times and connection, s.
 TICK_S = 0.02
-# Between two attempts to find an arm that was never there, s.
+# Time between two attempts to find an arm before the first success, s.
 SEARCH_S = 0.5
 
 
 class ArmDriverNode(LifecycleNode):
-    """Gives an ``ArmDriver`` the USB device, a guardian, a clock and its states."""
+    """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states."""
 
     def __init__(self) -> None:
         """
-        Begin unconfigured; with ``autostart`` look for the arm from the first spin on.
+        Start unconfigured; with ``autostart`` search for the arm from the first spin on.
 
         Raises:
             ValueError: a parameter that cannot be used.
@@ -52,7 +52,7 @@ class ArmDriverNode(LifecycleNode):
             values=lambda: {'guardian': self._guardian.pid or 'none'})
         self._driver = self._topics.driver
         self._answer_every_transition()
-        # Not the node's clock: motors have to stop though simulated time stands still.
+        # Not the node's clock: motors must stop even while simulated time stands still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(TICK_S, self._driver.tick, clock=steady)
         self._search = self.create_timer(SEARCH_S, self._start, clock=steady)
@@ -62,54 +62,54 @@ class ArmDriverNode(LifecycleNode):
             self._search.cancel()
 
     def stop(self) -> None:
-        """Switch the motors off and let the device go, in whatever state."""
+        """Switch the motors off and release the device, in any state."""
         if not self._driver.close():
-            self.get_logger().error('the stop was not taken: left to the guardian')
+            self.get_logger().error('the device did not accept the stop: left to the guardian')
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Take the device, with all motors off."""
+        """Open the device with all motors off."""
         try:
             self._driver.open()
         except (ArmUsbError, GuardianError) as error:
-            # Said once, however often the search tries.
+            # Logged once, however often the search tries.
             if str(error) != self._problem:
                 self._problem = str(error)
                 self.get_logger().error(self._problem)
             return TransitionCallbackReturn.FAILURE
         self._problem = ''
-        self.get_logger().info('the arm is there, motors off')
+        self.get_logger().info('the arm is connected, motors off')
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Obey commands from now on."""
+        """Follow commands from now on."""
         self._driver.activate()
-        self.get_logger().info('the arm obeys arm/motors')
+        self.get_logger().info('active: the arm follows arm/motors')
         return TransitionCallbackReturn.SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop, and obey nothing; a stop that is not taken is tried again by every tick."""
+        """Stop and ignore commands; each tick repeats a stop that the device did not accept."""
         self._driver.deactivate()
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop and let the device go."""
+        """Stop and release the device."""
         self.stop()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop and let the device go, for good."""
+        """Stop, release the device and end the search for it."""
         self._search.cancel()
         self.stop()
         return TransitionCallbackReturn.SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop and let the device go; it can be configured again."""
+        """Stop and release the device; it can be configured again."""
         self.get_logger().error(f'a transition from {state.label} failed: motors off')
         self.stop()
         return TransitionCallbackReturn.SUCCESS
 
     def _start(self) -> None:
-        """Configure and activate, once; somebody who did something else first is not disturbed."""
+        """Configure and activate once, unless a user changed the state first."""
         if self._state_machine.current_state[1] != 'unconfigured':
             self._search.cancel()
         elif self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
@@ -117,20 +117,20 @@ class ArmDriverNode(LifecycleNode):
             self.trigger_activate()
 
     def _answer_every_transition(self) -> None:
-        """Refuse a transition that the state does not have; rclpy raises into the executor."""
+        """Reject invalid transitions with a response; rclpy would raise into the executor."""
         service = self._service_change_state
         change = service.callback
 
         def answer(request: ChangeState.Request,
                    response: ChangeState.Response) -> ChangeState.Response:
-            # Whoever asks is told, again if need be.
+            # A user's request logs the problem again.
             self._problem = ''
             try:
                 return change(request, response)
             except RCLError:
                 name = request.transition.label or request.transition.id
                 self.get_logger().warning(
-                    f'transition {name}: there is none from '
+                    f'transition {name}: not possible from state '
                     f'{self._state_machine.current_state[1]}')
                 response.success = False
                 return response

@@ -1,10 +1,10 @@
 """
-A camera: pictures of the simulated arm, of a device, of a video or of a folder of images.
+Camera: images of the simulated arm, a device, a video or a folder of images.
 
 Subscribes with ``source:=sim``: ``arm/joint_states`` (sensor_msgs/JointState), ``arm/motors_sent``
 (vdl_ros/MotorCommand). Publishes: ``camera/image_raw`` (sensor_msgs/Image, rgb8),
 ``camera/camera_info`` (sensor_msgs/CameraInfo) with the same stamp, ``/diagnostics``, and on
-``/statistics`` the period and age of the pictures at the moment they are published.
+``/statistics`` the period and age of the images when they are published.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros camera --help``.
 """
 
@@ -36,7 +36,7 @@ SETTINGS = (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig)
 
 
 class CameraNode(Node):
-    """Publishes what its feed shows."""
+    """Publishes the images of its feed."""
 
     def __init__(self) -> None:
         """
@@ -58,13 +58,13 @@ class CameraNode(Node):
             geometry = select(GeometryConfig, given).load(
                 select(CameraPlacement, given).arguments)
             make = CaptureFeed if config.captured else SimulatedFeed
-            self.feed = make(self, config, geometry, self._show)
+            self.feed = make(self, config, geometry, self._publish)
         else:
-            self.feed = RealFeed(self, config, self._show)
+            self.feed = RealFeed(self, config, self._publish)
         self._statistics = TopicStatistics(self, 'camera/image_raw')
         self._diagnostics = Diagnostics(self, self._health)
 
-    def _show(self, pixels: NDArray[np.uint8], info: CameraInfo, stamp: Time) -> None:
+    def _publish(self, pixels: NDArray[np.uint8], info: CameraInfo, stamp: Time) -> None:
         image = to_image(pixels, stamp)
         self._infos.publish(stamped(info, stamp))
         self._images.publish(image)
@@ -75,15 +75,15 @@ class CameraNode(Node):
     def _health(self) -> Health:
         warning, values = self.feed.health()
         return warning, {'source': self._source, 'size': self._size,
-                         'pictures published': self._published, **values}
+                         'images published': self._published, **values}
 
 
 def watch(node: CameraNode, stop: threading.Event) -> int:
-    """Publish pictures until told to stop."""
+    """Publish images until ``stop`` is set."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     while not stop.is_set():
-        executor.spin_once(timeout_sec=node.feed.patience)
+        executor.spin_once(timeout_sec=node.feed.poll_timeout)
         node.feed.poll()
     executor.remove_node(node)
     node.feed.close()

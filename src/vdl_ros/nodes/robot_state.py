@@ -1,10 +1,10 @@
 """
-Where the arm's links are: what robot_state_publisher does, for machines that lack it.
+Transforms of the arm's links: replaces robot_state_publisher on machines without it.
 
 Subscribes: ``arm/joint_states`` (sensor_msgs/JointState), or ``arm/pose`` (vdl_ros/ArmPose) with
 ``source:=pose``. Publishes: ``robot_description`` (std_msgs/String, latched), ``/tf``,
-``/tf_static`` (tf2_msgs/TFMessage). With ``source:=pose`` the frames are those of a second arm,
-named by ``frame_prefix``, and the description is left to the first.
+``/tf_static`` (tf2_msgs/TFMessage). With ``source:=pose`` the frames belong to a second arm, have
+``frame_prefix``, and no description is published.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros robot_state --help``.
 """
 
@@ -31,7 +31,7 @@ from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (RobotStateConfig, GeometryConfig, ProcessConfig)
-# As of robot_state_publisher: the text itself, which may be changed while it runs.
+# As in robot_state_publisher: the URDF text, which may be changed at run time.
 DESCRIPTION = 'robot_description'
 
 
@@ -40,7 +40,7 @@ class RobotStateNode(Node):
 
     def __init__(self) -> None:
         """
-        Publish what does not change.
+        Publish the description and the static transforms.
 
         Raises:
             ValueError: a parameter or a description that cannot be used.
@@ -51,13 +51,13 @@ class RobotStateNode(Node):
         self._config = select(RobotStateConfig, given)
         geometry = parse(text.value) if text is not None else select(GeometryConfig, given).load()
         self.declare_parameter(DESCRIPTION, geometry.urdf, ParameterDescriptor(
-            description='The URDF text; nonsense is refused and the old one stays.'))
+            description='The URDF text; an invalid one is refused and the old one stays.'))
         self._refusal = ''
         self._description = self.create_publisher(
             String, 'robot_description', qos.TOPICS['robot_description'])
         self._moving = self.create_publisher(TFMessage, '/tf', qos.TOPICS['/tf'])
         self._fixed = self.create_publisher(TFMessage, '/tf_static', qos.TOPICS['/tf_static'])
-        self._take(geometry)
+        self._set_geometry(geometry)
         self.add_on_set_parameters_callback(self._on_parameters)
         if self._config.source == 'pose':
             self.create_subscription(
@@ -66,8 +66,8 @@ class RobotStateNode(Node):
             self.create_subscription(JointState, 'arm/joint_states', self._on_positions,
                                      qos.subscription('arm/joint_states'))
 
-    def _take(self, geometry: ArmGeometry) -> None:
-        """Serve ``geometry`` from now on."""
+    def _set_geometry(self, geometry: ArmGeometry) -> None:
+        """Use and publish ``geometry``."""
         self._frames = ArmFrames(geometry, self._config.frame_prefix)
         if self._config.source == 'joint_states':
             self._description.publish(String(data=geometry.urdf))
@@ -78,7 +78,7 @@ class RobotStateNode(Node):
         for parameter in changed:
             if parameter.name == DESCRIPTION:
                 try:
-                    self._take(parse(str(parameter.value)))
+                    self._set_geometry(parse(str(parameter.value)))
                 except GeometryError as error:
                     self.get_logger().error(f'robot_description refused: {error}')
                     return SetParametersResult(successful=False, reason=str(error))
@@ -88,7 +88,7 @@ class RobotStateNode(Node):
         try:
             positions = positions_of(message)
         except ValueError as error:
-            if str(error) != self._refusal:  # once, however often it comes
+            if str(error) != self._refusal:  # log it once
                 self._refusal = str(error)
                 self.get_logger().error(f'positions refused: {error}')
             return

@@ -14,5 +14,5 @@ class RobotStateConfig:
     """The node ``robot_state``."""
 
     source: str = setting(
-        'joint_states', 'Which topic says where the joints are.', choices=('joint_states', 'pose'))
-    frame_prefix: str = setting('', 'Put before the name of every frame.')
+        'joint_states', 'Topic of the joint positions.', choices=('joint_states', 'pose'))
+    frame_prefix: str = setting('', 'Prefix of the name of every frame.')

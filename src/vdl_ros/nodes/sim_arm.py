@@ -1,10 +1,10 @@
 """
-The arm's twin: takes the commands that the real arm takes, and knows its own joint angles.
+Simulated arm: takes the same commands as the real arm and publishes its true joint angles.
 
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
-``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` if asked, ``/diagnostics``,
-``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step``
-(vdl_ros/StepSimulation). With ``posed:=true`` it listens to ``capture/pose`` instead.
+``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` with ``publish_clock:=true``,
+``/diagnostics``, ``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step``
+(vdl_ros/StepSimulation). With ``posed:=true`` it follows ``capture/pose`` instead.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros sim_arm --help``.
 """
 
@@ -26,7 +26,7 @@ from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.pacer import Pacer
-from vdl_ros.arm.simulation.simulated_link import NullWatchdog, SimulatedLink
+from vdl_ros.arm.simulation.simulated_link import NullGuardian, SimulatedLink
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.common.settings import select
@@ -39,14 +39,14 @@ from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
 SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig)
-# Simulated at a time, s: commands wait no longer for the motors, and the watchdog sees as often.
+# Longest step of the simulation, s: the delay of commands, and the period of the watchdog.
 TICK_S = 0.01
-# A caller of ~/step waits as long as it takes: an hour is a mistake.
+# The caller of ~/step waits for the whole step: an hour is a mistake.
 LONGEST_STEP_S = 600.0
 
 
 class SimArmNode(Node):
-    """Lets the simulated arm live at the pace of the wall clock, or step by step."""
+    """Runs the simulated arm at the pace of the wall clock, or step by step."""
 
     def __init__(self) -> None:
         """
@@ -67,7 +67,7 @@ class SimArmNode(Node):
         signs = Signs()
         self._topics = ArmTopics(
             self, select(SafetyConfig, given), signs,
-            lambda: SimulatedLink(self._simulation, signs), NullWatchdog(),
+            lambda: SimulatedLink(self._simulation, signs), NullGuardian(),
             clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
         self._topics.driver.open()
         self._topics.driver.activate()
@@ -84,25 +84,25 @@ class SimArmNode(Node):
         elif self._config.stepped:
             self._publish()
         else:
-            # On the wall, whatever use_sim_time says: this node is where that time comes from.
+            # The wall clock even with use_sim_time: this node publishes that time.
             self.create_timer(
                 TICK_S, self._keep_pace, clock=Clock(clock_type=ClockType.STEADY_TIME))
         self.get_logger().info('simulated arm ready')
 
     def stop(self) -> None:
-        """Switch the motors off, and say so on ``arm/motors_sent``."""
+        """Switch the motors off and publish that on ``arm/motors_sent``."""
         self._topics.driver.close()
 
     def _keep_pace(self) -> None:
-        """Simulate what has passed on the wall since the last time."""
-        due = self._pacer.due(time.monotonic(), self._simulation.asked)
+        """Simulate the wall time that has passed since the last call."""
+        due = self._pacer.due(time.monotonic(), self._simulation.requested_time)
         self._advance(min(due, TICK_S * max(10.0, self._config.real_time_factor)))
 
     def _advance(self, seconds: float) -> None:
-        """Simulate; watch over the motors and publish on the way."""
-        # What was asked for, not what was simulated: a part of a step is made up for later.
-        end = self._simulation.asked + seconds
-        while (left := end - self._simulation.asked) > 1e-9:
+        """Simulate ``seconds``; tick the driver and publish on the way."""
+        # Requested, not simulated time: a fraction of a step is simulated later.
+        end = self._simulation.requested_time + seconds
+        while (left := end - self._simulation.requested_time) > 1e-9:
             before = self._simulation.time
             until_due = max(self._joint_due - before, self._simulation.config.timestep)
             self._simulation.step(min(TICK_S, left, until_due))
@@ -143,7 +143,7 @@ class SimArmNode(Node):
         except PoseError as error:
             response.message = str(error)
             return response
-        # Commands from before do not count.
+        # Discard earlier commands.
         driver.deactivate()
         driver.activate()
         self._publish()
@@ -164,7 +164,7 @@ class SimArmNode(Node):
         self, request: StepSimulation.Request, response: StepSimulation.Response,
     ) -> StepSimulation.Response:
         if not self._config.stepped:
-            response.message = 'time goes by itself here: start sim_arm with stepped:=true'
+            response.message = 'sim_arm runs in real time: start it with stepped:=true'
         elif not 0.0 <= request.seconds <= LONGEST_STEP_S:
             response.message = (f'seconds: {request.seconds:g} is not allowed: '
                                 f'from 0 to {LONGEST_STEP_S:g}')

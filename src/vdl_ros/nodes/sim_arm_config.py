@@ -1,4 +1,4 @@
-"""How the simulated arm is run: how fast, how often it is heard of, where it begins."""
+"""Settings of the node ``sim_arm``: pace, publishing rate, start pose."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class SimArmConfig:
     """The node ``sim_arm``."""
 
     real_time_factor: float = setting(
-        1.0, 'Simulated seconds a second, as far as the processor goes.', minimum=0.01,
+        1.0, 'Simulated seconds per second, as far as the processor allows.', minimum=0.01,
         maximum=100.0)
     stepped: bool = setting(
-        False, 'Time stands still, but for calls of the service ~/step.')
+        False, 'Advance simulated time only by calls of the service ~/step.')
     publish_clock: bool = setting(
-        False, 'Publish simulated time on /clock, and stamp with it; for nodes with use_sim_time.')
+        False, 'Publish simulated time on /clock and use it in stamps; for nodes with '
+        'use_sim_time.')
     joint_rate: float = setting(
-        60.0, 'How often joint states are published, in simulated time.', minimum=1.0,
-        maximum=250.0, unit='Hz')
+        60.0, 'Rate of joint states, in simulated time.', minimum=1.0, maximum=250.0, unit='Hz')
     posed: bool = setting(
-        False, 'Stand where capture/pose says and stamp as it does: no time, no motors.')
+        False, 'Take pose and stamp from capture/pose: no time, no motors.')
     start_pose: str = setting(
-        '', 'Where the joints begin, such as "shoulder=0.4 elbow=-0.8", rad; others at 0.')
+        '', 'Start positions of the joints, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
     sim_seed: int = setting(
-        0, 'Of everything random in the simulated arm.', minimum=0, maximum=2**31 - 1)
+        0, 'Seed of all randomness in the simulated arm.', minimum=0, maximum=2**31 - 1)
 
     @property
     def pose(self) -> dict[str, float]:

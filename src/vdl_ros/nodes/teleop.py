@@ -1,5 +1,5 @@
 """
-The arm by the keys of a terminal; a motor runs while its key is held.
+Keyboard control of the arm in a terminal; a motor runs while its key is held.
 
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a motor is on, ``arm/emergency_stop``
 (std_msgs/Bool). Subscribes: ``arm/emergency_stop``.
@@ -24,21 +24,21 @@ from vdl_ros.common.settings import select
 from vdl_ros.common.stop_signals import set_by_signals
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
+from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (TeleopConfig, ProcessConfig)
-# Between two looks at the keys, s.
-LOOK_S = 0.01
+# Longest wait for input, s.
+POLL_S = 0.01
 
 
 class TeleopNode(Node):
-    """Sends what the keys want, and nothing while they want nothing."""
+    """Sends the commands of the keys, and nothing while no key is held."""
 
     def __init__(self) -> None:
         """
-        Look for a terminal; leave it as it is.
+        Open the terminal without changing it.
 
         Raises:
             ValueError: a parameter that cannot be used, or there is no terminal.
@@ -59,26 +59,26 @@ class TeleopNode(Node):
             Bool, 'arm/emergency_stop', lambda message: self.keys.set_emergency(message.data),
             qos.subscription('arm/emergency_stop'))
 
-    def look(self, data: bytes) -> None:
-        """Do what keys ask for: ``data`` was read now."""
-        for wish in self.keys.feed(data, time.monotonic()):
-            if wish == 'help':
-                self.terminal.say(HELP)
-            elif wish == 'ask':
-                self.terminal.report(REPORTS)
+    def process_input(self, data: bytes) -> None:
+        """Execute the actions of keys and send the motors' command; ``data`` was read now."""
+        for action in self.keys.feed(data, time.monotonic()):
+            if action == 'help':
+                self.terminal.log(HELP)
+            elif action == 'enable':
+                self.terminal.enable_reports(REPORTS)
             else:
-                self._stop.publish(Bool(data=wish == 'stop'))
+                self._stop.publish(Bool(data=action == 'stop'))
         self._send(self.keys.motors(time.monotonic()))
-        self.terminal.show(self._status())
+        self.terminal.set_status(self._status())
 
     def stop(self) -> None:
-        """Switch off what is on, and wait until that is heard."""
+        """Switch all motors off and wait until that is acknowledged."""
         self.keys.stop()
         self._send(self.keys.motors(time.monotonic()))
-        deliver(self._motors, self._stop)
+        wait_for_acks(self._motors, self._stop)
 
     def _send(self, motors: Motors) -> None:
-        """Send a command if it is new, or due again because a motor is on."""
+        """Send a command if it is new, or if a motor is on and a repetition is due."""
         now = time.monotonic()
         new = motors != self._sent or self.keys.lamp != self._sent_lamp
         if new or (motors.moving and now - self._sent_at >= self._period):
@@ -90,24 +90,24 @@ class TeleopNode(Node):
     def _status(self) -> str:
         if self.keys.emergency:
             return 'EMERGENCY STOP: r releases it'
-        hint = '' if self._motors.get_subscription_count() else ' (no arm is listening)'
+        hint = '' if self._motors.get_subscription_count() else ' (no arm is connected)'
         keys = '' if self.keys.releases else '; one key at a time'
         return f'{self._sent}{hint}   h help, Esc quit{keys}'
 
 
 def steer(node: TeleopNode, stop: threading.Event) -> int:
-    """Steer until told to stop, here or by a signal, or until the terminal is gone."""
+    """Run until a key or signal ends it, or the terminal is closed."""
     set_by_signals(stop, signal.SIGHUP)
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     with node.terminal as terminal:
         try:
-            terminal.say(HELP)
+            terminal.log(HELP)
             while not stop.is_set() and not node.keys.quit:
-                data = terminal.read(LOOK_S)
+                data = terminal.read(POLL_S)
                 if data is None:
                     break
-                node.look(data)
+                node.process_input(data)
                 executor.spin_once(timeout_sec=0.0)
         finally:
             node.stop()

@@ -1,5 +1,5 @@
 """
-The arm in a browser, with buttons that move it.
+Browser view of the arm, with buttons that move it.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
 ``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop``. Publishes:
@@ -33,7 +33,7 @@ from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, JointTrajectoryStatus, MotorCommand
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import deliver, message_from_motors
+from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -42,9 +42,9 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.view.held_buttons import HeldButtons
 from vdl_ros.view.panel import (
     HOLD_HZ,
+    ClientClosed,
     EmergencyStop,
     Event,
-    Gone,
     Hold,
     Lamp,
     MoveTo,
@@ -55,18 +55,18 @@ from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, state_text
 
 SETTINGS = (ViewConfig, ProcessConfig)
-# What people do is looked at so often, s.
-PUMP_S = 0.02
-# A button is let go when its repetition is missing for so long, s: a browser may stutter.
-LET_GO_S = 4.0 / HOLD_HZ
-# An estimate that is older is not where the arm is now, s.
+# Period of processing the users' inputs, s.
+INPUT_S = 0.02
+# A button without repetition for this time is released, s: a browser may stutter.
+RELEASE_S = 4.0 / HOLD_HZ
+# Maximum age of an estimate that is shown, s.
 GHOST_S = 1.0
-# Slower than the motors could: they have to keep up.
+# Speed of trajectories relative to the motors, which have to keep up.
 SPEED_SHARE = 0.8
 
 
 class ViewerNode(Node):
-    """Carries messages to the page, and what people do there to the topics."""
+    """Shows messages on the page and publishes the users' inputs."""
 
     def __init__(self) -> None:
         """
@@ -74,41 +74,41 @@ class ViewerNode(Node):
 
         Raises:
             ValueError: a parameter that cannot be used.
-            OSError: the address cannot be served.
+            OSError: the address cannot be used.
         """
         super().__init__('viewer')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(ViewConfig, given)
         self._server = serve(config.host, config.port)
         self._scene, self._panel = ArmScene(self._server), Panel(self._server)
-        self._held = HeldButtons(LET_GO_S)
+        self._held = HeldButtons(RELEASE_S)
         self._was_held = False
         self._published_at = -math.inf
         self._geometry: ArmGeometry | None = None
-        self._told = ArmStatus()
+        self._arm_status = ArmStatus()
         self._positions = np.full(len(JOINTS), math.nan)
         self._ghost: ArmPose | None = None
         self._ghost_at = -math.inf
-        self._picture: Image | None = None
+        self._image: Image | None = None
         self._refused: set[str] = set()
-        self._listen()
+        self._subscribe()
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._trajectories = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self._stops = self.create_publisher(
             Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-        # On the wall: buttons work though simulated time stands still.
+        # Wall time: buttons must work while simulated time stands still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(PUMP_S, self._pump, clock=steady)
+        self.create_timer(INPUT_S, self._process_input, clock=steady)
         self.create_timer(1.0 / config.view_rate, self._draw, clock=steady)
-        self.create_timer(1.0 / config.picture_rate, self._draw_picture, clock=steady)
+        self.create_timer(1.0 / config.picture_rate, self._draw_image, clock=steady)
         shown = f'[{config.host}]' if ':' in config.host else config.host
         self.get_logger().info(f'view: http://{shown}:{self._server.get_port()}')
         if not is_local(config.host):
             self.get_logger().warning(
-                f'host {config.host}: whoever can reach this address can move the arm')
+                f'host {config.host}: everyone who can reach this address can move the arm')
 
-    def _listen(self) -> None:
+    def _subscribe(self) -> None:
         self._statistics = TopicStatistics(self, 'camera/image_raw')
         self.create_subscription(
             String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
@@ -116,7 +116,7 @@ class ViewerNode(Node):
                                  qos.subscription('arm/joint_states'))
         self.create_subscription(
             ArmPose, 'arm/pose', self._on_pose, qos.subscription('arm/pose'))
-        self.create_subscription(Image, 'camera/image_raw', self._on_picture,
+        self.create_subscription(Image, 'camera/image_raw', self._on_image,
                                  qos.subscription('camera/image_raw'))
         self.create_subscription(
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
@@ -126,20 +126,20 @@ class ViewerNode(Node):
                                  qos.subscription('arm/emergency_stop'))
 
     def stop(self) -> None:
-        """Let go of every button, and serve no more."""
-        self._held.forget()
-        self._pump()
-        deliver(self._motors)
+        """Release every button and end the server."""
+        self._held.release_all()
+        self._process_input()
+        wait_for_acks(self._motors)
         with contextlib.redirect_stdout(io.StringIO()):
             self._server.stop()
 
     def _on_description(self, message: String) -> None:
-        # A bag that is played says it again and again.
+        # A bag that is played repeats it.
         if self._geometry is not None and message.data == self._geometry.urdf:
             return
         try:
             geometry = parse(message.data)
-            self._scene.describe(message.data)
+            self._scene.set_description(message.data)
         except GeometryError as error:
             self._refuse(f'robot_description refused: {error}')
             return
@@ -153,7 +153,7 @@ class ViewerNode(Node):
         except ValueError as error:
             self._refuse(f'joint states refused: {error}')
             return
-        self._told.measured_at = time.monotonic()
+        self._arm_status.measured_at = time.monotonic()
 
     def _on_pose(self, message: ArmPose) -> None:
         try:
@@ -163,25 +163,25 @@ class ViewerNode(Node):
             return
         self._ghost, self._ghost_at = message, time.monotonic()
 
-    def _on_picture(self, message: Image) -> None:
+    def _on_image(self, message: Image) -> None:
         self._statistics.received(message.header.stamp)
-        self._picture = message
+        self._image = message
 
     def _on_sent(self, message: MotorCommand) -> None:
-        self._told.motors = {name: getattr(message, name) for name in JOINTS}
-        self._told.lamp = message.lamp == 1
-        self._panel.show_lamp(self._told.lamp)
+        self._arm_status.motors = {name: getattr(message, name) for name in JOINTS}
+        self._arm_status.lamp = message.lamp == 1
+        self._panel.show_lamp(self._arm_status.lamp)
 
     def _on_status(self, message: JointTrajectoryStatus) -> None:
-        self._told.trajectory = message.state
-        self._told.reason, self._told.progress = message.reason, message.progress
+        self._arm_status.trajectory = message.state
+        self._arm_status.reason, self._arm_status.progress = message.reason, message.progress
 
     def _on_emergency_stop(self, message: Bool) -> None:
-        self._told.emergency = message.data
+        self._arm_status.emergency = message.data
         self._panel.show_emergency_stop(message.data)
 
-    def _pump(self) -> None:
-        """Do what people did, and go on with what they hold."""
+    def _process_input(self) -> None:
+        """Handle the users' inputs and command the motors of held buttons."""
         for event in self._panel.events():
             self._handle(event)
         now = time.monotonic()
@@ -194,16 +194,16 @@ class ViewerNode(Node):
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Hold):
-            if not self._told.emergency:
+            if not self._arm_status.emergency:
                 self._held.hold(event.client, event.joint, event.direction, time.monotonic())
         elif isinstance(event, Release):
             self._held.release(event.client, event.joint, event.direction)
-        elif isinstance(event, Gone):
-            self._held.forget(event.client)
+        elif isinstance(event, ClientClosed):
+            self._held.release_all(event.client)
         elif isinstance(event, Lamp):
             self._command(Motors(lamp=event.on), with_lamp=True)
         elif isinstance(event, EmergencyStop):
-            self._held.forget()
+            self._held.release_all()
             self._stops.publish(Bool(data=event.engaged))
         elif isinstance(event, MoveTo):
             self._move_to(event)
@@ -215,8 +215,8 @@ class ViewerNode(Node):
             with_lamp=with_lamp))
 
     def _move_to(self, event: MoveTo) -> None:
-        """Send a trajectory of one point, in a time that the motors can keep."""
-        if self._geometry is None or self._told.emergency:
+        """Publish a trajectory of one point, slow enough for the motors."""
+        if self._geometry is None or self._arm_status.emergency:
             return
         goal = np.array([event.positions[name] for name in JOINTS])
         goal = goal.clip(self._geometry.lower, self._geometry.upper)
@@ -225,7 +225,7 @@ class ViewerNode(Node):
             JOINTS, [goal.tolist()], [max(0.5, float(away.max()) / SPEED_SHARE)]))
 
     def _draw(self) -> None:
-        """Show the newest state."""
+        """Show the latest state."""
         now = time.monotonic()
         self._scene.show(self._positions)
         ghost = self._ghost if now - self._ghost_at < GHOST_S else None
@@ -233,20 +233,20 @@ class ViewerNode(Node):
             None if ghost is None else positions_of(ghost),
             ghost is not None and ghost.confident)
         self._panel.follow(self._positions.tolist())
-        self._panel.show_state(state_text(self._told, self._positions, ghost, now))
+        self._panel.show_state(state_text(self._arm_status, self._positions, ghost, now))
 
-    def _draw_picture(self) -> None:
-        """Send the newest picture, if it was not sent yet and there is somebody to see it."""
-        if self._picture is None or not self._server.get_clients():
+    def _draw_image(self) -> None:
+        """Send the latest image once, if a browser is connected."""
+        if self._image is None or not self._server.get_clients():
             return
-        message, self._picture = self._picture, None
+        message, self._image = self._image, None
         try:
-            self._panel.show_picture(from_image(message))
+            self._panel.show_image(from_image(message))
         except ValueError as error:
-            self._refuse(f'picture refused: {error}')
+            self._refuse(f'image refused: {error}')
 
     def _refuse(self, line: str) -> None:
-        """Say why something is not shown: each reason once."""
+        """Log why a message is not shown, each reason once."""
         if line not in self._refused and len(self._refused) < 100:
             self._refused.add(line)
             self.get_logger().error(line)
@@ -257,18 +257,18 @@ def serve(host: str, port: int) -> viser.ViserServer:
     Return a server at that address.
 
     Raises:
-        OSError: it is taken, or is no address of this machine.
+        OSError: it is in use, or no address of this machine.
     """
-    # viser would take the next port that is free, and nobody would know which.
+    # Otherwise viser would silently use the next free port.
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind((host, port))
     except OSError as error:
-        raise OSError(f'view: {host}:{port} cannot be served: {error.strerror}; '
-                      'port:=0 takes any that is free') from error
-    # What it prints is meant for somebody who runs nothing else.
+        raise OSError(f'view: {host}:{port} cannot be used: {error.strerror}; '
+                      'port:=0 selects a free port') from error
+    # Suppress its banner.
     with contextlib.redirect_stdout(io.StringIO()):
         return viser.ViserServer(host=host, port=port, verbose=False)
 

@@ -1,4 +1,4 @@
-"""What a user can say about the view in the browser."""
+"""Settings of the browser view."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class ViewConfig:
     """The node ``viewer``."""
 
     host: str = setting(
-        '127.0.0.1', 'Address at which the view is served. Whoever can reach it can move the arm.')
+        '127.0.0.1', 'Address of the view. Everyone who can reach it can move the arm.')
     port: int = setting(
-        8080, 'Port at which the view is served; 0: any that is free.', minimum=0, maximum=65535)
+        8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
     view_rate: float = setting(
-        20.0, 'How often the arm is drawn anew.', minimum=1.0, maximum=60.0, unit='Hz')
+        20.0, 'Rate at which the arm is drawn.', minimum=1.0, maximum=60.0, unit='Hz')
     picture_rate: float = setting(
-        10.0, 'How often the picture of the camera is sent to the browsers.', minimum=0.1,
-        maximum=60.0, unit='Hz')
+        10.0, 'Rate of camera images sent to the browsers.', minimum=0.1, maximum=60.0,
+        unit='Hz')

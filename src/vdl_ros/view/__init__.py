@@ -1,1 +1,1 @@
-"""The arm in a browser: what is shown, and the buttons that move it, without ROS."""
+"""The browser view of the arm: 3D scene, side panel and buttons that move it; no ROS."""

@@ -1,8 +1,8 @@
 """
-Which motors the people at the browsers hold on.
+Buttons held in the browsers, and the motor directions they command.
 
-A browser repeats a button that is held and falls silent when it is let go, when its tab is closed,
-when the network is gone: silence is what switches a motor off.
+A browser repeats the event of a held button. The events end when the button is released, the tab
+is closed or the network fails: their absence switches the motor off.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ class HeldButtons:
 
     def __init__(self, timeout: float) -> None:
         """
-        Begin with none held.
+        Start without held buttons.
 
         Args:
-            timeout: after so long without its repetition a button is let go, s.
+            timeout: a button without repetition for this time is released, s.
         """
         self._timeout = timeout
         self._held: dict[tuple[int, str, int], float] = {}
 
     def hold(self, client: int, joint: str, direction: int, now: float) -> None:
-        """Note that a client holds a joint's button, 1 or -1, still or anew."""
+        """Record that a client holds a joint's button, 1 or -1."""
         self._held[client, joint, direction] = now
 
     def release(self, client: int, joint: str, direction: int) -> None:
-        """Note that it is let go."""
+        """Record that a client released a button."""
         self._held.pop((client, joint, direction), None)
 
-    def forget(self, client: int | None = None) -> None:
-        """Let go what a client holds; None: what all hold."""
+    def release_all(self, client: int | None = None) -> None:
+        """Release all buttons of a client; None: of all clients."""
         self._held = {key: at for key, at in self._held.items()
                       if client is not None and key[0] != client}
 
     def directions(self, now: float) -> list[int] | None:
-        """Return -1, 0 or 1 for each joint; None if nobody holds any button."""
+        """Return -1, 0 or 1 for each joint; None if no button is held."""
         self._held = {key: at for key, at in self._held.items() if now - at <= self._timeout}
         if not self._held:
             return None
         found = [0] * len(JOINTS)
         for _, joint, direction in self._held:
             found[JOINTS.index(joint)] += direction
-        # Who pull at both ends get nothing.
+        # Opposite buttons cancel each other.
         return [max(-1, min(1, each)) for each in found]

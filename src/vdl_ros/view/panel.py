@@ -1,8 +1,8 @@
 """
 The side panel: emergency stop, buttons for the motors, sliders for the joints, camera, state.
 
-What people do there comes out of :meth:`Panel.events` as small records, in their order. viser
-calls back in threads of its own; nothing here does more in them than to write such a record down.
+:meth:`Panel.events` returns the users' inputs in order. viser calls back in threads of its own;
+the callbacks only queue such an event.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
 
-__all__ = ['EmergencyStop', 'Event', 'Gone', 'Hold', 'Lamp', 'MoveTo', 'Panel', 'Release']
+__all__ = ['ClientClosed', 'EmergencyStop', 'Event', 'Hold', 'Lamp', 'MoveTo', 'Panel', 'Release']
 
-#: A button that is held is heard so often, Hz.
+#: Rate of the events of a held button, Hz.
 HOLD_HZ = 20.0
-# What forward and backward look like; see urdf/owi535.urdf.xacro.
-WORDS = {'base': ('left', 'right'), 'shoulder': ('down', 'up'), 'elbow': ('down', 'up'),
-         'wrist': ('down', 'up'), 'gripper': ('open', 'close')}
+# Labels of forward and backward, see urdf/owi535.urdf.xacro.
+LABELS = {'base': ('left', 'right'), 'shoulder': ('down', 'up'), 'elbow': ('down', 'up'),
+          'wrist': ('down', 'up'), 'gripper': ('open', 'close')}
 
 
 @dataclass(frozen=True)
 class Hold:
-    """A motor's button is pressed, or still held."""
+    """A motor's button was pressed, or is still held."""
 
     client: int
     joint: str
@@ -40,7 +40,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Release:
-    """A motor's button is let go."""
+    """A motor's button was released."""
 
     client: int
     joint: str
@@ -48,46 +48,46 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Gone:
-    """A browser has closed."""
+class ClientClosed:
+    """A browser has disconnected."""
 
     client: int
 
 
 @dataclass(frozen=True)
 class Lamp:
-    """The lamp is switched."""
+    """The lamp was switched."""
 
     on: bool
 
 
 @dataclass(frozen=True)
 class EmergencyStop:
-    """The emergency stop is engaged or released."""
+    """The emergency stop was engaged or released."""
 
     engaged: bool
 
 
 @dataclass(frozen=True)
 class MoveTo:
-    """The joints shall go to these positions, rad."""
+    """A user requested these joint positions, rad."""
 
     positions: Mapping[str, float]
 
 
-Event = Hold | Release | Gone | Lamp | EmergencyStop | MoveTo
+Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo
 
 
 class Panel:
     """The panel; its methods are called from one thread."""
 
     def __init__(self, server: viser.ViserServer) -> None:
-        """Lay it out; motors and sliders come with the joints' limits."""
+        """Build the panel; :meth:`set_limits` adds the sliders."""
         self._server = server
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._movers: list[Any] = []
         self._sliders: dict[str, Any] = {}
-        # Sliders follow the joints until somebody means something by them.
+        # Sliders follow the joints until a user moves one.
         self._following = True
         gui = server.gui
         gui.set_panel_label('OWI-535')
@@ -96,8 +96,8 @@ class Panel:
         self._stop = gui.add_button('EMERGENCY STOP', color='red', hint='All motors off, at once')
         self._release = gui.add_button('Release the emergency stop', disabled=True, color='gray')
         self._state = gui.add_markdown('waiting for the arm')
-        self._picture_folder = gui.add_folder('Camera')
-        self._picture: Any = None
+        self._image_folder = gui.add_folder('Camera')
+        self._image: Any = None
         self._motors_folder = gui.add_folder('Motors: hold a button')
         with self._motors_folder:
             self._add_motors()
@@ -107,10 +107,10 @@ class Panel:
 
         @server.on_client_disconnect
         async def _(client: viser.ClientHandle) -> None:
-            self._events.put(Gone(client.client_id))
+            self._events.put(ClientClosed(client.client_id))
 
     def events(self) -> Iterator[Event]:
-        """Yield what people have done since the last time."""
+        """Yield the users' inputs since the last call."""
         while True:
             try:
                 yield self._events.get_nowait()
@@ -118,7 +118,7 @@ class Panel:
                 return
 
     def set_limits(self, lower: Positions, upper: Positions) -> None:
-        """Offer a slider for each joint, from ``lower`` to ``upper``, float64 [5], rad."""
+        """Add a slider for each joint, from ``lower`` to ``upper``, float64 [5], rad."""
         for each in self._sliders.values():
             each.remove()
         self._sliders.clear()
@@ -128,23 +128,23 @@ class Panel:
                 self._sliders[joint] = self._server.gui.add_slider(
                     f'{joint} (°)', min=round(low, 1), max=round(high, 1), step=0.1,
                     initial_value=min(max(0.0, round(low, 1)), round(high, 1)), order=index)
-                self._take_by_hand(self._sliders[joint])
+                self._add_slider_callback(self._sliders[joint])
             if not any(button.label == 'Go' for button in self._movers):
-                self._add_going()
+                self._add_move_buttons()
 
     def show_state(self, text: str) -> None:
-        """Show what is known of the arm, Markdown."""
+        """Show the arm's state, Markdown."""
         if self._state.content != text:
             self._state.content = text
 
-    def show_picture(self, picture: NDArray[np.uint8]) -> None:
-        """Show a picture, RGB, uint8 [height, width, 3]."""
-        if self._picture is None:
-            with self._picture_folder:
-                self._picture = self._server.gui.add_image(
-                    picture, format='jpeg', jpeg_quality=80)
+    def show_image(self, pixels: NDArray[np.uint8]) -> None:
+        """Show an image, RGB, uint8 [height, width, 3]."""
+        if self._image is None:
+            with self._image_folder:
+                self._image = self._server.gui.add_image(
+                    pixels, format='jpeg', jpeg_quality=80)
         else:
-            self._picture.image = picture
+            self._image.image = pixels
 
     def show_lamp(self, on: bool) -> None:
         """Show whether the lamp is lit, without switching it."""
@@ -152,7 +152,7 @@ class Panel:
             self._lamp.value = on
 
     def show_emergency_stop(self, engaged: bool) -> None:
-        """Show whether it is engaged; what moves the arm is disabled then."""
+        """Show whether it is engaged; buttons that move the arm are disabled then."""
         for each in self._movers:
             each.disabled = engaged
         self._release.disabled = not engaged
@@ -160,7 +160,7 @@ class Panel:
         self._stop.label = 'EMERGENCY STOP IS ENGAGED' if engaged else 'EMERGENCY STOP'
 
     def follow(self, positions: Sequence[float]) -> None:
-        """Put the sliders where the joints are, rad, unless somebody has set one since."""
+        """Set the sliders to the joints' positions, rad, unless a user has moved one."""
         if not self._following:
             return
         for slider, value in zip(self._sliders.values(), positions, strict=False):
@@ -172,38 +172,38 @@ class Panel:
 
     def _add_motors(self) -> None:
         for joint in JOINTS:
-            for direction, word in zip((1, -1), WORDS[joint], strict=True):
-                button = self._server.gui.add_button(f'{joint} {word}')
+            for direction, label in zip((1, -1), LABELS[joint], strict=True):
+                button = self._server.gui.add_button(f'{joint} {label}')
                 self._movers.append(button)
-                self._hold(button, joint, direction)
+                self._add_hold_callbacks(button, joint, direction)
         self._lamp: Any = self._server.gui.add_checkbox('lamp', initial_value=False)
 
         async def switched(event: Any) -> None:
-            # What the program sets has no client.
+            # A value set by the program has no client.
             if event.client_id is not None:
                 self._events.put(Lamp(bool(event.target.value)))
 
         self._lamp.on_update(switched)
 
-    def _hold(self, button: Any, joint: str, direction: int) -> None:
+    def _add_hold_callbacks(self, button: Any, joint: str, direction: int) -> None:
         async def held(event: Any) -> None:
             self._following = True
             self._events.put(Hold(event.client_id, joint, direction))
 
-        async def let_go(event: Any) -> None:
+        async def released(event: Any) -> None:
             self._events.put(Release(event.client_id, joint, direction))
 
         button.on_hold(held, callback_hz=HOLD_HZ)
-        button.on_click(let_go)
+        button.on_click(released)
 
-    def _take_by_hand(self, slider: Any) -> None:
+    def _add_slider_callback(self, slider: Any) -> None:
         async def moved(event: Any) -> None:
             if event.client_id is not None:
                 self._following = False
 
         slider.on_update(moved)
 
-    def _add_going(self) -> None:
+    def _add_move_buttons(self) -> None:
         go = self._server.gui.add_button('Go', color='blue', order=10)
         home = self._server.gui.add_button('Home', order=11, hint='Straight up, gripper closed')
         self._movers += [go, home]

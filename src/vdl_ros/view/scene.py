@@ -1,4 +1,4 @@
-"""The arm in three dimensions: its links, a ghost where the camera believes it, a table."""
+"""The 3D scene: the arm, a translucent ghost at the pose estimated by the camera, a table."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from vdl_ros.arm.model.joints import JOINTS
 
 __all__ = ['ArmScene']
 
-# It says what it thinks of every joint that it is not asked about.
+# It warns of every joint without a commanded position.
 logging.getLogger('yourdfpy').setLevel(logging.ERROR)
 
 GHOST = (0.25, 0.45, 0.95, 0.35)
 DOUBTFUL_GHOST = (0.55, 0.55, 0.60, 0.20)
-# Less does not show, rad.
+# Smaller changes are not drawn, rad.
 VISIBLE_CHANGE = 1e-4
 
 
 class ArmScene:
-    """What the browsers show; nothing but a table until there is a description."""
+    """The scene in the browsers; only a table until there is a description."""
 
     def __init__(self, server: viser.ViserServer) -> None:
-        """Furnish the room."""
+        """Set up table and camera."""
         self._server = server
         scene = server.scene
         scene.set_up_direction('+z')
         scene.world_axes.visible = False
-        # Without shadows: on something as small as this arm they come off the ground.
+        # Without shadows: for an arm this small they detach from the ground.
         scene.add_grid('/table', width=1.2, height=1.2, cell_size=0.05, section_size=0.1,
                        cell_color=(222, 226, 232), section_color=(188, 194, 204),
                        plane_color=(246, 247, 250), plane_opacity=1.0, shadow_opacity=0.0)
@@ -44,12 +44,12 @@ class ArmScene:
         self._arm: _Drawn | None = None
         self._ghosts: dict[bool, _Drawn] = {}
 
-    def describe(self, urdf: str) -> None:
+    def set_description(self, urdf: str) -> None:
         """
-        Show the arm of a URDF text from now on.
+        Show the arm of a URDF text.
 
         Raises:
-            GeometryError: it is not one of an arm; what was shown stays.
+            GeometryError: an invalid description; the old arm stays.
         """
         parse(urdf)
         for drawn in (self._arm, *self._ghosts.values()):
@@ -61,7 +61,7 @@ class ArmScene:
         self.show_ghost(None)
 
     def show(self, positions: Positions) -> None:
-        """Show the joints at ``positions``, float64 [5], rad; a joint with NaN stays."""
+        """Show the joints at ``positions``, float64 [5], rad; NaN: unchanged."""
         if self._arm is not None:
             self._arm.move(positions)
 
@@ -83,7 +83,7 @@ class _Drawn:
         self._root = server.scene.add_frame(name, show_axes=False)
         self._order: list[str] = list(robot.actuated_joint_names)
         self._server = server
-        # A translucent arm within the arm would flicker where both are the same.
+        # Slightly larger: surfaces of ghost and arm at the same place would flicker.
         self._drawn: Any = ViserUrdf(
             server, robot, root_node_name=name, mesh_color_override=color,
             scale=1.0 if color is None else 1.002)
@@ -91,7 +91,7 @@ class _Drawn:
         self.move(np.zeros(len(JOINTS)))
 
     def move(self, positions: Positions) -> None:
-        """Move the joints whose position is known."""
+        """Move the joints with a known position."""
         wanted = {**self._shown, **{
             name: float(value) for name, value in zip(JOINTS, positions, strict=True)
             if not np.isnan(value)}}
@@ -108,5 +108,5 @@ class _Drawn:
             self._root.visible = visible
 
     def remove(self) -> None:
-        """Take it out of the scene, all its parts with it."""
+        """Remove it from the scene with all its parts."""
         self._root.remove()

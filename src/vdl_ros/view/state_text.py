@@ -1,4 +1,4 @@
-"""What is known of the arm, as the few lines of Markdown in the side panel."""
+"""The arm's state as Markdown for the side panel."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vdl_ros.arm.model.joints import JOINTS
 
 __all__ = ['Estimate', 'ArmStatus', 'state_text']
 
-# Positions that are older are not where the arm is now, s.
+# Maximum age of positions that count as current, s.
 STALE_S = 1.0
-# Room for so many notes is kept, so that buttons below do not move while somebody presses them.
+# Lines reserved for notes, so that buttons below do not move while a user presses them.
 _NOTES = 3
 
 
 @dataclasses.dataclass
 class ArmStatus:
-    """What the topics have told; ``measured_at`` is when joints were measured, s, monotonic."""
+    """Latest values of the topics; ``measured_at`` is the time of joint states, s, monotonic."""
 
     motors: Mapping[str, int] | None = None
     lamp: bool = False
@@ -32,44 +32,44 @@ class ArmStatus:
 
 
 class Estimate(Protocol):
-    """A pose as read off a picture."""
+    """A pose estimated from an image."""
 
     confident: bool
 
 
 def state_text(
-    told: ArmStatus, positions: Positions, estimate: Estimate | None, now: float,
+    status: ArmStatus, positions: Positions, estimate: Estimate | None, now: float,
 ) -> str:
     """
-    Return the lines.
+    Return the state as Markdown.
 
     Args:
-        told: by the topics.
-        positions: float64 [5], rad, NaN where nothing is known.
+        status: from the topics.
+        positions: float64 [5], rad, NaN where unknown.
         estimate: of the camera, if there is a recent one.
         now: monotonic, s.
     """
-    fresh = now - told.measured_at <= STALE_S
+    fresh = now - status.measured_at <= STALE_S
     lines = ['| joint | angle | motor |', '|:--|--:|:--|']
     for index, joint in enumerate(JOINTS):
         known = not math.isnan(positions[index])
         angle = f'{math.degrees(positions[index]):.1f}°' if known else '?'
-        way = (told.motors or {}).get(joint, 0)
-        motor = '?' if told.motors is None else ('off', '**forward**', '**backward**')[way]
+        direction = (status.motors or {}).get(joint, 0)
+        motor = '?' if status.motors is None else ('off', '**forward**', '**backward**')[direction]
         lines.append(f'| {joint} | {angle} | {motor} |')
     notes = []
-    if told.emergency:
+    if status.emergency:
         notes.append('**Emergency stop: all motors are off.**')
-    if told.motors is None:
-        notes.append('No arm is heard.')
+    if status.motors is None:
+        notes.append('No arm is connected.')
     if not fresh:
-        notes.append('Nobody measures the joints.')
+        notes.append('No joint measurements.')
     if estimate is not None:
         notes.append('The camera sees the arm.' if estimate.confident
-                     else 'The camera is not sure where the arm is.')
-    if told.trajectory == 'running':
-        notes.append(f'Trajectory: {100.0 * told.progress:.0f} %.')
-    elif told.trajectory == 'aborted':
-        notes.append(f'Trajectory given up: {told.reason}.')
+                     else 'The pose estimate is uncertain.')
+    if status.trajectory == 'running':
+        notes.append(f'Trajectory: {100.0 * status.progress:.0f} %.')
+    elif status.trajectory == 'aborted':
+        notes.append(f'Trajectory aborted: {status.reason}.')
     notes += ['&nbsp;'] * (_NOTES - len(notes))
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)

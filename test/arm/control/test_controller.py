@@ -1,4 +1,4 @@
-"""On/off motors follow trajectories: with the simulated arm in the loop, and what is refused."""
+"""Trajectory controller: on/off motors of the simulated arm in a closed loop, and refusals."""
 
 import collections
 import dataclasses
@@ -99,7 +99,7 @@ def test_three_points_end_within_three_degrees(seed, delay, noise):
 @pytest.mark.parametrize('settings', [
     {'speed_variation': 0.3}, {'dead_zone': 0.06}, {'sag': 0.05}, {'load_slowdown': 0.5},
     {'command_delay': 0.05, 'start_delay': 0.05, 'time_constant': 0.05}], ids=str)
-def test_a_worn_arm_ends_there_too(settings):
+def test_worn_arm_reaches_the_goal(settings):
     loop = Loop(2, 0.04, 0.002, **settings)
     loop.controller.start(JOINTS, POINTS, TIMES)
     loop.run()
@@ -107,7 +107,7 @@ def test_a_worn_arm_ends_there_too(settings):
     assert_there(loop, POINTS[-1])
 
 
-def test_every_point_is_passed_and_the_path_is_kept():
+def test_arm_passes_every_point_and_keeps_the_path():
     loop = Loop(1)
     loop.controller.start(JOINTS, POINTS, TIMES)
     nearest = np.full((3, 5), math.inf)
@@ -119,7 +119,7 @@ def test_every_point_is_passed_and_the_path_is_kept():
     assert np.degrees(nearest).max() < 3.0
 
 
-def test_a_trajectory_faster_than_the_motors_is_waited_for():
+def test_trajectory_faster_than_the_motors_waits_for_them():
     loop = Loop()
     loop.controller.start(JOINTS, POINTS, [0.1, 0.2, 0.3])
     nearest = np.full((3, 5), math.inf)
@@ -135,7 +135,7 @@ def test_a_trajectory_faster_than_the_motors_is_waited_for():
     assert_there(loop, POINTS[-1])
 
 
-def test_a_long_way_in_no_time_is_not_taken_for_being_stuck():
+def test_long_distance_in_short_time_does_not_count_as_stuck():
     loop = Loop()
     loop.controller.start(['base'], [[2.0]], [0.0])
     loop.run()
@@ -143,7 +143,7 @@ def test_a_long_way_in_no_time_is_not_taken_for_being_stuck():
     assert_there(loop, [2.0, 0, 0, 0, 0])
 
 
-def test_who_was_not_called_for_long_goes_on_where_it_was():
+def test_controller_continues_after_a_long_pause_between_updates():
     loop = Loop(delay=0.0)
     loop.controller.start(['base'], [[1.5], [0.0]], [6.0, 12.0])
     for _ in range(100):
@@ -166,14 +166,14 @@ def test_one_joint_moves_alone():
     assert_there(loop, [0, 0, 0, 0, 0.1])
 
 
-def test_when_it_is_there_already_nothing_is_switched():
+def test_no_motor_switches_if_the_arm_is_at_the_goal():
     loop = Loop(noise=0.005)
     loop.controller.start(JOINTS, [[0, 0, 0, 0, 0]], [20.0])
     assert loop.run() == 'done'
     assert not loop.switches.any()
 
 
-def test_without_new_measurements_motors_stop_and_it_gives_up():
+def test_missing_measurements_stop_motors_and_abort():
     loop = Loop()
     loop.controller.start(['base'], [[2.0]], [8.0])
     for _ in range(100):
@@ -190,7 +190,7 @@ def test_without_new_measurements_motors_stop_and_it_gives_up():
     assert loop.now - begun < config.stale_after + config.goal_timeout + 0.1
 
 
-def test_a_gap_in_the_measurements_is_survived():
+def test_short_gap_in_measurements_is_bridged():
     loop = Loop()
     loop.controller.start(JOINTS, POINTS, TIMES)
     for blind in (False, True, False):
@@ -201,7 +201,7 @@ def test_a_gap_in_the_measurements_is_survived():
     assert_there(loop, POINTS[-1])
 
 
-def test_a_joint_that_nobody_measures_is_waited_for_and_then_given_up():
+def test_unmeasured_joint_aborts_after_goal_timeout():
     loop = Loop()
     loop.hidden = [JOINTS.index('wrist')]
     loop.controller.start(JOINTS, POINTS, TIMES)
@@ -214,7 +214,7 @@ def test_a_joint_that_nobody_measures_is_waited_for_and_then_given_up():
     assert loop.run() == 'done'
 
 
-def test_measurements_of_another_time_or_shape_count_as_none():
+def test_measurements_with_wrong_time_or_shape_are_ignored():
     controller = TrajectoryController(GEOMETRY)
     controller.start(['base'], [[1.0]], [1.0])
     for step, age in enumerate((-1.0, 1.0, math.nan, math.inf)):
@@ -237,7 +237,7 @@ def test_a_joint_that_is_stuck_is_named():
         base += 0.35 * PERIOD * controller.update(now, [base, 0, 0, 0, 0], now)[0]
     assert controller.state == 'aborted'
     assert 'elbow: ' in controller.reason
-    assert controller.reason.endswith('rad from its target, and no nearer for 3 s')
+    assert controller.reason.endswith('rad from its target, no progress for 3 s')
     assert not controller.motors.any()
 
 
@@ -252,7 +252,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(('names', 'points', 'times', 'reason'), BAD, ids=[b[3] for b in BAD])
-def test_a_refusal_is_of_the_whole_trajectory_and_stops_the_arm(names, points, times, reason):
+def test_refused_trajectory_stops_the_arm(names, points, times, reason):
     loop = Loop()
     loop.controller.start(['base'], [[1.5]], [5.0])
     for _ in range(50):
@@ -278,7 +278,7 @@ def test_a_new_trajectory_replaces_the_old_one():
     assert loop.arm.joint_positions[[1, 3, 4]] == pytest.approx(stays, abs=0.01)
 
 
-def test_cancelling_stops_the_arm_and_leaves_nothing_for_the_next():
+def test_cancel_stops_the_arm_and_resets_state():
     loop = Loop()
     loop.controller.start(['base'], [[2.0]], [0.1])
     for _ in range(25):

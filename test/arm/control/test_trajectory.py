@@ -1,4 +1,4 @@
-"""A trajectory is refused as a whole, or says where the joints should be."""
+"""Joint trajectories: interpolation, and refusal of invalid ones as a whole."""
 
 import math
 
@@ -25,14 +25,14 @@ def test_points_are_joined_by_straight_lines_from_the_start():
         assert np.isnan(target[[1, 3, 4]]).all()
 
 
-def test_the_next_point_is_ahead():
+def test_ahead_returns_the_next_point():
     trajectory = JointTrajectory(['base'], [[0.5], [-0.5]], [2.0, 4.0], GEOMETRY)
     assert [trajectory.ahead(time)[0] for time in (0.0, 1.9, 2.0, 4.0, 9.0)] == [
         0.5, 0.5, -0.5, -0.5, -0.5]
     assert np.isnan(trajectory.ahead(0.0)[1:]).all()
 
 
-def test_a_point_at_time_zero_holds_at_once():
+def test_point_at_time_zero_is_the_target_at_once():
     trajectory = JointTrajectory(['base'], [[0.5]], [0.0], GEOMETRY)
     assert trajectory.target(0.0, START)[0] == 0.5
     trajectory = JointTrajectory(['base'], [[0.5], [0.7]], [0.0, 1.0], GEOMETRY)
@@ -64,7 +64,7 @@ BAD = {
 
 
 @pytest.mark.parametrize('name', BAD)
-def test_nonsense_is_refused_with_the_reason(name):
+def test_invalid_trajectory_is_refused_with_the_reason(name):
     arguments, message = BAD[name]
     with pytest.raises(TrajectoryError, match=f'^{message}|^trajectory: {message}') as it:
         JointTrajectory(*arguments, GEOMETRY)

@@ -1,4 +1,4 @@
-"""What the driver sends and when it stops, with a clock and a device of the test's own."""
+"""Safety logic of the driver, with a simulated clock and a fake USB device."""
 
 import dataclasses
 import itertools
@@ -24,26 +24,26 @@ class Guard:
     """Stands for the process of guardian.py."""
 
     def __init__(self):
-        self.alive, self.said, self.broken = False, [], False
+        self.alive, self.calls, self.broken = False, [], False
         self.beats = []
 
     def start(self):
         if self.broken:
             raise GuardianError('the guardian does not start')
         if not self.alive:
-            self.said.append('start')
+            self.calls.append('start')
         self.alive = True
 
-    def lamp(self, lit):
-        if ('lamp', lit) != next((word for word in reversed(self.said) if word[0] == 'lamp'),
+    def set_lamp(self, lit):
+        if ('lamp', lit) != next((word for word in reversed(self.calls) if word[0] == 'lamp'),
                                  ('lamp', False)):
-            self.said.append(('lamp', lit))
+            self.calls.append(('lamp', lit))
 
-    def beat(self, moving):
+    def heartbeat(self, moving):
         self.beats.append(moving)
 
     def end(self, *, stopped):
-        self.said.append(('end', stopped))
+        self.calls.append(('end', stopped))
         self.alive = False
 
 
@@ -73,7 +73,7 @@ class Arm:
 
     @property
     def motors(self):
-        """Return what the device was last told and took."""
+        """Return the last command that the device accepted."""
         taken = [each.data for each in self.bench.transfers if not each.fault]
         return decode(bytes.fromhex(taken[-1]), self.signs)
 
@@ -92,10 +92,10 @@ def make(tmp_path):
     return make
 
 
-def test_opening_stops_what_a_driver_before_left_moving(make):
+def test_open_stops_motors_left_running_by_an_earlier_driver(make):
     arm = make(active=False)
     assert arm.bench.data == ['000000']
-    assert arm.guard.said == ['start']
+    assert arm.guard.calls == ['start']
     assert (arm.driver.state, arm.driver.sent) == ('inactive', Motors())
 
 
@@ -115,7 +115,7 @@ def test_starting_one_motor_leaves_the_others(make):
     assert arm.bench.data[1:] == ['080000', '280000', '200000']
 
 
-def test_what_is_sent_is_sent_again_only_now_and_then(make):
+def test_command_is_refreshed_at_refresh_period(make):
     arm = make()
     arm.run(2.0, Motors(base=1), every=0.02)
     assert set(arm.bench.data[1:]) == {'000200'}
@@ -123,7 +123,7 @@ def test_what_is_sent_is_sent_again_only_now_and_then(make):
     assert arm.driver.transfers == len(arm.bench.data) == len(arm.sent)
 
 
-def test_the_watchdog_stops_within_a_tick_and_says_so_once(make):
+def test_watchdog_stops_within_a_tick_and_logs_once(make):
     arm = make()
     arm.run(1.0, Motors(base=1, lamp=True))
     last = arm.now - 0.1
@@ -136,16 +136,16 @@ def test_the_watchdog_stops_within_a_tick_and_says_so_once(make):
     assert arm.motors == Motors(base=1)
 
 
-def test_the_lamp_alone_needs_no_watchdog(make):
+def test_lamp_alone_does_not_time_out(make):
     arm = make()
     arm.driver.command(Motors(lamp=True))
     arm.run(2.0)
     assert arm.motors == Motors(lamp=True)
     assert arm.notices == []
-    assert arm.guard.said == ['start', ('lamp', True)]
+    assert arm.guard.calls == ['start', ('lamp', True)]
 
 
-def test_an_inactive_driver_obeys_nothing(make):
+def test_inactive_driver_ignores_commands(make):
     arm = make(active=False)
     arm.driver.command(Motors(base=1))
     arm.run(1.0)
@@ -163,12 +163,12 @@ def test_deactivating_stops(make):
     assert arm.driver.state == 'inactive'
 
 
-def test_closing_stops_releases_and_says_goodbye(make):
+def test_close_stops_motors_releases_device_and_ends_guardian(make):
     arm = make()
     arm.driver.command(Motors(base=1, lamp=True))
     assert arm.driver.close() is True
     assert arm.bench.data[-1] == '000001'
-    assert arm.guard.said[-1] == ('end', True)
+    assert arm.guard.calls[-1] == ('end', True)
     assert arm.backend.calls[-1] == 'close'
     assert (arm.driver.state, arm.driver.sent) == ('closed', None)
     count = len(arm.bench.data)
@@ -183,10 +183,10 @@ def test_a_stop_that_fails_at_the_end_is_left_to_the_guardian(make, fault):
     arm.driver.command(Motors(base=1))
     arm.bench.fail(fault)
     assert arm.driver.close() is False
-    assert arm.guard.said[-1] == ('end', False)
+    assert arm.guard.calls[-1] == ('end', False)
 
 
-def test_without_a_guardian_nothing_is_opened(make, tmp_path):
+def test_open_fails_without_a_guardian(make, tmp_path):
     arm = Arm(fake.Bench(tmp_path))
     arm.guard.broken = True
     with pytest.raises(GuardianError):
@@ -195,25 +195,25 @@ def test_without_a_guardian_nothing_is_opened(make, tmp_path):
     assert arm.backend.calls[-1] == 'close'
 
 
-def test_a_missing_device_is_an_error_of_open(tmp_path):
+def test_open_raises_for_a_missing_device(tmp_path):
     arm = Arm(fake.Bench(tmp_path))
     arm.bench.fail('unplugged')
     with pytest.raises(DeviceMissingError):
         arm.driver.open()
     assert arm.driver.state == 'closed'
     assert 'no such USB device' in arm.driver.fault
-    assert arm.guard.said == []
+    assert arm.guard.calls == []
     arm.bench.fail('')
     arm.driver.open()
     assert (arm.driver.state, arm.driver.fault) == ('inactive', '')
 
 
-def test_the_guard_hears_of_motors_before_they_start_and_as_long_as_they_may_be_on(make):
+def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
     arm = make()
     order = []
     real = arm.backend.ctrl_transfer
     arm.backend.ctrl_transfer = lambda *args: order.append(bytes(args[5]).hex()) or real(*args)
-    arm.guard.beat = order.append
+    arm.guard.heartbeat = order.append
     arm.driver.command(Motors(base=1))
     assert order == [True, '000200']
     order.clear()
@@ -226,16 +226,16 @@ def test_the_guard_hears_of_motors_before_they_start_and_as_long_as_they_may_be_
     arm.driver.command(Motors(base=1))
     arm.bench.fail('unplugged')
     arm.run(0.5, Motors(base=1))
-    assert order[-1] is True, 'what it does while it is away nobody knows'
+    assert order[-1] is True, 'its state while disconnected is unknown'
     arm.bench.fail('')
     arm.run(0.5)
     assert order[-1] is False
 
 
-def test_nothing_is_said_before_the_motors_are_off(make):
+def test_notices_come_after_the_motors_are_off(make):
     arm = make(base_max_run_time=0.3)
-    said = []
-    arm.driver._notice = lambda level, text: said.append((arm.motors, text))
+    logged = []
+    arm.driver._notice = lambda level, text: logged.append((arm.motors, text))
     arm.run(0.5, Motors(base=1))
     arm.run(0.1, Motors(elbow=1))
     arm.run(1.0)
@@ -252,13 +252,13 @@ def test_nothing_is_said_before_the_motors_are_off(make):
 
     arm.backend.ctrl_transfer = once
     arm.driver.command(Motors(wrist=1))
-    assert [text.split()[0] for _, text in said] == ['base', 'no', 'motors']
-    assert [motors for motors, _ in said] == [Motors()] * 3
+    assert [text.split()[0] for _, text in logged] == ['base', 'no', 'motors']
+    assert [motors for motors, _ in logged] == [Motors()] * 3
 
 
 @pytest.mark.parametrize('motor', JOINTS)
 @pytest.mark.parametrize('way', [1, -1])
-def test_a_motor_that_ran_too_long_is_held_off_that_way(make, motor, way):
+def test_motor_over_its_run_time_is_locked_out_in_that_direction(make, motor, way):
     arm = make(**{f'{motor}_max_run_time': 1.0})
     on, other = Motors(**{motor: way}), 'base' if motor != 'base' else 'elbow'
     both = dataclasses.replace(on, **{other: 1})
@@ -267,8 +267,8 @@ def test_a_motor_that_ran_too_long_is_held_off_that_way(make, motor, way):
     off = next(at for at, motors in arm.sent if at > begin and not getattr(motors, motor))
     assert 1.0 - 1e-6 <= off - begin <= 1.0 + 3 * PERIOD
     assert arm.motors == Motors(**{other: 1}), 'the other motor goes on'
-    assert len(arm.warned(f'{motor} ran 1 s one way')) == 1
-    assert arm.driver.held == {motor: way}
+    assert len(arm.warned(f'{motor} ran 1 s in one direction')) == 1
+    assert arm.driver.locked_out == {motor: way}
     # Silence is no command: a sender that comes back with the same one is still held.
     arm.run(1.0)
     arm.run(0.5, on)
@@ -279,7 +279,7 @@ def test_a_motor_that_ran_too_long_is_held_off_that_way(make, motor, way):
     assert arm.motors == on
 
 
-def test_off_for_a_moment_lets_a_held_motor_go_on(make):
+def test_off_command_ends_a_lockout(make):
     arm = make(base_max_run_time=0.5)
     arm.run(1.0, Motors(base=1))
     assert not arm.motors.moving
@@ -288,7 +288,7 @@ def test_off_for_a_moment_lets_a_held_motor_go_on(make):
     assert arm.motors == Motors(base=1)
 
 
-def test_run_times_are_counted_apart(make):
+def test_run_times_are_counted_per_motor_and_direction(make):
     arm = make(base_max_run_time=1.0, elbow_max_run_time=2.0)
     arm.run(0.6, Motors(base=1))
     arm.run(0.6, Motors(base=-1, elbow=1))
@@ -297,7 +297,7 @@ def test_run_times_are_counted_apart(make):
     assert arm.motors == Motors(elbow=1)
 
 
-def test_the_emergency_stop_wins_over_a_flood_and_stays(make):
+def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm = make()
     arm.run(0.5, Motors(base=1, lamp=True))
     arm.driver.emergency_stop(True)
@@ -316,7 +316,7 @@ def test_the_emergency_stop_wins_over_a_flood_and_stays(make):
     assert arm.motors.moving, 'a release that releases nothing changes nothing'
 
 
-def test_an_emergency_stop_of_before_holds_after_activation(make):
+def test_emergency_stop_before_activation_stays_engaged(make):
     arm = make(active=False)
     arm.driver.emergency_stop(True)
     arm.driver.activate()
@@ -324,7 +324,7 @@ def test_an_emergency_stop_of_before_holds_after_activation(make):
     assert set(arm.bench.data) == {'000000'}
 
 
-def test_a_command_that_cannot_be_is_a_stop_and_one_line(make):
+def test_invalid_command_stops_and_logs_one_line(make):
     arm = make()
     arm.driver.command(Motors(base=1, lamp=True))
     for _ in range(100):
@@ -345,7 +345,7 @@ def test_a_command_that_cannot_be_is_a_stop_and_one_line(make):
     assert arm.motors == Motors(base=1)
 
 
-def test_unplugged_while_moving_is_a_fault_until_it_is_back_with_motors_off(make):
+def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off(make):
     arm = make()
     command = Motors(base=1, lamp=True)
     arm.run(0.5, command)
@@ -358,26 +358,26 @@ def test_unplugged_while_moving_is_a_fault_until_it_is_back_with_motors_off(make
     arm.bench.fail('')
     arm.run(1.0, command)
     assert arm.driver.state == 'active'
-    assert set(arm.bench.data[count:]) == {'000001'}, 'the command has to be let go first'
-    assert arm.driver.held == {'base': 1}
+    assert set(arm.bench.data[count:]) == {'000001'}, 'the command must be released first'
+    assert arm.driver.locked_out == {'base': 1}
     arm.run(0.2, Motors(elbow=1))
     assert arm.motors == Motors(elbow=1)
     arm.run(0.2, command)
     assert arm.motors == command
 
 
-def test_unplugged_while_nobody_commands_is_noticed_too(make):
+def test_disconnection_without_commands_is_detected(make):
     arm = make(active=False)
     arm.bench.fail('unplugged')
     arm.run(0.3)
     assert arm.driver.state == 'fault'
     arm.bench.fail('')
     arm.run(0.5)
-    assert (arm.driver.state, arm.driver.held) == ('inactive', {})
+    assert (arm.driver.state, arm.driver.locked_out) == ('inactive', {})
 
 
 @pytest.mark.parametrize('fault', ['timeout', 'partial', 'io', 'busy', 'denied'])
-def test_a_transfer_that_fails_is_followed_by_a_stop(make, fault):
+def test_failed_transfer_is_followed_by_a_stop(make, fault):
     arm = make()
     arm.run(0.3, Motors(base=1))
     arm.bench.fail(fault)
@@ -392,7 +392,7 @@ def test_a_transfer_that_fails_is_followed_by_a_stop(make, fault):
     assert not arm.motors.moving
 
 
-def test_a_glitch_that_passes_ends_in_a_stop_that_was_taken(make):
+def test_transient_failure_ends_with_an_accepted_stop(make):
     arm = make()
     arm.driver.command(Motors(base=1))
     real, failures = fake.FakeBackend.ctrl_transfer, iter([2])
@@ -420,7 +420,7 @@ def test_attempts_to_reconnect_are_spaced_and_silent(make):
     assert len(arm.notices) == notices
 
 
-def test_a_device_that_comes_back_forbidden_says_so_once(make):
+def test_reconnected_device_without_permission_is_logged_once(make):
     arm = make()
     arm.bench.fail('unplugged')
     arm.run(0.3)
@@ -430,24 +430,24 @@ def test_a_device_that_comes_back_forbidden_says_so_once(make):
     assert 'no permission' in arm.driver.fault
 
 
-def test_a_guardian_that_dies_is_replaced_with_motors_off(make):
+def test_dead_guardian_is_replaced_with_motors_off(make):
     arm = make()
     arm.run(0.3, Motors(base=1))
     arm.guard.alive = False
     arm.run(0.06, Motors(base=1))
     assert arm.guard.alive
-    assert arm.guard.said == ['start', 'start']
+    assert arm.guard.calls == ['start', 'start']
     assert arm.motors == Motors()
     assert len(arm.warned('the guardian died')) == 1
     assert arm.driver.state == 'active'
 
 
-def test_closing_while_the_device_is_away_is_left_to_the_guardian(make):
+def test_close_while_disconnected_leaves_the_stop_to_the_guardian(make):
     arm = make()
     arm.bench.fail('unplugged')
     arm.run(0.3)
     assert arm.driver.close() is False
-    assert arm.guard.said[-1] == ('end', False)
+    assert arm.guard.calls[-1] == ('end', False)
 
 
 @pytest.mark.parametrize('name', JOINTS)
@@ -469,7 +469,7 @@ def test_times_have_ranges(value):
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_whatever_happens_no_motor_runs_without_a_recent_command(tmp_path, seed):
+def test_random_events_never_leave_a_motor_on_without_a_recent_command(tmp_path, seed):
     """A random life: after every tick the device is stopped, freshly commanded or unreachable."""
     rng = random.Random(seed)
     arm = Arm(fake.Bench(tmp_path), base_max_run_time=0.7)
@@ -486,7 +486,7 @@ def test_whatever_happens_no_motor_runs_without_a_recent_command(tmp_path, seed)
         elif kind in ('stop', 'release'):
             arm.driver.emergency_stop(kind == 'stop')
         elif kind == 'refuse':
-            arm.driver.refuse('nonsense')
+            arm.driver.refuse('invalid')
         elif kind == 'open' and arm.driver.state == 'closed':
             try:
                 arm.driver.open()

@@ -1,4 +1,4 @@
-"""The guardian as a process: it stops the arm of a driver that died, and nothing else."""
+"""The guardian as a process: it stops the arm of a dead or hanging driver, and nothing else."""
 
 import os
 import resource
@@ -23,7 +23,7 @@ BACKEND = 'fake_owi535:make'
 STOPPED_WITHIN = 0.6
 ROUNDS = 3
 
-# A driver that moves the arm and waits; each line it is told is an action.
+# A driver that moves the arm and waits; each line of input is an action.
 DRIVER = '''
 import sys
 from vdl_ros.arm.driver.guardian import Guardian
@@ -31,14 +31,14 @@ from vdl_ros.arm.driver.usb import UsbArm, load_backend
 arm = UsbArm(0, load_backend('fake_owi535:make'), 0.1)
 guardian = Guardian(0, 'fake_owi535:make')
 guardian.start()
-guardian.lamp(sys.argv[1] == '1')
+guardian.set_lamp(sys.argv[1] == '1')
 arm.send(bytes([0x11, 0, int(sys.argv[1])]))
 print(guardian.pid, flush=True)
 for line in sys.stdin:
     if line == 'beat\\n':
-        guardian.beat(True)
+        guardian.heartbeat(True)
     if line == 'still\\n':
-        guardian.beat(False)
+        guardian.heartbeat(False)
     if line == 'goodbye\\n':
         arm.close()
         guardian.end(stopped=True)
@@ -57,7 +57,7 @@ def until(condition, what, timeout=120.0):
     return value
 
 
-def gone(process):
+def ended(process):
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -81,7 +81,7 @@ class Driver:
             stdout=subprocess.PIPE, text=True, start_new_session=True)
         self.guardian = psutil.Process(int(self.process.stdout.readline()))
 
-    def tell(self, line):
+    def send(self, line):
         self.process.stdin.write(f'{line}\n')
         self.process.stdin.flush()
         assert self.process.stdout.readline() == 'done\n'
@@ -99,33 +99,33 @@ def drive(bench):
     for driver in started:
         driver.process.kill()
         driver.process.communicate()
-        until(lambda driver=driver: gone(driver.guardian), 'the guardian ends')
+        until(lambda driver=driver: ended(driver.guardian), 'the guardian ends')
 
 
 @pytest.mark.parametrize('lamp', [False, True])
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_a_driver_that_dies_is_followed_by_a_stop(bench, drive, took, number, lamp):
+def test_guardian_stops_the_arm_of_a_dead_driver(bench, drive, took, number, lamp):
     driver = drive(lamp)
     assert bench.data == [f'11000{int(lamp)}']
-    # Not 0: whoever takes dumps from a pipe takes those too, and holds the dead process meanwhile.
+    # Not 0: a dump collector on a pipe would take those too and delay the end of the process.
     resource.prlimit(driver.process.pid, resource.RLIMIT_CORE, (1, 1))
     died = time.monotonic()
     os.kill(driver.process.pid, number)
     until(lambda: len(bench.data) > 1, 'the stop')
-    until(lambda: gone(driver.guardian), 'the guardian ends')
+    until(lambda: ended(driver.guardian), 'the guardian ends')
     assert [each.data for each in bench.transfers[1:]] == [f'00000{int(lamp)}']
     assert bench.transfers[-1].pid == driver.guardian.pid
     assert took(died, bench.transfers[-1].time) < STOPPED_WITHIN
 
 
-def test_the_stop_comes_at_once(bench, drive, took):
+def test_guardian_stops_immediately(bench, drive, took):
     times = []
     for _ in range(ROUNDS):
         driver = drive()
         died, count = time.monotonic(), len(bench.data)
         driver.process.kill()
         until(lambda count=count: len(bench.data) > count, 'the stop')
-        until(lambda driver=driver: gone(driver.guardian), 'the guardian ends')
+        until(lambda driver=driver: ended(driver.guardian), 'the guardian ends')
         times.append(took(died, bench.transfers[-1].time))
     print(f'stopped {[round(each * 1000) for each in times]} ms after the signal')
     assert max(times) < STOPPED_WITHIN
@@ -133,7 +133,7 @@ def test_the_stop_comes_at_once(bench, drive, took):
     assert min(times) < 0.1
 
 
-def test_signals_that_end_the_driver_do_not_end_the_guardian_first(bench, drive):
+def test_guardian_survives_signals_to_the_drivers_group(bench, drive):
     driver = drive()
     assert os.getsid(driver.guardian.pid) == driver.guardian.pid
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -142,25 +142,25 @@ def test_signals_that_end_the_driver_do_not_end_the_guardian_first(bench, drive)
     until(lambda: bench.data == ['110000', '000000'], 'the stop')
 
 
-def test_while_the_driver_lives_it_sends_nothing(bench, drive):
+def test_guardian_sends_nothing_while_the_driver_lives(bench, drive):
     driver = drive()
     before = driver.guardian.cpu_times()
     os.kill(driver.process.pid, signal.SIGSTOP)
     os.kill(driver.process.pid, signal.SIGCONT)
-    driver.tell('nothing')
+    driver.send('nothing')
     assert bench.data == ['110000']
-    assert not gone(driver.guardian)
+    assert not ended(driver.guardian)
     after = driver.guardian.cpu_times()
     assert after.user - before.user < 0.1
 
 
-def test_a_driver_that_falls_silent_while_motors_are_on_is_stopped_past(
+def test_guardian_stops_the_arm_of_a_silent_driver(
         bench, drive, took):
     driver, times = drive(lamp=True), []
     # The device is held, as a living driver's is, and stays so.
     for _ in range(ROUNDS):
         count, begin = len(bench.data), time.monotonic()
-        driver.tell('beat')
+        driver.send('beat')
         until(lambda count=count: len(bench.data) > count, 'the stop')
         last = bench.transfers[-1]
         assert (last.data, last.pid, last.fault) == ('000001', driver.guardian.pid, '')
@@ -171,87 +171,87 @@ def test_a_driver_that_falls_silent_while_motors_are_on_is_stopped_past(
     # It reads both words at once: between the two there is no silence, however late the driver is.
     count = len(bench.data)
     driver.guardian.suspend()
-    driver.tell('beat')
-    driver.tell('still')
+    driver.send('beat')
+    driver.send('still')
     driver.guardian.resume()
-    driver.tell('goodbye')
-    until(lambda: gone(driver.guardian), 'the guardian ends')
-    assert len(bench.data) == count, 'who has stopped needs no help'
+    driver.send('goodbye')
+    until(lambda: ended(driver.guardian), 'the guardian ends')
+    assert len(bench.data) == count, 'no stop after a goodbye'
 
 
-def test_a_driver_that_is_held_by_its_terminal_is_stopped_past(bench, drive, took):
+def test_guardian_stops_the_arm_of_a_driver_blocked_by_its_terminal(bench, drive, took):
     driver, times = drive(), []
     for number in range(ROUNDS):
-        driver.tell('beat')
+        driver.send('beat')
         begin = time.monotonic()
         os.kill(driver.process.pid, signal.SIGSTOP)
         until(lambda number=number: len(bench.data) > number + 1, 'the stop')
         times.append(took(begin, bench.transfers[-1].time))
         os.kill(driver.process.pid, signal.SIGCONT)
-        driver.tell('nothing')
+        driver.send('nothing')
     assert bench.data == ['110000'] + ['000000'] * ROUNDS
     assert max(times) < STOPPED_WITHIN
 
 
-def test_a_beat_does_not_wait_for_a_guardian_that_hangs(bench):
+def test_heartbeat_does_not_block_on_a_hanging_guardian(bench):
     guardian = Guardian(0, BACKEND)
     guardian.start()
     os.kill(guardian.pid, signal.SIGSTOP)
     for number in range(100_000):
-        guardian.lamp(bool(number % 2))
+        guardian.set_lamp(bool(number % 2))
     os.kill(guardian.pid, signal.SIGKILL)
     until(lambda: not guardian.alive, 'noticed')
 
 
-def test_a_goodbye_ends_it_without_a_word(bench, drive):
+def test_goodbye_ends_the_guardian_silently(bench, drive):
     driver = drive()
-    driver.tell('goodbye')
-    until(lambda: gone(driver.guardian), 'the guardian ends')
+    driver.send('goodbye')
+    until(lambda: ended(driver.guardian), 'the guardian ends')
     assert bench.data == ['110000']
 
 
-def test_a_driver_that_could_not_stop_hands_over(bench, drive):
+def test_driver_that_could_not_stop_hands_over_to_the_guardian(bench, drive):
     driver = drive()
-    driver.tell('hand over')
+    driver.send('hand over')
     assert bench.data == ['110000', '000000']
     assert driver.process.poll() is None
 
 
-def test_it_tries_again_when_the_first_stop_fails(bench, drive):
+def test_guardian_retries_a_failed_stop(bench, drive):
     driver = drive()
     bench.fail('timeout')
     driver.process.kill()
     until(lambda: len(bench.data) > 2, 'two attempts')
     bench.fail('')
     until(lambda: bench.transfers[-1].fault == '', 'the stop')
-    until(lambda: gone(driver.guardian), 'the guardian ends')
+    until(lambda: ended(driver.guardian), 'the guardian ends')
     assert [each.fault for each in bench.transfers].count('') == 2
     assert set(bench.data[1:]) == {'000000'}
 
 
-def test_a_dead_guardian_is_noticed_and_replaced(bench):
+def test_dead_guardian_is_detected_and_replaced(bench):
     guardian = Guardian(0, BACKEND)
     assert (guardian.alive, guardian.pid) == (False, 0)
     guardian.start()
     first = guardian.pid
-    guardian.lamp(True)
+    guardian.set_lamp(True)
     os.kill(first, signal.SIGKILL)
     until(lambda: not guardian.alive, 'noticed')
-    guardian.lamp(False)
-    guardian.lamp(True)
+    guardian.set_lamp(False)
+    guardian.set_lamp(True)
     guardian.start()
     assert guardian.alive
     assert guardian.pid != first
     guardian.end(stopped=False)
-    assert bench.data == ['000001'], 'the new one knows the lamp'
+    assert bench.data == ['000001'], 'the new one has the state of the lamp'
 
 
-def test_a_guardian_that_cannot_start_is_an_error(bench):
+def test_guardian_that_cannot_start_raises(bench):
     with pytest.raises(GuardianError, match='does not start'):
         Guardian(0, 'nowhere:make').start()
 
 
-def test_a_file_of_the_user_does_not_replace_pyusb(bench, tmp_path, monkeypatch):
+def test_usb_py_in_the_current_folder_does_not_replace_pyusb(bench, tmp_path, monkeypatch):
     (tmp_path / 'usb.py').write_text('raise SystemExit("shadowed")')
     monkeypatch.chdir(tmp_path)
     guardian = Guardian(0, BACKEND)
@@ -263,7 +263,7 @@ def test_a_file_of_the_user_does_not_replace_pyusb(bench, tmp_path, monkeypatch)
 @pytest.mark.parametrize(('written', 'expected'), [
     (b'', Motors()), (b'1', Motors(lamp=True)), (b'0110', Motors()), (b'01', Motors(lamp=True)),
     (b'g', None), (b'1g', None), (b'm1s', Motors(lamp=True)), (b'mg', None)])
-def test_what_the_pipe_says(written, expected):
+def test_bytes_of_the_pipe(written, expected):
     read, write = os.pipe()
     os.write(write, written)
     os.close(write)
@@ -273,9 +273,9 @@ def test_what_the_pipe_says(written, expected):
     os.close(read)
 
 
-@pytest.mark.parametrize(('written', 'heard'), [
+@pytest.mark.parametrize(('written', 'reported'), [
     (b'1', 0), (b'm1', 1), (b'1ms', 0), (b'1mmm', 1), (b'1sm', 1)])
-def test_silence_counts_only_while_motors_may_be_on(written, heard):
+def test_silence_counts_only_while_motors_may_be_on(written, reported):
     read, write = os.pipe()
     os.write(write, written)
     silences, timer = [], threading.Timer(0.3, os.close, [write])
@@ -285,15 +285,15 @@ def test_silence_counts_only_while_motors_may_be_on(written, heard):
             timer.start()
         silences.append(motors)
 
-    if not heard:
+    if not reported:
         timer.start()
     assert watch(read, silent, silence=0.05) == Motors(lamp=True)
-    assert silences == [Motors(lamp=True)] * heard
+    assert silences == [Motors(lamp=True)] * reported
     timer.join()
     os.close(read)
 
 
-def test_it_gives_up_when_the_arm_stays_away(bench):
+def test_guardian_gives_up_if_the_arm_stays_disconnected(bench):
     now = [0.0]
     bench.fail('unplugged')
     backend = load_backend(BACKEND)

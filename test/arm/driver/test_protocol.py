@@ -1,4 +1,4 @@
-"""The three bytes: every motor, direction and combination, and what is refused."""
+"""The USB protocol: every motor, direction and combination, and invalid packets."""
 
 import dataclasses
 import itertools
@@ -43,12 +43,12 @@ def test_lamp_and_combinations():
     assert encode(Motors(-1, -1, -1, -1, -1, True), PLAIN).hex() == 'aa0201'
 
 
-def test_by_default_forward_is_open_down_and_counter_clockwise_as_in_the_urdf():
+def test_default_forward_directions_match_the_urdf():
     assert encode(Motors(1, 1, 1, 1, 1), Signs()).hex() == 'aa0200'
 
 
 @pytest.mark.parametrize('signs', [PLAIN, Signs(), Signs(-1, -1, 1, -1, 1)], ids=str)
-def test_every_command_is_the_or_of_its_parts_and_reads_back(signs):
+def test_commands_combine_and_decode_back(signs):
     seen = set()
     for motors in every_command():
         packet = encode(motors, signs)
@@ -77,7 +77,7 @@ def test_one_motor_changes_no_other_bit():
 
 @pytest.mark.parametrize('value', [2, -2, -128, 127, True, 1.0, math.nan, math.inf, None, '1'])
 @pytest.mark.parametrize('motor', JOINTS)
-def test_a_motor_refuses_what_it_cannot_do(motor, value):
+def test_invalid_direction_is_refused(motor, value):
     with pytest.raises(ValueError, match=f'^motor {motor}: .*-1, 0 or 1$') as caught:
         Motors(**{motor: value})
     assert repr(value) in str(caught.value)
@@ -100,8 +100,8 @@ def test_a_sign_is_one_or_minus_one(value):
 @pytest.mark.parametrize(('packet', 'why'), [
     ('0000', '3 bytes'), ('00000000', '3 bytes'), ('030000', 'both directions of gripper'),
     ('0c0000', 'of wrist'), ('300000', 'of elbow'), ('c00000', 'of shoulder'),
-    ('000300', 'of base'), ('000400', 'mean nothing'), ('000002', 'mean nothing')])
-def test_what_is_no_command_is_not_read(packet, why):
+    ('000300', 'of base'), ('000400', 'unused bits are set'), ('000002', 'unused bits are set')])
+def test_invalid_packet_is_not_decoded(packet, why):
     with pytest.raises(ValueError, match=why):
         decode(bytes.fromhex(packet), PLAIN)
 

@@ -1,4 +1,4 @@
-"""The device access, byte for byte against a fake at pyusb's backend level."""
+"""USB access, byte for byte, against a fake backend of pyusb."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
                              'close']
 
 
-def test_who_shares_commands_past_the_one_who_holds_it(bench, backend):
+def test_shared_access_commands_beside_the_claiming_process(bench, backend):
     holder = usb.UsbArm(0, backend, 0.1)
     with pytest.raises(usb.DeviceBusyError):
         usb.UsbArm(0, usb.load_backend('fake_owi535:make'), 0.1)
@@ -51,13 +51,13 @@ def test_who_shares_commands_past_the_one_who_holds_it(bench, backend):
 
 
 @pytest.mark.parametrize(('fault', 'kind', 'words'), [
-    ('timeout', usb.TransferTimeoutError, 'command not taken within 100 ms'),
-    ('partial', usb.PartialWriteError, 'it took 2 of 3 bytes'),
+    ('timeout', usb.TransferTimeoutError, 'command not accepted within 100 ms'),
+    ('partial', usb.PartialWriteError, 'it accepted 2 of 3 bytes'),
     ('unplugged', usb.DisconnectedError, 'disconnected'),
     ('denied', usb.PermissionDeniedError, '99-owi535.rules'),
-    ('busy', usb.DeviceBusyError, 'another process holds it'),
+    ('busy', usb.DeviceBusyError, 'another process uses it'),
     ('io', usb.ArmUsbError, 'command failed: Input/output error')])
-def test_each_failure_of_a_command_has_its_error(bench, backend, fault, kind, words):
+def test_each_usb_failure_has_its_error(bench, backend, fault, kind, words):
     arm = usb.UsbArm(0, backend, 0.1)
     bench.fail(fault)
     with pytest.raises(usb.ArmUsbError) as caught:
@@ -69,7 +69,7 @@ def test_each_failure_of_a_command_has_its_error(bench, backend, fault, kind, wo
 
 @pytest.mark.parametrize(('fault', 'kind'), [
     ('unplugged', usb.DeviceMissingError), ('denied', usb.PermissionDeniedError)])
-def test_a_device_that_is_missing_or_forbidden_names_the_rule(bench, backend, fault, kind):
+def test_missing_or_forbidden_device_error_names_the_udev_rule(bench, backend, fault, kind):
     bench.fail(fault)
     with pytest.raises(kind) as caught:
         usb.UsbArm(0, backend, 0.1)
@@ -80,14 +80,14 @@ def test_a_device_that_is_missing_or_forbidden_names_the_rule(bench, backend, fa
     assert bench.transfers == []
 
 
-def test_the_other_product_is_pointed_out(bench, backend):
+def test_missing_device_error_names_the_other_product(bench, backend):
     bench.become(1)
     with pytest.raises(usb.DeviceMissingError, match='1267:0001 is: usb_product:=1'):
         usb.UsbArm(0, backend, 0.1)
     usb.UsbArm(1, backend, 0.1).close()
 
 
-def test_a_second_driver_is_kept_away_until_the_first_lets_go(bench, backend):
+def test_second_driver_is_refused_until_the_first_closes(bench, backend):
     first = usb.UsbArm(0, backend, 0.1)
     with pytest.raises(usb.DeviceBusyError, match='second driver'):
         usb.UsbArm(0, fake.make(), 0.1)
@@ -95,7 +95,7 @@ def test_a_second_driver_is_kept_away_until_the_first_lets_go(bench, backend):
     usb.UsbArm(0, fake.make(), 0.1).close()
 
 
-def test_a_handle_does_not_come_back_with_the_device(bench, backend):
+def test_old_handle_stays_invalid_after_reconnection(bench, backend):
     arm = usb.UsbArm(0, backend, 0.1)
     bench.fail('unplugged')
     bench.fail('')
@@ -116,12 +116,12 @@ def test_the_rule_covers_both_products_and_only_them():
 
 
 @pytest.mark.parametrize('name', ['nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'])
-def test_a_backend_that_cannot_be_made_is_named(name):
+def test_invalid_backend_is_named(name):
     with pytest.raises(ValueError, match='module:function') as caught:
         usb.load_backend(name)
     assert repr(name) in is_one_line(caught)
 
 
-def test_libusb_is_there_without_a_system_install():
+def test_libusb_needs_no_system_package():
     with pytest.raises(usb.DeviceMissingError):
         usb.UsbArm(0xFFFF, usb.load_backend(), 0.1)

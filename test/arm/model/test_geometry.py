@@ -1,4 +1,4 @@
-"""The description: lengths stand in it alone, arguments change it, nonsense is refused."""
+"""The description: it alone has lengths, arguments change it, invalid ones are refused."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def point(geometry: ArmGeometry, frame: str, positions=ZERO):
     return Kinematics(geometry).pose(positions, frame)[:3, 3]
 
 
-def test_at_zero_the_arm_stands_straight_up_with_its_lengths():
+def test_arm_at_zero_is_upright_with_its_lengths():
     geometry = load()
     lengths = [float(ARGUMENTS[name]) for name in (
         'shoulder_height', 'upper_arm_length', 'forearm_length', 'hand_length')]
@@ -60,7 +60,7 @@ def gap(geometry, angle):
 
 
 @pytest.mark.parametrize('opening', [0.030, 0.045, 0.060])
-def test_the_gripper_opens_as_far_as_it_says(opening):
+def test_gripper_opens_to_its_opening_argument(opening):
     geometry = load({'gripper_opening': opening})
     assert gap(geometry, 0.0) == pytest.approx(0.0, abs=1e-9)
     assert gap(geometry, geometry.upper[4]) == pytest.approx(opening, abs=1e-9)
@@ -71,7 +71,7 @@ def test_the_gripper_opens_as_far_as_it_says(opening):
     ('forearm_length', 'hand'), ('hand_length', 'tool0'),
     ('camera_target_height', 'camera_target'),
 ])
-def test_a_length_is_changed_by_its_argument_here_and_in_mujoco(argument, frame):
+def test_length_argument_changes_geometry_and_mujoco_model(argument, frame):
     longer = load({argument: float(ARGUMENTS[argument]) + 0.02})
     assert point(longer, frame)[2] == pytest.approx(point(load(), frame)[2] + 0.02)
     scene = build_scene(longer)
@@ -88,7 +88,7 @@ def test_limits_and_speeds_are_changed_by_their_arguments(joint):
     assert geometry.velocity[index] == 0.7
 
 
-def test_no_length_of_the_arm_stands_in_the_code():
+def test_code_has_no_length_of_the_arm():
     lengths = [value for name, value in ARGUMENTS.items() if name.endswith(('_length', '_height'))]
     assert len(lengths) == 5
     for source in Path(vdl_ros.arm.__file__).parent.rglob('*.py'):
@@ -153,7 +153,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize('name', NONSENSE)
-def test_nonsense_is_refused_in_one_line_that_names_it(name, tmp_path):
+def test_invalid_description_is_refused_in_one_line(name, tmp_path):
     text, message = NONSENSE[name]
     path = tmp_path / 'arm.urdf.xacro'
     path.write_text(text)
@@ -163,7 +163,7 @@ def test_nonsense_is_refused_in_one_line_that_names_it(name, tmp_path):
     assert len(str(it.value)) < 250
 
 
-def test_what_only_mujoco_notices_is_refused_alike(tmp_path):
+def test_errors_found_by_mujoco_are_refused_alike(tmp_path):
     path = tmp_path / 'arm.urdf.xacro'
     path.write_text(replaced('iyy="${kg', 'iyy="${100 * kg'))
     geometry = load(path=path)
@@ -178,7 +178,7 @@ def test_an_unknown_argument_is_refused(argument):
         load({argument: 1.0})
 
 
-def test_files_that_are_none(tmp_path):
+def test_invalid_files_are_refused(tmp_path):
     for path in (tmp_path / 'none.xacro', tmp_path):
         with pytest.raises(GeometryError, match=path.name):
             load(path=path)
@@ -188,7 +188,7 @@ def test_files_that_are_none(tmp_path):
         load(path=garbage)
 
 
-def test_plain_urdf_is_a_description_too(tmp_path):
+def test_plain_urdf_is_accepted(tmp_path):
     path = tmp_path / 'arm.urdf'
     path.write_text(expand({'hand_length': 0.120}))
     assert point(load(path=path), 'tool0')[2] == pytest.approx(0.384)
@@ -196,7 +196,7 @@ def test_plain_urdf_is_a_description_too(tmp_path):
 
 
 @pytest.mark.parametrize('layout', ['installed', 'checkout'])
-def test_the_file_is_found_where_it_is_installed_and_in_a_checkout(layout, tmp_path, monkeypatch):
+def test_file_is_found_installed_and_in_checkout(layout, tmp_path, monkeypatch):
     python, urdf = {
         'installed': ('lib/python3/site-packages/vdl_ros/common', 'share/vdl_ros/urdf'),
         'checkout': ('src/vdl_ros/common', 'urdf')}[layout]

@@ -1,4 +1,4 @@
-"""Where the frames are: as MuJoCo says; and how they move: as differences say."""
+"""Kinematics against MuJoCo, and the Jacobian against differences."""
 
 import re
 
@@ -40,7 +40,7 @@ def kinematics(scene):
     return Kinematics(scene.geometry)
 
 
-def test_every_frame_is_where_mujoco_has_it(scene, kinematics):
+def test_frames_match_mujoco(scene, kinematics):
     positions = random_positions(scene.geometry, 300)
     poses = kinematics.poses(positions)
     assert set(poses) == set(FRAMES)
@@ -55,7 +55,7 @@ def test_every_frame_is_where_mujoco_has_it(scene, kinematics):
 
 
 @pytest.mark.parametrize('frame', FRAMES)
-def test_one_frame_is_what_all_frames_say(kinematics, scene, frame):
+def test_pose_of_one_frame_matches_poses_of_all(kinematics, scene, frame):
     positions = random_positions(scene.geometry, 6).reshape(2, 3, 5)
     pose = kinematics.pose(positions, frame)
     assert pose.shape == (2, 3, 4, 4)
@@ -67,7 +67,7 @@ def test_one_frame_is_what_all_frames_say(kinematics, scene, frame):
 
 
 @pytest.mark.parametrize('frame', ['tool0', 'right_finger', 'left_finger', 'forearm', 'base_link'])
-def test_the_jacobian_is_that_of_differences_and_of_mujoco(kinematics, scene, frame):
+def test_jacobian_matches_differences_and_mujoco(kinematics, scene, frame):
     positions = random_positions(scene.geometry, 20, seed=1)
     jacobian = kinematics.jacobian(positions, frame)
     assert jacobian.shape == (20, 6, 5)
@@ -103,7 +103,7 @@ def test_both_fingers_follow_the_gripper():
     assert kinematics.jacobian(np.zeros(5), 'left_finger')[3:, 4] == pytest.approx([-1, 0, 0])
 
 
-def test_bad_questions(kinematics):
+def test_unknown_frame_or_wrong_shape_is_refused(kinematics):
     for function in (kinematics.pose, kinematics.jacobian):
         with pytest.raises(KeyError, match='elbow_link: no such frame; there are base_link'):
             function(np.zeros(5), 'elbow_link')

@@ -1,4 +1,4 @@
-"""What motors can be told, and how it reads."""
+"""Motor commands: values, text and refusals."""
 
 import math
 
@@ -9,7 +9,7 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors
 
 
-def test_values_come_in_the_order_of_the_joints():
+def test_values_are_in_joint_order():
     motors = Motors(base=1, wrist=-1, lamp=True)
     assert motors.values == (1, 0, 0, -1, 0)
     assert Motors.of((1, 0, 0, -1, 0), lamp=True) == motors
@@ -24,14 +24,14 @@ def test_stopped_keeps_the_lamp_and_nothing_else():
     assert all(Motors(**{name: value}).moving for name in JOINTS for value in (-1, 1))
 
 
-def test_it_reads_as_what_is_on():
+def test_text_lists_motors_that_are_on():
     assert str(Motors()) == 'off'
     assert str(Motors(base=1, gripper=-1, lamp=True)) == 'base +1, gripper -1, lamp'
 
 
 @pytest.mark.parametrize('name', JOINTS)
 @pytest.mark.parametrize('value', [2, -2, 1.0, math.nan, True, None, '1', 'x' * 100], ids=repr)
-def test_another_value_is_refused_by_name(name, value):
+def test_invalid_value_is_refused_by_name(name, value):
     with pytest.raises(MotorError, match=f'^motor {name}: .* is not allowed: -1, 0 or 1$') as it:
         Motors(**{name: value})
     assert len(str(it.value)) < 100
@@ -44,12 +44,12 @@ def test_the_lamp_is_true_or_false(lamp):
 
 
 @pytest.mark.parametrize('values', [[], [0] * 4, [0] * 6])
-def test_there_are_five(values):
+def test_wrong_number_of_values_is_refused(values):
     with pytest.raises(MotorError, match=f'{len(values)} values, but there are 5'):
         Motors.of(values)
 
 
 @pytest.mark.parametrize('value', [0.5, math.nan, math.inf, 3, True, None])
-def test_of_rounds_nothing(value):
+def test_of_refuses_fractions(value):
     with pytest.raises(MotorError, match='motor elbow'):
         Motors.of([0, 0, value, 0, 0])

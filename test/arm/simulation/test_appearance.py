@@ -1,4 +1,4 @@
-"""What can be changed about the looks of the scene shows in the next picture."""
+"""Appearance of the scene: each change shows in the next image."""
 
 import math
 
@@ -28,12 +28,12 @@ def renderer(scene):
         yield renderer
 
 
-def around(picture, pixel, radius):
+def around(image, pixel, radius):
     column, row = np.round(pixel).astype(int)
-    return picture[row - radius:row + radius + 1, column - radius:column + radius + 1].astype(int)
+    return image[row - radius:row + radius + 1, column - radius:column + radius + 1].astype(int)
 
 
-def test_the_lamp_shines_and_is_seen_to_shine(scene, renderer):
+def test_lamp_lights_the_scene_and_its_lens(scene, renderer):
     dark = renderer.render(OVER_TABLE).copy()
     lit = renderer.render(OVER_TABLE, lamp=True).copy()
     np.testing.assert_array_equal(dark, renderer.render(OVER_TABLE))
@@ -86,7 +86,7 @@ def test_every_light_can_be_changed(scene, renderer):
     assert renderer.render(ZERO).mean() > red.mean() + 10
 
 
-def test_what_there_is_not(scene):
+def test_unknown_names_are_refused(scene):
     model = scene.model
     for call in (lambda: appearance.set_color(model, 'arm/blue', [0, 0, 0]),
                  lambda: appearance.set_light(model, 'moon')):
@@ -98,7 +98,7 @@ def test_what_there_is_not(scene):
     {'distance': 0.0}, {'distance': -1.0}, {'elevation': -0.1}, {'elevation': 1.2},
     {'distance': math.nan}, {'elevation': math.inf}, {'azimuth': math.nan}, {'roll': math.inf}],
     ids=str)
-def test_a_place_that_is_none_is_refused_and_changes_nothing(scene, place):
+def test_invalid_placement_is_refused_and_changes_nothing(scene, place):
     name = next(iter(place))
     before = scene.model.body('arm/camera_mount').pos.copy()
     with pytest.raises(ValueError, match=f'^{name}: '):
@@ -107,14 +107,14 @@ def test_a_place_that_is_none_is_refused_and_changes_nothing(scene, place):
     assert scene.model.body('arm/camera_mount').pos.tolist() == before.tolist()
 
 
-def test_values_that_are_none_are_refused(scene):
+def test_invalid_values_are_refused(scene):
     model = scene.model
     for bad in ([1, 1], [math.nan, 0, 0], 'red', [[1, 1, 1]]):
         with pytest.raises(ValueError, match='rgb|three|red'):
             appearance.set_color(model, 'table', bad)
         with pytest.raises(ValueError, match='ambient|three|red'):
             appearance.set_headlight(model, bad, [0, 0, 0])
-    with pytest.raises(ValueError, match='direction: 0 0 0 is none'):
+    with pytest.raises(ValueError, match='direction: 0 0 0 is not allowed'):
         appearance.set_light(model, 'key', direction=[0, 0, 0])
 
 

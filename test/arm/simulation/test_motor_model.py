@@ -1,4 +1,4 @@
-"""One motor and its gear, apart from the physics: delay, speed, play, load, clutch."""
+"""One motor and its gear without physics: delay, speed, play, load, clutch."""
 
 import dataclasses
 
@@ -27,9 +27,9 @@ class One:
     def angle(self):
         return self.motors.target[0]
 
-    def run(self, told, seconds, torque=0.0, position=None):
+    def run(self, command, seconds, torque=0.0, position=None):
         for _ in range(round(seconds / STEP)):
-            self.motors.step([told], [self.angle if position is None else position], [torque])
+            self.motors.step([command], [self.angle if position is None else position], [torque])
         return self.angle
 
 
@@ -40,13 +40,13 @@ def test_an_ideal_motor_turns_at_its_speed_and_stops_at_once(way):
     assert one.run(0, 1.0) == pytest.approx(0.4 * way)
 
 
-def test_it_says_whether_anything_moved():
+def test_step_returns_whether_anything_moved():
     one = One()
     assert one.motors.step([0], [0.0], [0.0]) is False
     assert one.motors.step([1], [0.0], [0.0]) is True
 
 
-def test_it_starts_late_and_gathers_speed():
+def test_motor_starts_after_delay_and_accelerates():
     assert One(start_delay=0.1).run(1, 0.1) == 0.0
     assert One(start_delay=0.1).run(1, 0.5) == pytest.approx(0.4)
     # A first-order delay costs its time constant of way, and gives it back on coasting.
@@ -65,7 +65,7 @@ def test_play_is_lost_on_reversal_only():
     assert One(play=-1.0, dead_zone=0.1).run(1, 0.3) == pytest.approx(0.2)
 
 
-def test_load_slows_it_and_helps_it():
+def test_load_changes_the_speed():
     assert One(load_slowdown=0.2).run(1, 0.5, torque=0.5) == pytest.approx(0.4)
     assert One(load_slowdown=0.2).run(1, 0.5, torque=-0.5) == pytest.approx(0.6)
     assert One(load_slowdown=0.2).run(-1, 0.5, torque=0.5) == pytest.approx(-0.6)
@@ -74,7 +74,7 @@ def test_load_slows_it_and_helps_it():
     assert One(load_slowdown=0.9).run(1, 0.4, torque=-100.0) == pytest.approx(0.8)
 
 
-def test_the_clutch_slips_at_the_end_and_when_something_is_in_the_way():
+def test_clutch_slips_at_limits_and_obstacles():
     one = One(dead_zone=0.1)
     assert one.run(1, 5.0) == pytest.approx(1.01)  # as far as the joint gives way
     assert one.run(-1, 0.2) == pytest.approx(0.91)  # nothing was wound up but the play

@@ -1,4 +1,4 @@
-"""Pictures of the simulated arm: what they show, where, and from where."""
+"""Images of the simulated arm: content, projection and placement of the camera."""
 
 import math
 
@@ -32,20 +32,20 @@ def renderer(scene):
 
 
 def differ(one, other, by=20):
-    """Return where two pictures differ, bool [height, width]."""
+    """Return where two images differ, bool [height, width]."""
     return (np.abs(one.astype(int) - other.astype(int)) > by).any(axis=2)
 
 
-def is_yellow(picture):
-    red, green, blue = np.moveaxis(picture.astype(int), 2, 0)
+def is_yellow(image):
+    red, green, blue = np.moveaxis(image.astype(int), 2, 0)
     return (red > 120) & (green > 90) & (blue < 60)
 
 
-def test_a_picture_shows_a_yellow_and_black_arm_on_a_table_before_a_bright_wall(renderer):
-    picture = renderer.render(ZERO)
-    assert picture.shape == (120, 160, 3)
-    assert picture.dtype == np.uint8
-    yellow, black = is_yellow(picture), (picture < 50).all(axis=2)
+def test_image_shows_a_yellow_and_black_arm_on_a_table_before_a_bright_wall(renderer):
+    image = renderer.render(ZERO)
+    assert image.shape == (120, 160, 3)
+    assert image.dtype == np.uint8
+    yellow, black = is_yellow(image), (image < 50).all(axis=2)
     assert yellow.sum() > 200
     assert black.sum() > 200
     # In the middle, not cut off anywhere.
@@ -53,13 +53,13 @@ def test_a_picture_shows_a_yellow_and_black_arm_on_a_table_before_a_bright_wall(
         rows, columns = np.nonzero(mask)
         assert abs(columns.mean() - 80) < 10
         assert 1 < rows.min() < rows.max() < 118
-    top, bottom = picture[3, :40].mean(axis=0), picture[-3, :40].mean(axis=0)
+    top, bottom = image[3, :40].mean(axis=0), image[-3, :40].mean(axis=0)
     assert top.min() > 120
     assert bottom[0] > bottom[2] + 30  # wood
 
 
-def test_it_is_framed_wherever_the_arm_turns(scene):
-    """No part leaves the picture: frames stand for it, with the margin of a finger."""
+def test_arm_stays_in_the_image_in_all_poses(scene):
+    """No part leaves the image: frames stand for it, with the margin of a finger."""
     kinematics = Kinematics(scene.geometry)
     positions = np.random.default_rng(0).uniform(
         scene.geometry.lower, scene.geometry.upper, (500, 5))
@@ -69,7 +69,7 @@ def test_it_is_framed_wherever_the_arm_turns(scene):
     assert (pixels < [319, 239]).all()
 
 
-def test_the_arm_moves_in_it_and_the_rest_stays(renderer):
+def test_only_the_arm_changes_between_images(renderer):
     straight, bent = renderer.render(ZERO).copy(), renderer.render(BENT).copy()
     changed = differ(straight, bent)
     assert changed.sum() > 300
@@ -81,17 +81,17 @@ def test_the_arm_moves_in_it_and_the_rest_stays(renderer):
     assert rows.max() < 40  # the gripper alone
 
 
-def test_the_same_pose_is_the_same_picture_also_after_others_and_anew(scene):
-    pictures = []
+def test_same_pose_gives_the_same_image(scene):
+    images = []
     for _ in range(2):
         with ArmRenderer(scene, *SIZE) as renderer:
-            pictures.append(renderer.render(BENT, lamp=True).copy())
+            images.append(renderer.render(BENT, lamp=True).copy())
             renderer.render(ZERO)
-            pictures.append(renderer.render(BENT, lamp=True).copy())
-    assert len({picture.tobytes() for picture in pictures}) == 1
+            images.append(renderer.render(BENT, lamp=True).copy())
+    assert len({image.tobytes() for image in images}) == 1
 
 
-def test_a_simulation_is_shown_as_it_is(scene, renderer):
+def test_render_data_shows_the_simulation(scene, renderer):
     arm = ArmSimulation(scene=scene)
     arm.command(Motors(base=1, shoulder=1))
     arm.step(1.0)
@@ -100,13 +100,13 @@ def test_a_simulation_is_shown_as_it_is(scene, renderer):
     assert differ(shown, renderer.render(ZERO)).sum() > 100
 
 
-def test_a_picture_can_be_put_somewhere(renderer):
+def test_image_can_be_written_to_an_array(renderer):
     out = np.zeros((120, 160, 3), np.uint8)
     assert renderer.render(ZERO, out=out) is out
     np.testing.assert_array_equal(out, renderer.render(ZERO))
 
 
-def test_what_is_for_touching_is_not_drawn(scene, renderer):
+def test_collision_shapes_are_not_drawn(scene, renderer):
     before = renderer.render(BENT).copy()
     touching = np.array(scene.model.geom_contype, bool)
     arm = np.array([scene.model.body(body).name.startswith(PREFIX)
@@ -120,7 +120,7 @@ def test_what_is_for_touching_is_not_drawn(scene, renderer):
 @pytest.mark.parametrize(('distance', 'elevation', 'azimuth', 'roll'), [
     (0.75, 0.35, -0.8, 0.0), (0.6, 0.0, 0.7, 0.0), (0.9, 1.0, 2.5, 0.3), (0.7, 0.5, -2.0, -0.5)])
 @pytest.mark.parametrize('pose', [[0, 0, 0, 0, 0], [0.5, 0.4, 0.9, 0.5, 0.2]], ids=str)
-def test_a_point_is_projected_to_where_the_picture_shows_it(
+def test_projection_matches_the_image(
         distance, elevation, azimuth, roll, pose):
     scene = build_scene(field_of_view=0.9)
     model = scene.model
@@ -142,8 +142,8 @@ def test_a_point_is_projected_to_where_the_picture_shows_it(
                 model.geom_group[index] = 0
     appearance.set_color(model, 'arm/pad', [0, 0, 1], specular=0.0)
     with ArmRenderer(scene, 400, 300) as renderer:
-        picture = renderer.render(pose).astype(int)
-    ball = (picture[..., 2] > 2 * picture[..., 0] + 20) & (picture[..., 1] < picture[..., 2] // 2)
+        image = renderer.render(pose).astype(int)
+    ball = (image[..., 2] > 2 * image[..., 0] + 20) & (image[..., 1] < image[..., 2] // 2)
     rows, columns = np.nonzero(ball)
     assert len(rows) > 30
     expected = project(scene, poses['tool0'][:3, 3], 400, 300)
@@ -172,7 +172,7 @@ PLACES = [(0.75, 0.35, -0.80), (0.5, 0.0, 0.0), (1.0, 1.0, 2.0), (0.6, 0.7, -2.5
 
 
 @pytest.mark.parametrize(('distance', 'elevation', 'azimuth'), PLACES)
-def test_both_ways_to_place_the_camera_agree(distance, elevation, azimuth, scene):
+def test_xacro_arguments_and_place_camera_agree(distance, elevation, azimuth, scene):
     described = build_scene(load({
         'camera_distance': distance, 'camera_elevation': elevation, 'camera_azimuth': azimuth}))
     appearance.place_camera(scene.model, distance, elevation, azimuth)
@@ -188,15 +188,15 @@ def test_both_ways_to_place_the_camera_agree(distance, elevation, azimuth, scene
     assert pose[:3, 2] == pytest.approx(-offset / distance)  # it looks at the target
     assert pose[2, 0] == pytest.approx(0.0, abs=1e-9)  # the horizon is level
     assert pose[2, 1] < 0.0  # y is down
-    pictures = []
+    images = []
     for each in (scene, described):
         with ArmRenderer(each, *SIZE) as renderer:
-            pictures.append(renderer.render(BENT).copy())
-    assert not differ(*pictures).any()
+            images.append(renderer.render(BENT).copy())
+    assert not differ(*images).any()
 
 
-def test_roll_turns_the_picture_counter_clockwise(scene):
-    # What was up in the picture is at its left after a quarter turn counter-clockwise.
+def test_roll_turns_the_image_counter_clockwise(scene):
+    # What was up in the image is at its left after a quarter turn counter-clockwise.
     above = [0.0, 0.0, 0.3]
     appearance.place_camera(scene.model, 0.75, 0.0, 0.0, roll=math.pi / 2)
     column, row = project(scene, above, 320, 240)
@@ -204,7 +204,7 @@ def test_roll_turns_the_picture_counter_clockwise(scene):
     assert row == pytest.approx(119.5)
 
 
-def test_only_one_renderer_is_open_and_a_closed_one_says_so(scene):
+def test_second_or_closed_renderer_raises(scene):
     with ArmRenderer(scene, *SIZE) as first, pytest.raises(RuntimeError, match='close it first'):
         ArmRenderer(scene, *SIZE)
     with pytest.raises(RuntimeError, match='the renderer is closed'):
@@ -214,7 +214,7 @@ def test_only_one_renderer_is_open_and_a_closed_one_says_so(scene):
         assert big.render(ZERO).shape == (700, 1000, 3)
 
 
-def test_without_opengl_it_says_so(scene, monkeypatch):
+def test_missing_opengl_raises_one_line(scene, monkeypatch):
     def fail(*_, **__):
         raise ImportError('Cannot initialize\na device')
 

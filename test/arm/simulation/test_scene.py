@@ -1,4 +1,4 @@
-"""The MuJoCo model: what it has of the URDF, and what it adds."""
+"""The MuJoCo model: what it takes from the URDF, and what it adds."""
 
 import math
 import xml.etree.ElementTree as ElementTree
@@ -47,7 +47,7 @@ def test_masses_are_those_of_the_urdf(scene, robot):
     assert scene.model.body_mass.sum() == pytest.approx(total)
 
 
-def test_every_shape_is_there_once_and_only_those_to_see_are_drawn(scene, robot):
+def test_every_shape_exists_once_and_only_visual_ones_are_drawn(scene, robot):
     model = scene.model
     arm = [index for index in range(model.ngeom)
            if model.body(model.geom_bodyid[index]).name.startswith(PREFIX)]
@@ -63,7 +63,7 @@ def test_every_shape_is_there_once_and_only_those_to_see_are_drawn(scene, robot)
     assert names == {PREFIX + material.get('name') for material in robot.iter('material')}
 
 
-def test_nothing_touches_where_the_arm_stands_straight_or_opens_its_gripper(scene):
+def test_no_contact_when_upright_or_opening_the_gripper(scene):
     data = mujoco.MjData(scene.model)
     for pose in ([0, 0, 0, 0, 0], [0, 0, 0, 0, scene.geometry.upper[4]], [1, 0.3, 0.5, 0.4, 0.1],
                  [-1, -0.5, 1.2, 0.9, 0]):
@@ -71,7 +71,7 @@ def test_nothing_touches_where_the_arm_stands_straight_or_opens_its_gripper(scen
         assert data.ncon == 0, pose
 
 
-def test_the_arm_touches_the_table_and_itself(scene):
+def test_arm_collides_with_table_and_itself(scene):
     data = mujoco.MjData(scene.model)
     touching = set()
     for pose in ([0, 1.2, 1.3, 0, 0], [0, 0, 2.75, 0.9, 0]):
@@ -106,14 +106,14 @@ def test_load_is_the_torque_of_gravity_on_the_arm_stretched_out(scene, robot):
     assert scene.load[[0, 4]].tolist() == [0.0, 0.0]
 
 
-def test_a_gear_gives_way_by_sag_under_its_load(scene):
+def test_gear_deflects_by_sag_under_its_load(scene):
     stiffness = scene.stiffen(0.02)
     loaded = scene.load > 0.0
     assert (scene.load / stiffness)[loaded] == pytest.approx(0.02)
     assert (stiffness > 0.0).all()
 
 
-def test_each_joint_has_a_motor_and_the_camera_its_angle():
+def test_each_joint_has_an_actuator_and_the_camera_its_field_of_view():
     scene = build_scene(field_of_view=1.0, timestep=0.002, width=1280, height=720)
     model = scene.model
     assert [model.actuator(index).name for index in scene.actuators] == [
@@ -125,7 +125,7 @@ def test_each_joint_has_a_motor_and_the_camera_its_angle():
     assert (model.vis.global_.offwidth, model.vis.global_.offheight) == (1280, 720)
 
 
-def test_surroundings_that_cannot_be_read_are_refused(tmp_path):
+def test_invalid_scene_file_is_refused(tmp_path):
     with pytest.raises(GeometryError, match='^MuJoCo: '):
         build_scene(load(), path=tmp_path / 'none.xml')
     broken = tmp_path / 'broken.xml'

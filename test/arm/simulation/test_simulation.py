@@ -1,4 +1,4 @@
-"""The simulated arm: repeatable, as fast as said, holding, stopping, never exploding."""
+"""The simulated arm: repeatable, correct speeds, limits, collisions, always finite."""
 
 import dataclasses
 import math
@@ -40,7 +40,7 @@ def history(seed, **settings):
     return np.array(seen)
 
 
-def test_seed_and_calls_make_it_the_same_to_the_last_bit():
+def test_same_seed_and_calls_are_bitwise_equal():
     first = history(3)
     assert first.tobytes() == history(3).tobytes()
     assert first.tobytes() != history(4).tobytes()
@@ -61,7 +61,7 @@ def test_each_motor_turns_its_joint_at_the_speed_of_the_urdf(joint, way):
     assert np.delete(arm.joint_positions, JOINTS.index(joint)) == pytest.approx(others, abs=0.005)
 
 
-def test_a_speed_can_be_said_and_varies_by_the_reset():
+def test_speed_setting_applies_and_varies_at_reset():
     arm = simulation(base_speed=0.6)
     arm.command(Motors(base=1))
     arm.step(0.2)
@@ -100,7 +100,7 @@ POSES = [
 
 
 @pytest.mark.parametrize('pose', POSES, ids=str)
-def test_a_reset_puts_it_exactly_there_and_there_it_stays(pose):
+def test_reset_pose_is_exact_and_stays(pose):
     arm = simulation()
     arm.command(Motors(1, 1, 1, 1, 1, lamp=True))
     arm.step(0.3)
@@ -113,7 +113,7 @@ def test_a_reset_puts_it_exactly_there_and_there_it_stays(pose):
 
 
 @pytest.mark.parametrize('sag', [0.005, 0.03])
-def test_a_joint_gives_way_by_its_sag_when_it_is_loaded(sag):
+def test_loaded_joint_deflects_by_sag(sag):
     # Dropped is not how it can be seen: a weightless arm is put somewhere, then weighs.
     arm = simulation(sag=sag)
     arm.scene.model.opt.gravity[:] = 0.0
@@ -126,7 +126,7 @@ def test_a_joint_gives_way_by_its_sag_when_it_is_loaded(sag):
     assert given_way[[0, 4]] == pytest.approx([0, 0], abs=1e-3)
 
 
-def test_a_reversal_is_late_by_the_play():
+def test_reversal_is_delayed_by_the_play():
     way = []
     for dead_zone in (0.0, 0.1):
         arm = simulation(dead_zone=dead_zone)
@@ -139,7 +139,7 @@ def test_a_reversal_is_late_by_the_play():
     assert way[0] - way[1] == pytest.approx(0.1, abs=0.003)
 
 
-def test_a_command_takes_its_delay_and_commands_keep_their_order():
+def test_commands_are_delayed_and_keep_their_order():
     arm = simulation(command_delay=0.1, start_delay=0.0, time_constant=0.0, dead_zone=0.0)
     arm.command(Motors(base=1, lamp=True))
     arm.step(0.02)
@@ -153,7 +153,7 @@ def test_a_command_takes_its_delay_and_commands_keep_their_order():
     assert arm.motors == Motors(base=-1)
 
 
-def test_a_reset_forgets_commands_on_their_way():
+def test_reset_discards_pending_commands():
     arm = simulation(command_delay=0.5)
     arm.command(Motors(base=1))
     arm.reset()
@@ -164,7 +164,7 @@ def test_a_reset_forgets_commands_on_their_way():
 
 @pytest.mark.parametrize('way', [1, -1])
 @pytest.mark.parametrize('joint', ['base', 'shoulder', 'wrist', 'gripper'])
-def test_a_joint_stops_at_its_end_and_leaves_it_again(joint, way):
+def test_joint_stops_at_its_limit_and_leaves_it_again(joint, way):
     arm = simulation()
     limit = GEOMETRY.joints[joint]
     end = limit.upper if way > 0 else limit.lower
@@ -214,7 +214,7 @@ def test_both_fingers_move_together():
 
 @pytest.mark.parametrize(('sag', 'timestep'), [(0.001, 0.004), (0.01, 0.004), (0.01, 0.008),
                                                (0.1, 0.002)])
-def test_whatever_it_is_told_it_stays_finite_and_within_its_limits(sag, timestep):
+def test_random_commands_keep_it_finite_and_within_limits(sag, timestep):
     arm = ArmSimulation(SimulationConfig(sag=sag, timestep=timestep), 1, GEOMETRY)
     random = np.random.default_rng(0)
     seen = []
@@ -233,7 +233,7 @@ def test_whatever_it_is_told_it_stays_finite_and_within_its_limits(sag, timestep
     assert (np.ptp(seen[:, :5], axis=0) > 0.45 * (GEOMETRY.upper - GEOMETRY.lower)).all()
 
 
-def test_many_short_steps_are_one_long_one():
+def test_many_short_steps_equal_one_long_step():
     long, short = simulation(), simulation()
     for arm in (long, short):
         arm.command(Motors(base=1, elbow=1))
@@ -243,18 +243,18 @@ def test_many_short_steps_are_one_long_one():
     assert long.time == short.time == pytest.approx(1.0)
 
 
-def test_what_was_asked_for_is_more_than_was_simulated_by_less_than_a_step():
+def test_requested_time_exceeds_simulated_time_by_less_than_a_step():
     arm = simulation()
     arm.step(0.010)
     assert arm.time == pytest.approx(0.008)
-    assert arm.asked == pytest.approx(0.010)
+    assert arm.requested_time == pytest.approx(0.010)
     arm.reset()
     assert arm.step(0.010) == 3
-    assert arm.time == arm.asked == pytest.approx(0.020)
+    assert arm.time == arm.requested_time == pytest.approx(0.020)
 
 
 @pytest.mark.parametrize('seconds', [math.nan, math.inf, -0.01])
-def test_time_that_is_none_is_refused(seconds):
+def test_invalid_step_time_is_refused(seconds):
     arm = simulation()
     with pytest.raises(ValueError, match='seconds: .* is not allowed: a number, at least 0'):
         arm.step(seconds)
@@ -274,7 +274,7 @@ def test_time_that_is_none_is_refused(seconds):
     ({'elbow': 2.7}, 'pose: hand would be inside table'),
     ([0.1, 0.5, -2.7, 0.1, 0.2], 'pose: hand would be inside base_link'),
 ], ids=str)
-def test_a_pose_that_it_cannot_have_is_refused_and_changes_nothing(pose, message):
+def test_impossible_pose_is_refused_and_changes_nothing(pose, message):
     arm, other = simulation(speed_variation=0.1), simulation(speed_variation=0.1)
     for each in (arm, other):
         each.command(Motors(base=1))
@@ -288,12 +288,12 @@ def test_a_pose_that_it_cannot_have_is_refused_and_changes_nothing(pose, message
     assert arm.speed.tobytes() == other.speed.tobytes()
 
 
-def test_an_arm_that_cannot_stand_straight_begins_at_the_limit():
+def test_arm_that_cannot_be_upright_starts_at_its_limit():
     arm = ArmSimulation(STEADY, 0, load({'elbow_lower': 0.4}))
     assert arm.joint_positions.tolist() == [0, 0, 0.4, 0, 0]
 
 
-def test_time_goes_on_over_a_reset():
+def test_time_continues_after_a_reset():
     arm = simulation()
     arm.step(1.0)
     arm.reset()

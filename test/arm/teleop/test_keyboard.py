@@ -1,4 +1,4 @@
-"""Bytes of a terminal, whole, in pieces and as noise, become keys or nothing."""
+"""Parser of terminal input: whole, in pieces, and with random noise."""
 
 import itertools
 import random
@@ -22,12 +22,12 @@ def keys(*pieces, step=0.01):
     return found + keyboard.idle(len(pieces) * step + 10.0)
 
 
-def test_a_session_byte_by_byte():
+def test_session_parsed_byte_by_byte():
     assert keys(*(bytes([each]) for each in SESSION)) == KEYS
 
 
 @pytest.mark.parametrize('seed', range(20))
-def test_a_session_in_any_pieces(seed):
+def test_session_parsed_in_random_pieces(seed):
     rng = random.Random(seed)
     cuts = list(itertools.accumulate(rng.choices(range(1, 12), k=len(SESSION))))
     pieces = [SESSION[a:b] for a, b in itertools.pairwise([0, *cuts])]
@@ -54,7 +54,7 @@ def test_sequences(data, expected):
     assert keys(*(bytes([each]) for each in data)) == expected
 
 
-def test_a_sequence_that_does_not_end_is_forgotten():
+def test_unfinished_sequence_is_dropped():
     for begin in (b'\x1b[', b'\x1b[1;', b'\x1b]11;', b'\x1bP', b'\x1bO'):
         keyboard = Keyboard()
         assert keyboard.feed(begin, 0.0) == []
@@ -65,7 +65,7 @@ def test_a_sequence_that_does_not_end_is_forgotten():
     assert keyboard.feed(b'a', 2.0) == [Key('a')]
 
 
-def test_a_lone_escape_waits_for_what_may_follow():
+def test_lone_escape_is_a_key_after_a_timeout():
     keyboard = Keyboard()
     assert keyboard.feed(b'\x1b', 0.0) == []
     assert keyboard.idle(0.05) == []
@@ -73,15 +73,15 @@ def test_a_lone_escape_waits_for_what_may_follow():
     assert keyboard.idle(0.2) == []
 
 
-def test_pasted_text_is_no_keys_even_unmarked():
+def test_pasted_text_gives_no_keys():
     assert keys(b'rm -rf everything\n') == [Key('space')] * 2
-    assert keys(b'aaaaaaaa') == [Key('a')] * 8, 'a key that repeated while nobody read'
+    assert keys(b'aaaaaaaa') == [Key('a')] * 8, 'a key that repeated between two reads'
     assert Key('r') not in keys(b'release the arm \x03')
     assert keys(b'release\x03')[-1] == Key('ctrl-c')
 
 
 @pytest.mark.parametrize('seed', range(10))
-def test_noise_of_any_kind_ends_and_leaves_a_working_keyboard(seed):
+def test_keyboard_works_after_random_noise(seed):
     rng = random.Random(seed)
     keyboard, now = Keyboard(), 0.0
     for _ in range(2000):

@@ -1,5 +1,6 @@
-"""Which motors run, from keys and time alone."""
+"""Keyboard control: which motors run, from keys and times alone."""
 
+import itertools
 import random
 
 import numpy as np
@@ -15,8 +16,8 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 FIRST, REPEAT = TeleopConfig().first_timeout, TeleopConfig().repeat_timeout
 
 
-def test_every_motor_has_a_key_for_each_way():
-    assert sorted(KEYS.values()) == sorted((name, way) for name in JOINTS for way in (-1, 1))
+def test_every_motor_has_a_key_for_each_direction():
+    assert sorted(KEYS.values()) == sorted(itertools.product(JOINTS, (-1, 1)))
     for first, second in ('az', 'sx', 'dc', 'fv', 'gb'):
         assert f'{first} {second}  {KEYS[first][0]}' in HELP
         assert KEYS[first] == (KEYS[second][0], -KEYS[second][1])
@@ -27,24 +28,24 @@ def test_up_is_up_and_clockwise_is_clockwise():
     jacobian = Kinematics(geometry.load()).jacobian(pose)
     for up, down in ('sx', 'dc', 'fv'):
         for key, sign in ((up, 1), (down, -1)):
-            motor, way = KEYS[key]
-            assert sign * way * jacobian[2, JOINTS.index(motor)] > 0, key
-    motor, way = KEYS['g']
-    assert way * jacobian[5, JOINTS.index(motor)] < 0
+            motor, direction = KEYS[key]
+            assert sign * direction * jacobian[2, JOINTS.index(motor)] > 0, key
+    motor, direction = KEYS['g']
+    assert direction * jacobian[5, JOINTS.index(motor)] < 0
 
 
 @pytest.mark.parametrize('key', KEYS)
-def test_a_hit_runs_as_long_as_a_repeat_may_take(key):
+def test_tap_runs_the_motor_for_first_timeout(key):
     teleop = Teleop(TeleopConfig())
-    motor, way = KEYS[key]
+    motor, direction = KEYS[key]
     teleop.feed(key.upper().encode(), 1.0)
-    assert teleop.motors(1.0 + FIRST - 0.01) == Motors(**{motor: way})
+    assert teleop.motors(1.0 + FIRST - 0.01) == Motors(**{motor: direction})
     assert teleop.motors(1.0 + FIRST) == Motors()
 
 
 @pytest.mark.parametrize('delay', [0.25, 0.4, 0.5])
 @pytest.mark.parametrize('rate', [15, 30, 100])
-def test_a_held_key_runs_without_a_gap_until_it_is_let_go(delay, rate):
+def test_held_key_runs_without_gap_until_release(delay, rate):
     teleop = Teleop(TeleopConfig())
     repeats = [delay + number / rate for number in range(2 * rate)]
     due, held, off = [0.0, *repeats], [], None
@@ -61,7 +62,7 @@ def test_a_held_key_runs_without_a_gap_until_it_is_let_go(delay, rate):
     assert off - repeats[-1] <= REPEAT + 0.006
 
 
-def test_two_hits_do_not_run_longer_than_one_would():
+def test_two_taps_run_no_longer_than_one():
     teleop = Teleop(TeleopConfig())
     teleop.feed(b'a', 0.0)
     teleop.feed(b'a', 0.3)
@@ -69,7 +70,7 @@ def test_two_hits_do_not_run_longer_than_one_would():
     assert teleop.motors(FIRST) == Motors()
 
 
-def test_another_motor_joins_and_the_other_way_replaces():
+def test_second_motor_joins_and_opposite_key_replaces():
     teleop = Teleop(TeleopConfig())
     teleop.feed(b'a', 0.0)
     teleop.feed(b'g', 0.1)
@@ -80,7 +81,7 @@ def test_another_motor_joins_and_the_other_way_replaces():
 
 
 @pytest.mark.parametrize('data', [b' ', b'e', b'\x03', b'\x1b[O'])
-def test_what_stops_all(data):
+def test_keys_that_stop_all_motors(data):
     teleop = Teleop(TeleopConfig())
     teleop.feed(b'adg', 0.0)
     assert teleop.motors(0.1).moving
@@ -98,7 +99,7 @@ def test_escape_and_ctrl_c_quit():
     assert teleop.motors(0.3) == Motors()
 
 
-def test_the_lamp_is_not_the_motors():
+def test_lamp_keys_do_not_affect_motors():
     teleop = Teleop(TeleopConfig())
     assert teleop.lamp == 0
     teleop.feed(b'q', 0.0)
@@ -109,7 +110,7 @@ def test_the_lamp_is_not_the_motors():
     assert (teleop.lamp, teleop.motors(2.0)) == (-1, Motors())
 
 
-def test_the_emergency_stop_is_asked_for_and_keeps_the_keys_dead():
+def test_emergency_stop_disables_motor_keys():
     teleop = Teleop(TeleopConfig())
     teleop.feed(b'a', 0.0)
     assert teleop.feed(b'e', 0.1) == ['stop']
@@ -120,24 +121,24 @@ def test_the_emergency_stop_is_asked_for_and_keeps_the_keys_dead():
     teleop.feed(b'a', 0.4)
     assert teleop.motors(0.4).moving
     teleop.set_emergency(True)
-    assert teleop.motors(0.4) == Motors(), 'somebody else engaged it'
+    assert teleop.motors(0.4) == Motors(), 'engaged by another node'
 
 
-def test_help_is_asked_for():
+def test_help_keys_request_help():
     assert Teleop(TeleopConfig()).feed(b'h?', 0.0) == ['help', 'help']
 
 
 def kitty():
-    """Return a teleop at a terminal that tells of releases."""
+    """Return a teleop at a terminal that reports releases."""
     teleop = Teleop(TeleopConfig())
-    assert teleop.feed(b'\x1b[?0u', 0.0) == ['ask']
+    assert teleop.feed(b'\x1b[?0u', 0.0) == ['enable']
     assert not teleop.releases
     assert teleop.feed(b'\x1b[?%du' % REPORTS, 0.1) == []
     assert teleop.releases
     return teleop
 
 
-def test_a_terminal_that_tells_of_releases():
+def test_terminal_with_key_releases():
     teleop = kitty()
     teleop.feed(b'\x1b[97;1:1u\x1b[103;1:1u', 1.0)
     assert teleop.motors(5.0) == Motors(gripper=1, base=-1), 'as long as they are held'
@@ -148,13 +149,13 @@ def test_a_terminal_that_tells_of_releases():
     assert teleop.motors(7.0) == Motors()
 
 
-def test_the_release_of_a_key_that_was_replaced_changes_nothing():
+def test_release_of_a_replaced_key_changes_nothing():
     teleop = kitty()
     teleop.feed(b'\x1b[97;1:1u\x1b[122;1:1u\x1b[97;1:3u', 1.0)
     assert teleop.motors(2.0) == Motors(gripper=-1)
 
 
-def test_after_a_stop_a_held_key_has_to_be_pressed_anew():
+def test_held_key_needs_a_new_press_after_a_stop():
     teleop = kitty()
     teleop.feed(b'\x1b[97;1:1u', 1.0)
     teleop.feed(b'\x1b[32;1:1u', 2.0)
@@ -164,16 +165,16 @@ def test_after_a_stop_a_held_key_has_to_be_pressed_anew():
     assert teleop.motors(4.0).moving
 
 
-def test_a_wish_counts_once_per_press():
+def test_action_happens_once_per_press():
     teleop = kitty()
     assert teleop.feed(b'\x1b[101;1:1u\x1b[101;1:2u\x1b[101;1:3u', 1.0) == ['stop']
     assert teleop.feed(b'\x1b[27;1:3u', 2.0) == []
     assert not teleop.quit
 
 
-def test_a_terminal_with_half_the_protocol_is_a_plain_one():
+def test_terminal_with_part_of_the_protocol_counts_as_plain():
     teleop = Teleop(TeleopConfig())
-    assert teleop.feed(b'\x1b[?0u', 0.0) == ['ask']
+    assert teleop.feed(b'\x1b[?0u', 0.0) == ['enable']
     assert teleop.feed(b'\x1b[?1u', 0.1) == []
     assert not teleop.releases
     teleop.feed(b'a', 1.0)
@@ -181,7 +182,7 @@ def test_a_terminal_with_half_the_protocol_is_a_plain_one():
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_whatever_comes_without_releases_all_is_off_soon(seed):
+def test_random_input_leaves_motors_off_after_timeout(seed):
     rng, teleop, now = random.Random(seed), Teleop(TeleopConfig()), 0.0
     for _ in range(500):
         data = bytes(rng.choices(b'azsxdcfvgbqwer ?h\x1b[]O;0u\xff', k=rng.randrange(1, 8)))

@@ -1,4 +1,4 @@
-"""A terminal is as before, however its use ends."""
+"""A terminal in raw mode is restored, however its use ends."""
 
 import fcntl
 import os
@@ -31,7 +31,7 @@ def written(master):
     return found
 
 
-def test_it_is_restored_on_every_way_out(line):
+def test_terminal_is_restored_after_success_and_error(line):
     master, slave = line
     before = termios.tcgetattr(slave)
     with Terminal(slave, slave):
@@ -40,7 +40,7 @@ def test_it_is_restored_on_every_way_out(line):
 
     def mistake():
         with Terminal(slave, slave) as terminal:
-            terminal.report(11)
+            terminal.enable_reports(11)
             os.write(master, b'left over')
             raise KeyError('mistake')
 
@@ -57,7 +57,7 @@ def test_it_is_restored_on_every_way_out(line):
     assert not select.select([slave], [], [], 0.0)[0], 'nothing is left for the shell'
 
 
-def test_keys_come_one_by_one_control_keys_too(line):
+def test_keys_are_read_singly_including_control_keys(line):
     master, slave = line
     with Terminal(slave, slave) as terminal:
         assert terminal.read(0.0) == b''
@@ -66,37 +66,37 @@ def test_keys_come_one_by_one_control_keys_too(line):
             assert terminal.read(1.0) == key
         os.close(master)
         assert terminal.read(1.0) is None, 'hung up'
-        terminal.say('nobody hears')
+        terminal.log('disconnected')
 
 
-def test_one_line_is_drawn_over_and_fits(line):
+def test_status_line_is_redrawn_and_clipped(line):
     master, slave = line
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 20, 0, 0))
     with Terminal(slave, slave) as terminal:
         written(master)
-        terminal.show('off')
-        terminal.show('off')
+        terminal.set_status('off')
+        terminal.set_status('off')
         assert written(master) == b'\r\x1b[Koff'
-        terminal.show('base +1 ' * 10)
+        terminal.set_status('base +1 ' * 10)
         assert written(master) == b'\r\x1b[K' + (b'base +1 ' * 10)[:19]
-        terminal.say('one\ntwo')
+        terminal.log('one\ntwo')
         assert written(master) == b'\r\x1b[Kone\r\ntwo\r\n' + (b'base +1 ' * 10)[:19]
 
 
-def test_a_terminal_that_takes_nothing_does_not_hold_it(line):
+def test_blocked_terminal_does_not_block_the_program(line):
     _, slave = line
     with Terminal(slave, slave) as terminal:
         for number in range(1000):
             if not select.select([], [slave], [], 0)[1]:
                 break
-            terminal.show('x' * 60 + str(number))
+            terminal.set_status('x' * 60 + str(number))
         assert not select.select([], [slave], [], 0)[1]
-        terminal.show('not seen')
+        terminal.set_status('not seen')
 
 
-def test_what_is_no_terminal_is_refused():
+def test_pipe_is_refused_as_terminal():
     read, write = os.pipe()
-    with pytest.raises(ValueError, match='standard input is no terminal'):
+    with pytest.raises(ValueError, match='standard input is not a terminal'):
         Terminal(read, write)
     os.close(read)
     os.close(write)

@@ -1,4 +1,4 @@
-"""Motor commands as messages, and noticing that two command at once."""
+"""Motor commands as messages, and detection of two simultaneous senders."""
 
 import pytest
 from builtin_interfaces.msg import Time
@@ -40,30 +40,30 @@ def senders(*publishers):
 
 def test_one_sender_is_no_news():
     found = senders('/a', '/b')
-    assert not any(found.heard('/a', time / 10) for time in range(100))
+    assert not any(found.update('/a', time / 10) for time in range(100))
 
 
 def test_two_that_alternate_are_warned_of_but_not_all_the_time():
     found = senders()
-    warnings = [found.heard(name, step / 20) for step in range(200) for name in ('/b', '/a')]
-    said = [each for each in warnings if each]
-    assert said == ['arm/motors: 2 publishers at once: /a, /b'] * 2
+    warnings = [found.update(name, step / 20) for step in range(200) for name in ('/b', '/a')]
+    warned = [each for each in warnings if each]
+    assert warned == ['arm/motors: 2 publishers at once: /a, /b'] * 2
 
 
 def test_one_after_the_other_is_a_handover():
     found = senders('/a', '/b')
-    first = [found.heard('/a', step / 20) for step in range(20)]
-    second = [found.heard('/b', 1.0 + step / 20) for step in range(20)]
+    first = [found.update('/a', step / 20) for step in range(20)]
+    second = [found.update('/b', 1.0 + step / 20) for step in range(20)]
     assert not any(first + second)
     # And back, after a while.
-    assert not found.heard('/a', 3.0)
+    assert not found.update('/a', 3.0)
 
 
 def test_senders_without_a_name_are_counted_in_the_graph():
-    assert senders('/_ros2cli_1', '/_ros2cli_2', '/viewer').heard('', 0.0) == \
+    assert senders('/_ros2cli_1', '/_ros2cli_2', '/viewer').update('', 0.0) == \
         'arm/motors: 2 publishers at once: /_ros2cli_1, /_ros2cli_2'
-    assert senders('/_ros2cli_1', '/viewer', '/arm/arm_controller').heard('', 0.0) == ''
+    assert senders('/_ros2cli_1', '/viewer', '/arm/arm_controller').update('', 0.0) == ''
     found = senders('/_ros2cli_1')
-    said = [found.heard(name, step / 20) for step in range(5) for name in ('', '/teleop')]
-    assert next(filter(None, said)) == \
+    warned = [found.update(name, step / 20) for step in range(5) for name in ('', '/teleop')]
+    assert next(filter(None, warned)) == \
         'arm/motors: 2 publishers at once: /teleop, a sender without a name'

@@ -1,4 +1,4 @@
-"""The stamps of a device's pictures, whatever becomes of the clock and of the thread."""
+"""Stamps of a device's images, whatever the clock and the thread do."""
 
 from types import SimpleNamespace
 
@@ -8,12 +8,12 @@ from rclpy.logging import get_logger
 from rclpy.time import Time
 
 from vdl_ros.camera.camera_config import CameraConfig
-from vdl_ros.camera.image_sources import Picture
+from vdl_ros.camera.image_sources import TimedImage
 from vdl_ros.ros.arm import camera_feeds
 
 
 class Camera:
-    """A feed of a device on a machine whose time, s, is told to it."""
+    """A feed of a device on a machine whose time, s, the test sets."""
 
     monotonic, wall, held_up = 50.0, 1000.0, 0.0
 
@@ -32,9 +32,9 @@ class Camera:
         return Time(nanoseconds=round((self.wall + self.held_up) * 1e9))
 
     def show(self, age):
-        """Return the stamp, ns, of a picture that was taken so long ago, s."""
-        picture = Picture(np.zeros((2, 2, 3), np.uint8), self.monotonic - age)
-        self._feed._reader.take = lambda timeout: picture
+        """Return the stamp, ns, of an image taken ``age`` s ago."""
+        image = TimedImage(np.zeros((2, 2, 3), np.uint8), self.monotonic - age)
+        self._feed._reader.take = lambda timeout: image
         self._feed.poll()
         return self._stamps[-1]
 

@@ -1,1 +1,1 @@
-"""Control of the arm: trajectories followed with motors that are on or off; no ROS."""
+"""Trajectory control of the arm's on/off motors; no ROS."""

@@ -1,11 +1,11 @@
 """
-Follows joint trajectories with motors that can only be on or off.
+Trajectory controller for motors that can only be on or off.
 
-Measurements come late and motors react late. What was commanded since a measurement was taken
-will still move the joint, so the controller remembers it and asks where each joint would come to
-rest if its motor were switched off now. A motor starts when that is farther than ``start_band``
-from the target and stops when it is within ``stop_band`` or beyond: between the two nothing is
-switched, so the motors do not chatter. A reversal always passes through off.
+Measurements arrive late and motors react late. The controller therefore records the commands since
+a measurement and predicts where each joint comes to rest if its motor is switched off now. A motor
+starts when that is farther than ``start_band`` from the target and stops when it is within
+``stop_band`` or beyond. Between the two nothing is switched, so the motors do not chatter. A
+reversal always passes through off.
 
 A trajectory that is faster than the motors waits for them instead of cutting corners.
 """
@@ -28,18 +28,18 @@ __all__ = ['Directions', 'TrajectoryController', 'TrajectoryError']
 
 #: int8 [5]: -1, 0 or 1 for each joint.
 Directions = NDArray[np.int8]
-#: A stamp may be so far in the future, s: clocks of two hosts.
+#: How far in the future a stamp may be, s: the clocks of two hosts differ.
 CLOCK_SKEW = 0.05
-#: What counts as having come nearer, rad.
+#: Least decrease of the error that counts as progress, rad.
 PROGRESS = 0.01
 
 
 class TrajectoryController:
     """
-    One trajectory at a time; a new one replaces it.
+    Runs one trajectory at a time; a new one replaces it.
 
-    ``state`` is ``'idle'``, ``'running'``, ``'done'`` or ``'aborted'``; ``reason`` says in one
-    line why a trajectory was aborted or refused. All times are seconds of one clock.
+    ``state`` is ``'idle'``, ``'running'``, ``'done'`` or ``'aborted'``; ``reason`` is one line on
+    why a trajectory was aborted or refused. All times are seconds of one clock.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TrajectoryController:
         Make an idle controller.
 
         Args:
-            geometry: limits, and speeds if they are not given.
+            geometry: limits, and default speeds, of the joints.
             config: bands, tolerances, times.
             speed: of the joints, float64 [5], rad/s.
         """
@@ -58,7 +58,7 @@ class TrajectoryController:
         self.geometry = geometry
         self.state = 'idle'
         self.reason = ''
-        #: Where the joints should be now, float64 [5], rad; NaN where nothing is asked.
+        #: Where the joints should be now, float64 [5], rad; NaN for joints without a target.
         self.target: Positions = np.full(len(JOINTS), math.nan)
         #: Measured position minus target, float64 [5], rad; NaN where unknown.
         self.error: Positions = np.full(len(JOINTS), math.nan)
@@ -68,7 +68,7 @@ class TrajectoryController:
         self._path_time = 0.0
         self._now: float | None = None
         self._motors: Directions = np.zeros(len(JOINTS), np.int8)
-        # When each command was given, oldest first; the last one holds.
+        # Times and commands, oldest first; the last one is in force.
         self._sent: collections.deque[tuple[float, Directions]] = collections.deque()
         self._best = math.inf
         self._progress_at: float | None = None
@@ -89,12 +89,12 @@ class TrajectoryController:
         self, names: Sequence[str], positions: Sequence[Sequence[float]], times: Sequence[float],
     ) -> None:
         """
-        Begin a trajectory at the next update; what was running is dropped.
+        Start a trajectory at the next update; it replaces a running one.
 
         Args:
-            names: the joints it moves, in the order of its columns.
+            names: joints, in the order of the columns.
             positions: N points, rad.
-            times: N times from the start, s, growing.
+            times: N times from the start, s, increasing.
 
         Raises:
             TrajectoryError: the trajectory is refused as a whole; the arm stops.
@@ -112,7 +112,7 @@ class TrajectoryController:
         self.state, self.reason = 'running', ''
 
     def cancel(self, reason: str = 'cancelled') -> None:
-        """Give up the trajectory, if one is running; motors are off from the next update on."""
+        """Abort a running trajectory; motors are off from the next update on."""
         if self.state == 'running':
             self._end('aborted', reason)
 
@@ -120,21 +120,21 @@ class TrajectoryController:
         self, now: float, positions: ArrayLike | None, stamp: float | None,
     ) -> Directions:
         """
-        Return what the motors should do until the next update, int8 [5].
+        Return the motor directions until the next update, int8 [5].
 
-        Call it at a steady rate, with the newest measurement, even if that is an old one.
+        Call it at a steady rate with the latest measurement, even an old one.
 
         Args:
             now: s.
-            positions: float64 [5], rad; NaN for a joint nobody measured; None before the first.
-            stamp: when they were measured, s.
+            positions: float64 [5], rad; NaN for unmeasured joints; None before the first.
+            stamp: time of the measurement, s.
         """
         elapsed = 0.0 if self._now is None else now - self._now
         self._now = now
         if elapsed < 0.0:
             self._sent.clear()
             self.cancel('time went backward')
-        # Whoever was not called for long has not moved the arm along its path meanwhile.
+        # After a long pause between updates the arm has not moved along its path.
         elapsed = min(elapsed, self.config.stale_after)
         if self.state != 'running':
             return self._send(now, np.zeros(len(JOINTS), np.int8))
@@ -155,7 +155,7 @@ class TrajectoryController:
     def _follow(
         self, now: float, elapsed: float, measured: Positions, stamp: float,
     ) -> Directions:
-        """Return the command that brings the joints nearer to their targets."""
+        """Return the command that moves the joints towards their targets."""
         trajectory = self._trajectory
         assert trajectory is not None
         joints = list(trajectory.joints)
@@ -182,7 +182,7 @@ class TrajectoryController:
         if worst < self._best - PROGRESS:
             self._best = worst
             self._progress_at = now
-        # At rest: nothing commanded, and nothing in the time that the measurement cannot show.
+        # At rest: nothing commanded now or in the time that the measurement does not cover.
         still = not command.any() and not self._commanded(now, stamp).any()
         if (self._path_time >= trajectory.duration and still
                 and worst <= self.config.goal_tolerance):
@@ -191,10 +191,10 @@ class TrajectoryController:
 
     def _switch(self, now: int, missing: float, ahead: float) -> int:
         """
-        Return -1, 0 or 1 for a motor that does ``now`` with ``missing`` rad to go.
+        Return -1, 0 or 1 for a motor that runs ``now`` with ``missing`` rad to go.
 
-        A motor that runs may lead a target that still has ``ahead`` rad to its next point: on a
-        slow path it is switched half as often.
+        A running motor may lead a target that still has ``ahead`` rad to its next point: this
+        halves the switching on a slow path.
         """
         if now != 0:
             lead = min(max(now * ahead, 0.0), self.config.start_band / 2.0)
@@ -208,7 +208,7 @@ class TrajectoryController:
         return measured + self._speed * self._commanded(now, stamp)
 
     def _commanded(self, now: float, stamp: float) -> Positions:
-        """Return for how long each motor was on, signed, in what ``stamp`` cannot show, s."""
+        """Return the signed time each motor was on that ``stamp`` does not cover, s."""
         since = stamp - self.config.response_time
         total = np.zeros(len(JOINTS))
         until = now
@@ -222,7 +222,7 @@ class TrajectoryController:
     def _usable(
         self, now: float, positions: ArrayLike | None, stamp: float | None,
     ) -> Positions | None:
-        """Return the measurement if all joints that are needed are there and fresh."""
+        """Return the measurement if it is fresh and has all joints of the trajectory."""
         if positions is None or stamp is None or self._trajectory is None:
             return None
         age = now - stamp
@@ -235,13 +235,13 @@ class TrajectoryController:
         return measured if bool(np.isfinite(needed).all()) else None
 
     def _why(self, measured: Positions | None) -> str:
-        """Return what kept the trajectory from its end."""
+        """Return why the trajectory made no progress."""
         seconds = self.config.goal_timeout
         if measured is None:
             return f'no measurement of the joints for {seconds:g} s'
         index = int(np.nanargmax(np.abs(self.error)))
         return (f'{JOINTS[index]}: {abs(float(self.error[index])):.3f} rad from its target, '
-                f'and no nearer for {seconds:g} s')
+                f'no progress for {seconds:g} s')
 
     def _end(self, state: str, reason: str) -> None:
         """End the trajectory."""
@@ -251,7 +251,7 @@ class TrajectoryController:
             self._send(self._now, np.zeros(len(JOINTS), np.int8))
 
     def _send(self, now: float, command: Directions) -> Directions:
-        """Remember a command, and forget those that every measurement shows."""
+        """Record a command; drop those that every measurement covers."""
         if not self._sent or not np.array_equal(command, self._motors):
             self._sent.append((now, command.copy()))
         self._motors = command

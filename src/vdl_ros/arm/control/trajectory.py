@@ -1,4 +1,4 @@
-"""A joint trajectory: checked as a whole, then asked where the joints should be."""
+"""Joint trajectories: validation and interpolation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ['JointTrajectory', 'TrajectoryError']
 
 
 class TrajectoryError(ValueError):
-    """A trajectory that is refused as a whole; the message says why in one line."""
+    """A trajectory that is refused as a whole; the message is one line."""
 
 
 class JointTrajectory:
     """
-    Points in time, straight lines between them.
+    Timed points with straight lines between them.
 
-    ``joints`` are the indices of the joints that it moves, in the order of ``names.JOINTS``;
+    ``joints`` are the indices of the joints that it moves, in the order of ``joints.JOINTS``;
     ``times`` is float64 [N], s; ``points`` is float64 [N, 5], rad, with NaN for other joints.
     """
 
@@ -33,15 +33,15 @@ class JointTrajectory:
         Check a trajectory.
 
         Args:
-            names: the joints it moves, in the order of its columns.
-            positions: N points of as many values as names, rad.
-            times: N times from the start, s, growing.
-            geometry: whose limits count.
+            names: joints, in the order of the columns.
+            positions: N points with one value for each name, rad.
+            times: N times from the start, s, increasing.
+            geometry: joint limits.
 
         Raises:
             TrajectoryError: no joint or point, an unknown joint or one named twice, a wrong
                 number of values, a value that is not finite or beyond the joint's limits, a time
-                that is negative or does not grow.
+                that is negative or does not increase.
         """
         if not names:
             raise TrajectoryError('trajectory: no joint')
@@ -87,8 +87,8 @@ class JointTrajectory:
         Return where the joints should be, float64 [5], rad; NaN for joints it does not move.
 
         Args:
-            time: since the start, s; after the end it stays at the last point.
-            start: where the joints were at time 0, float64 [5], rad.
+            time: since the start, s; after the end the target is the last point.
+            start: positions at time 0, float64 [5], rad.
         """
         after = int(np.searchsorted(self.times, time, side='right'))
         if after >= len(self.times):
@@ -99,6 +99,6 @@ class JointTrajectory:
         return np.array(here + (self.points[after] - here) * share)
 
     def ahead(self, time: float) -> Positions:
-        """Return the point that comes next, or the last, float64 [5], rad; NaN as ``target``."""
+        """Return the next point, or the last one, float64 [5], rad; NaN as in ``target``."""
         after = int(np.searchsorted(self.times, time, side='right'))
         return np.array(self.points[min(after, len(self.times) - 1)])

@@ -1,1 +1,1 @@
-"""The driver of the real arm: what to send, when to stop, and the USB device; no ROS."""
+"""Driver of the real arm: USB device, protocol, safety logic and guardian process; no ROS."""

@@ -1,9 +1,9 @@
 """
-What the driver of the arm decides: what to send, when, and when to stop. No ROS, no USB.
+Safety logic of the arm's driver: what to send, when, and when to stop. No ROS, no USB.
 
-The arm obeys its last command until the next one and measures nothing, so everything that keeps it
-from hurting itself is here: the watchdog, the time a motor may run one way, the emergency stop,
-and what happens when the device fails. A stop switches all motors off and leaves the lamp.
+The arm follows its last command until the next one and has no sensors, so all protection is here:
+the command timeout (watchdog), the run time limit of each motor, the emergency stop, and the
+reaction to a failing device. A stop switches all motors off and leaves the lamp as it is.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from vdl_ros.arm.model.motor_command import Motors
 
 __all__ = ['ArmDriver', 'Guard', 'Link', 'Notice']
 
-# Between two attempts to find a device that is gone, s; an attempt costs the executor some ms.
+# Between two attempts to find a disconnected device, s; an attempt takes the executor some ms.
 _RETRY_S = 0.25
-# A refused command is said again after so long, s; and of so many different ones in that time.
+# The same refusal is logged again after this time, s, and at most this many different ones in it.
 _REFUSAL_S, _REFUSALS = 5.0, 5
 
 
@@ -40,23 +40,23 @@ class Link(Protocol):
 
 
 class Guard(Protocol):
-    """Who stops the arm if this process dies or hangs; ``guardian.Guardian``."""
+    """Stops the arm if this process dies or hangs; ``guardian.Guardian``."""
 
     @property
     def alive(self) -> bool:
-        """Return whether it would."""
+        """Return whether it is running."""
 
     def start(self) -> None:
         """Start it unless it is alive, or raise GuardianError."""
 
-    def lamp(self, lit: bool) -> None:
-        """Say which lamp a stop would leave."""
+    def set_lamp(self, lit: bool) -> None:
+        """Set the lamp's state that a stop keeps."""
 
-    def beat(self, moving: bool) -> None:
-        """Say whether motors may be on; while they are, silence means that this process hangs."""
+    def heartbeat(self, moving: bool) -> None:
+        """Report whether motors may be on; while they are, silence means this process hangs."""
 
     def end(self, *, stopped: bool) -> None:
-        """Let it go; without ``stopped`` it tries to stop the motors."""
+        """End it; without ``stopped`` it first tries to stop the motors."""
 
 
 # Called with 'info', 'warning' or 'error', and one line.
@@ -65,24 +65,24 @@ Notice = Callable[[str, str], None]
 
 class ArmDriver:
     """
-    The arm's motors as they shall be and as they are; called from one thread.
+    The commanded and the actual state of the arm's motors; called from one thread.
 
-    :meth:`tick` has to be called often (50 Hz): watchdog, run times and reconnection depend on it.
+    Call :meth:`tick` at 50 Hz: watchdog, run time limits and reconnection depend on it.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """
-        Prepare, closed and inactive.
+        Start closed and inactive.
 
         Args:
             config: settings.
             signs: how the arm is wired.
             connect: opens the device or raises ArmUsbError.
-            guard: of this process.
-            sent: called with every command that the device has taken.
-            notice: called with what a person should know, once for each event.
+            guard: stops the arm if this process fails.
+            sent: called with every command that the device accepted.
+            notice: called with one line for the user, once for each event.
             clock: monotonic, s.
         """
         self._config, self._signs = config, signs
@@ -95,24 +95,24 @@ class ArmDriver:
         self.fault = ''
         self.transfers = self.errors = self.refused = 0
         self._desired = Motors()
-        self._heard = -math.inf
+        self._commanded_at = -math.inf
         self._refusals: dict[str, float] = {}
-        # None: unknown. The device does not say.
+        # None: unknown, as the device reports nothing.
         self._sent: Motors | None = None
         self._sent_at = -math.inf
         self._since: dict[str, tuple[int, float]] = {}
-        self._held: dict[str, int] = {}
+        self._locked_out: dict[str, int] = {}
         self._next_try = -math.inf
 
     @property
     def sent(self) -> Motors | None:
-        """Return what the device obeys; None if nobody knows."""
+        """Return the command that the device follows; None if unknown."""
         return self._sent
 
     @property
-    def held(self) -> dict[str, int]:
-        """Return motors that are kept off in a direction until they are commanded otherwise."""
-        return dict(self._held)
+    def locked_out(self) -> dict[str, int]:
+        """Return by motor the direction that is locked out until another one is commanded."""
+        return dict(self._locked_out)
 
     @property
     def state(self) -> str:
@@ -123,11 +123,11 @@ class ArmDriver:
 
     def open(self) -> None:
         """
-        Open the device, stop whatever it was doing, start the guard.
+        Open the device, stop all motors, start the guard.
 
         Raises:
             ArmUsbError: the device cannot be used.
-            GuardianError: nobody would stop it if this process died.
+            GuardianError: the guard, which stops the arm if this process dies, does not start.
         """
         self._desired = Motors()
         try:
@@ -138,44 +138,44 @@ class ArmDriver:
         self._opened, self.fault = True, ''
 
     def activate(self) -> None:
-        """Obey commands that come from now on."""
-        self._desired, self._heard = self._desired.stopped(), -math.inf
-        self._held.clear()
+        """Accept commands from now on."""
+        self._desired, self._commanded_at = self._desired.stopped(), -math.inf
+        self._locked_out.clear()
         self.active = True
 
     def deactivate(self) -> bool:
-        """Stop; obey nothing. Return whether the device has taken the stop."""
+        """Stop and ignore commands; return whether the device accepted the stop."""
         self.active = False
         self._desired = self._desired.stopped()
         self._apply(self._clock(), always=True)
         return self._stopped
 
     def close(self) -> bool:
-        """Stop and release the device; return whether the stop was taken. Harmless if closed."""
+        """Stop and release the device; return whether it accepted the stop. May be repeated."""
         if not self._opened:
             return True
         stopped = self.deactivate()
         if self._link is not None:
             self._link.close()
         self._link, self._opened, self._sent, self.fault = None, False, None, ''
-        # A guard that is not told of a stop tries to send one.
+        # Without ``stopped`` the guard sends a stop itself.
         self._guard.end(stopped=stopped)
         return stopped
 
     def command(self, motors: Motors) -> None:
-        """Let the motors do this until the next command, at most ``command_timeout``."""
+        """Run the motors like this until the next command, for ``command_timeout`` at most."""
         if not self.active:
             return
         if self.emergency:
             motors = motors.stopped()
         for name in JOINTS:
-            if self._held.get(name, 0) != getattr(motors, name):
-                self._held.pop(name, None)
-        self._desired, self._heard = motors, self._clock()
-        self._apply(self._heard)
+            if self._locked_out.get(name, 0) != getattr(motors, name):
+                self._locked_out.pop(name, None)
+        self._desired, self._commanded_at = motors, self._clock()
+        self._apply(self._commanded_at)
 
     def refuse(self, reason: str) -> None:
-        """Stop because a command could not be understood; say so, but not often."""
+        """Stop because of an invalid command; log the reason at a limited rate."""
         now = self._clock()
         self.refused += 1
         self._desired = self._desired.stopped()
@@ -187,7 +187,7 @@ class ArmDriver:
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def emergency_stop(self, engaged: bool) -> None:
-        """Keep all motors off while engaged, in any state; afterwards a new command is needed."""
+        """Keep all motors off while engaged, in any state; a release needs a new command."""
         if engaged == self.emergency:
             return
         self.emergency = engaged
@@ -197,7 +197,7 @@ class ArmDriver:
                      'emergency stop: motors off' if engaged else 'emergency stop released')
 
     def tick(self) -> None:
-        """Do what time asks for: watchdog, run times, refresh, reconnection."""
+        """Check watchdog and run times, refresh the command, reconnect."""
         if not self._opened:
             return
         now = self._clock()
@@ -207,17 +207,17 @@ class ArmDriver:
             self._apply(now)
         elif now >= self._next_try:
             self._reattach()
-        self._guard.beat(not self._stopped)
+        self._guard.heartbeat(not self._stopped)
 
     @property
     def _stopped(self) -> bool:
         return self._sent is not None and not self._sent.moving
 
     def _apply(self, now: float, always: bool = False) -> None:
-        """Send what is wanted if it differs from what was sent, or is due again."""
-        # Said when the motors are off: who writes to a terminal that is held waits for it.
+        """Send the desired command if it differs from the last one or a refresh is due."""
+        # Logged after the motors are off: writing to a terminal that is paused blocks.
         notices = []
-        if self._desired.moving and now - self._heard >= self._config.command_timeout:
+        if self._desired.moving and now - self._commanded_at >= self._config.command_timeout:
             self._desired = self._desired.stopped()
             notices.append(f'no command for {self._config.command_timeout:g} s: motors off')
         if self._link is not None:
@@ -231,7 +231,8 @@ class ArmDriver:
         if not self.active or self.emergency:
             wanted = wanted.stopped()
         off: dict[str, Any] = {
-            name: 0 for name, way in self._held.items() if getattr(wanted, name) == way}
+            name: 0 for name, direction in self._locked_out.items()
+            if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
         if always or wanted != self._sent or now - self._sent_at >= self._config.refresh_period:
             try:
@@ -240,36 +241,36 @@ class ArmDriver:
                 self._fail(error)
 
     def _limit_run_time(self, now: float) -> list[str]:
-        """Hold what has run too long; return what to say of it."""
+        """Lock out motors that ran too long; return the lines to log."""
         notices = []
-        for name, (way, since) in self._since.items():
+        for name, (direction, since) in self._since.items():
             limit = self._config.max_run_time(name)
-            if now - since >= limit and name not in self._held:
-                self._held[name] = way
-                notices.append(f'{name} ran {limit:g} s one way ({way:+d}): off until it is '
-                               'commanded off or the other way')
+            if now - since >= limit and name not in self._locked_out:
+                self._locked_out[name] = direction
+                notices.append(f'{name} ran {limit:g} s in one direction ({direction:+d}): off '
+                               'until it is commanded off or in the other direction')
         return notices
 
     def _send(self, link: Link, motors: Motors) -> None:
-        """Send, and write down what was sent; raise ArmUsbError."""
-        self._guard.lamp(motors.lamp)
+        """Send and record a command; raise ArmUsbError."""
+        self._guard.set_lamp(motors.lamp)
         if motors.moving:
-            # Before: from the transfer on nothing here may be relied on.
-            self._guard.beat(True)
+            # Before the transfer: this process may hang or die at any moment after it.
+            self._guard.heartbeat(True)
         link.send(encode(motors, self._signs))
         now = self._clock()
         for name in JOINTS:
-            way = getattr(motors, name)
-            if not way:
+            direction = getattr(motors, name)
+            if not direction:
                 self._since.pop(name, None)
-            elif self._since.get(name, (0, 0.0))[0] != way:
-                self._since[name] = (way, now)
+            elif self._since.get(name, (0, 0.0))[0] != direction:
+                self._since[name] = (direction, now)
         self._sent, self._sent_at = motors, now
         self.transfers += 1
         self._on_sent(motors)
 
     def _fail(self, error: OSError) -> None:
-        """Stop by what is left of the link, and give it up."""
+        """Try to stop over the failing link, then close it."""
         self.errors += 1
         self.fault = str(error)
         link, self._link, self._sent = self._link, None, None
@@ -280,7 +281,7 @@ class ArmDriver:
             except ArmUsbError:
                 self._sent = None
             link.close()
-        # At once: motors may be on.
+        # Retry at once: motors may be on.
         self._next_try = -math.inf
         self._notice('error', f'motors off: {self.fault}')
 
@@ -289,23 +290,23 @@ class ArmDriver:
             self._attach()
         except (ArmUsbError, GuardianError) as error:
             self._next_try = self._clock() + _RETRY_S
-            # That it is gone was said already, in fewer words.
+            # The disconnection itself was logged already.
             if not isinstance(error, DeviceMissingError) and str(error) != self.fault:
                 self.fault = str(error)
                 self._notice('error', self.fault)
             return
         self.fault = ''
-        # Whoever plugs it in has a hand near it: what is commanded now has to be let go first.
-        fresh = self._clock() - self._heard < self._config.command_timeout
+        # A hand that plugs it in is near the arm: what is commanded now must be released first.
+        fresh = self._clock() - self._commanded_at < self._config.command_timeout
         if self.active and fresh:
-            self._held.update({name: getattr(self._desired, name) for name in JOINTS
-                               if getattr(self._desired, name)})
-        waiting = '; off until they are commanded off or the other way: ' + ', '.join(
-            self._held) if self._held else ''
-        self._notice('info', f'the arm is back, motors off{waiting}')
+            self._locked_out.update({name: getattr(self._desired, name) for name in JOINTS
+                                     if getattr(self._desired, name)})
+        waiting = ('; off until they are commanded off or in the other direction: '
+                   + ', '.join(self._locked_out) if self._locked_out else '')
+        self._notice('info', f'the arm is connected again, motors off{waiting}')
 
     def _attach(self) -> None:
-        """Open the device with all motors off and a guard; raise ArmUsbError or GuardianError."""
+        """Open the device, motors off, and start the guard; raise ArmUsbError, GuardianError."""
         link = self._connect()
         try:
             self._send(link, self._desired.stopped())

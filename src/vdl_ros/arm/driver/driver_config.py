@@ -1,4 +1,4 @@
-"""What the driver of the arm can be told."""
+"""Settings of the arm's driver: safety limits, USB device and wiring."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ['SafetyConfig', 'UsbConfig']
 
 _SIGN = '1 if the bits 01 turn it forward, -1 if 10 do; depends on the wiring.'
 # Somewhat longer than the joint's travel takes at 20 deg/s.
-_RUN_TIME = 'Longest time that it runs one way without having been commanded otherwise.'
+_RUN_TIME = 'maximum time in one direction; then it is off until another command for it.'
 
 
 @dataclass(frozen=True)
 class SafetyConfig:
-    """When motors are stopped though they were commanded on; of the real arm and of its twin."""
+    """Safety limits that stop motors, of the real and the simulated arm."""
 
     command_timeout: float = setting(
-        0.5, 'Without a command for so long all motors are stopped.',
+        0.5, 'All motors stop after this time without a command.',
         minimum=0.05, maximum=5.0, unit='s')
     refresh_period: float = setting(
-        0.2, 'What is sent is sent again so often: the only way to notice that the arm is gone.',
+        0.2, 'Period at which the last command is sent again, to detect a disconnected arm.',
         minimum=0.02, maximum=5.0, unit='s')
     base_max_run_time: float = setting(
         15.0, f'Base: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
@@ -37,20 +37,21 @@ class SafetyConfig:
         2.5, f'Gripper: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
 
     def max_run_time(self, motor: str) -> float:
-        """Return how long a motor may run one way, s."""
+        """Return how long a motor may run in one direction, s."""
         return float(getattr(self, f'{motor}_max_run_time'))
 
 
 @dataclass(frozen=True)
 class UsbConfig:
-    """The real arm: which device, how it is wired, when it is taken into use."""
+    """The USB device of the real arm and its wiring."""
 
     autostart: bool = setting(
-        True, 'Configure and activate by itself, as soon as the arm is there.')
+        True, 'Configure and activate automatically as soon as the arm is connected.')
     usb_product: int = setting(
         0, 'USB product id of the arm: 0, or 1 for newer ones.', minimum=0, maximum=65535)
     usb_timeout: float = setting(
-        0.1, 'Of one USB transfer; the node waits for it.', minimum=0.005, maximum=1.0, unit='s')
+        0.1, 'Timeout of one USB transfer, which blocks the node.', minimum=0.005, maximum=1.0,
+        unit='s')
     usb_backend: str = setting(
         '', 'module:function that returns a pyusb backend, for tests and other transports; '
         'by default libusb.')

@@ -1,16 +1,15 @@
 """
-A process that stops the arm when its driver dies or hangs without having done so.
+Guardian process: stops the arm when its driver dies or hangs with motors on.
 
-The arm obeys its last command until the next one, so a driver that is killed leaves it moving. The
-guardian holds the read end of a pipe whose write end only the driver has: the kernel closes it
-with the driver, however that ended, and the guardian opens the device and sends the stop. It has
-a session of its own and ignores the signals that end processes, so what ends the driver's group
-does not end it first. While motors are on the driver says so again and again; when it falls
-silent, stopped by Ctrl-Z or waiting for something, the guardian sends the stop past it, and goes
-on watching.
+The arm follows its last command until the next one, so a killed driver would leave it moving. The
+guardian holds the read end of a pipe whose write end only the driver has. The kernel closes it
+when the driver ends, for whatever reason; the guardian then opens the device and sends the stop.
+It has a session of its own and ignores the signals that end processes, so that it outlives the
+driver's process group. While motors are on, the driver sends heartbeats. When they stop (Ctrl-Z, a
+blocked call), the guardian sends the stop beside the driver and goes on watching.
 
-The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop leaves as it is; ``m``,
-motors may be on, ``s``, they are off; ``g``, goodbye: they are off, nothing is left to do.
+The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; ``m``, motors may be
+on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from vdl_ros.arm.model.motor_command import Motors
 __all__ = ['SILENCE_S', 'Guardian', 'GuardianError', 'main', 'stop_arm', 'watch']
 
 _GOODBYE, _MOVING, _STILL, _READY = b'g', b'm', b's', b'ready\n'
-# That motors are on is said so often, and missed after so long, s. A transfer and the stop after
-# it may both run into their time-out in between.
-_BEAT_S, SILENCE_S = 0.1, 0.4
-# Until the imports are done, on a machine that is busy with something else.
+# Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
+# may both time out in between.
+_HEARTBEAT_S, SILENCE_S = 0.1, 0.4
+# Time for the imports, on a busy machine.
 _START_S = 10.0
-# Of trying to stop: the dead driver's device may be free a moment later than its pipe. Not for
+# How long to retry a stop: the dead driver's device may be freed a moment later than its pipe. No
 # longer, because by then a new driver has stopped the arm or the arm is unplugged.
 _TRY_S, _PAUSE_S = 2.0, 0.01
 
@@ -48,18 +47,18 @@ class GuardianError(OSError):
 
 
 class Guardian:
-    """The driver's end: starts the process, tells it the lamp, and says goodbye."""
+    """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp."""
 
     def __init__(self, product: int, backend: str = '', timeout: float = 0.1) -> None:
-        """Take what ``usb.UsbArm`` takes, the backend by its name; start nothing yet."""
+        """Store the arguments of ``usb.UsbArm``, the backend by name; start nothing yet."""
         self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
 
     @property
     def alive(self) -> bool:
-        """Return whether somebody would stop the arm if this process died now."""
+        """Return whether the guardian process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -76,8 +75,8 @@ class Guardian:
         """
         if self.alive:
             return
-        self._let_go()
-        # Not the folder the user happens to be in: a usb.py there must not replace pyusb.
+        self._release()
+        # Without the current folder: a usb.py there must not replace pyusb.
         environment = {**os.environ, 'PYTHONSAFEPATH': '1'}
         try:
             self._process = subprocess.Popen(
@@ -88,64 +87,64 @@ class Guardian:
             raise GuardianError(f'the guardian cannot be started: {error}') from error
         if not self._is_ready(self._process):
             self._process.kill()
-            self._let_go()
+            self._release()
             raise GuardianError('the guardian does not start: without it the arm would go on '
                                 'moving if this process died')
-        # Whoever hangs as well must not make the driver wait.
+        # A guardian that hangs must not block the driver.
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         self._moving = False
-        self._tell(b'01'[self._lamp:self._lamp + 1])
+        self._send(b'01'[self._lamp:self._lamp + 1])
 
-    def lamp(self, lit: bool) -> None:
-        """Say which lamp a stop would leave as it is."""
+    def set_lamp(self, lit: bool) -> None:
+        """Set the lamp's state that a stop keeps."""
         if lit != self._lamp:
             self._lamp = lit
-            self._tell(b'01'[lit:lit + 1])
+            self._send(b'01'[lit:lit + 1])
 
-    def beat(self, moving: bool) -> None:
-        """Say whether motors may be on; to be called several times a second while they are."""
+    def heartbeat(self, moving: bool) -> None:
+        """Report whether motors may be on; call it several times a second while they are."""
         now = time.monotonic()
-        if moving and (not self._moving or now - self._beat_at >= _BEAT_S):
-            self._beat_at = now
-            self._tell(_MOVING)
+        if moving and (not self._moving or now - self._heartbeat_at >= _HEARTBEAT_S):
+            self._heartbeat_at = now
+            self._send(_MOVING)
         elif self._moving and not moving:
-            self._tell(_STILL)
+            self._send(_STILL)
         self._moving = moving
 
     def end(self, *, stopped: bool) -> None:
         """
-        Let the process end.
+        End the process.
 
         Args:
-            stopped: the motors are known to be off. Otherwise the guardian tries to stop them.
+            stopped: the motors are known to be off; otherwise the guardian tries to stop them.
         """
         if stopped:
-            self._tell(_GOODBYE)
-        self._let_go()
+            self._send(_GOODBYE)
+        self._release()
 
     @staticmethod
     def _is_ready(process: subprocess.Popen[bytes]) -> bool:
         assert process.stdout is not None
-        deadline, heard = time.monotonic() + _START_S, b''
-        while heard != _READY:
+        deadline, received = time.monotonic() + _START_S, b''
+        while received != _READY:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
                 return False
             part = process.stdout.read(len(_READY))
             if not part:
                 return False
-            heard += part
+            received += part
         process.stdout.close()
         return True
 
-    def _tell(self, byte: bytes) -> None:
+    def _send(self, byte: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
-            # A dead guardian is noticed by ``alive``.
+            # A dead guardian shows in ``alive``.
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.write(byte)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -153,20 +152,20 @@ class Guardian:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        # It ends within its own limit; a zombie for the rest of this process is the alternative.
+        # It ends within its own limit; without the wait it would stay a zombie.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_TRY_S + 1.0)
 
 
-def watch(descriptor: int, silent: Callable[[Motors], None],
+def watch(descriptor: int, on_silence: Callable[[Motors], None],
           silence: float = SILENCE_S) -> Motors | None:
     """
     Wait until the other end of a pipe is closed.
 
     Args:
         descriptor: the pipe's read end.
-        silent: called with the command that stops the arm when motors may be on and nothing was
-            said for ``silence``.
+        on_silence: called with the stopping command when motors may be on and nothing was
+            received for ``silence``.
         silence: s.
 
     Returns:
@@ -176,7 +175,7 @@ def watch(descriptor: int, silent: Callable[[Motors], None],
     while True:
         if not select.select([descriptor], [], [], silence if moving else None)[0]:
             moving = False
-            silent(Motors(lamp=lamp))
+            on_silence(Motors(lamp=lamp))
             continue
         read = os.read(descriptor, 64)
         if not read:
@@ -192,17 +191,17 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
              clock: Callable[[], float] = time.monotonic,
              pause: Callable[[float], None] = time.sleep) -> str:
     """
-    Send ``motors``, trying again for two seconds.
+    Send ``motors``; retry for two seconds.
 
     Returns:
-        '' when it was sent, else why not.
+        '' when it was sent, else the reason.
     """
     deadline = clock() + _TRY_S
     while True:
         try:
             arm = connect()
             try:
-                # Off is off whatever the signs.
+                # All off is the same for any signs.
                 arm.send(encode(motors, Signs()))
             finally:
                 arm.close()
@@ -215,7 +214,7 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Watch standard input; return 0 if the motors are off."""
+    """Watch standard input; return 0 if the motors are off in the end."""
     parser = argparse.ArgumentParser(
         prog='guardian', description='Stop the arm when standard input is closed.')
     parser.add_argument('--product', type=int, required=True)
@@ -234,21 +233,21 @@ def main(args: Sequence[str] | None = None) -> int:
         begin = time.monotonic()
         problem = stop_arm(motors, lambda: UsbArm(
             options.product, backend, options.timeout, share=share))
-        _say(f'{what} and the motors could not be stopped: {problem}' if problem else
+        _log(f'{what} and the motors could not be stopped: {problem}' if problem else
              f'{what}, motors stopped in {(time.monotonic() - begin) * 1000:.0f} ms')
         return not problem
 
-    def silent(motors: Motors) -> None:
-        stop(motors, f'the driver has not answered for {SILENCE_S:g} s', True)
+    def on_silence(motors: Motors) -> None:
+        stop(motors, f'no heartbeat of the driver for {SILENCE_S:g} s', True)
 
     os.write(sys.stdout.fileno(), _READY)
-    motors = watch(sys.stdin.fileno(), silent)
-    return 0 if motors is None or stop(motors, 'the driver is gone', False) else 1
+    motors = watch(sys.stdin.fileno(), on_silence)
+    return 0 if motors is None or stop(motors, 'the driver has ended', False) else 1
 
 
-def _say(text: str) -> None:
-    """Print a line unless somebody would have to wait for it."""
-    # Whoever read the driver's output may be gone as well, or the terminal is held.
+def _log(text: str) -> None:
+    """Print a line unless printing would block."""
+    # The reader of the driver's output may be dead too, or the terminal paused.
     with contextlib.suppress(OSError):
         if select.select([], [sys.stderr], [], 0)[1]:
             print(f'guardian: {text}', file=sys.stderr, flush=True)

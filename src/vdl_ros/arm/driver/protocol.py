@@ -1,15 +1,15 @@
 """
-The OWI-535's command: three bytes, two bits for each motor, one for the lamp.
+The OWI-535's USB protocol: commands of three bytes, two bits for each motor, one for the lamp.
 
-The device never answers. It does what the last command said until the next one, so a command
-always states all motors; :func:`with_motor` changes one and leaves the others' bits alone.
+The device never answers and follows its last command until the next one. A command always holds
+all motors; :func:`with_motor` changes one and leaves the others' bits alone.
 
     byte 0   bits 0-1 gripper, 2-3 wrist, 4-5 elbow, 6-7 shoulder
     byte 1   bits 0-1 base
     byte 2   bit 0    lamp
 
-A pair of bits is 00 off, 01 one way, 10 the other way. 11 means nothing and is never sent. Which
-way is forward depends on how the kit was wired, hence :class:`Signs`.
+A pair of bits is 00 for off, 01 and 10 for the two directions. 11 is invalid and never sent. The
+wiring of the kit decides which direction is forward, see :class:`Signs`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Signs:
     How an arm is wired: 1 if the bits 01 turn the motor forward, -1 if 10 does.
 
     The defaults are those of an arm wired as its manual says: 01 closes the gripper, lifts wrist,
-    elbow and shoulder, and turns the base clockwise as seen from above, while forward is the way
-    in which the angle of ``urdf/owi535.urdf.xacro`` grows: open, down, counter-clockwise.
+    elbow and shoulder, and turns the base clockwise as seen from above. Forward increases the
+    angle of ``urdf/owi535.urdf.xacro``: open, down, counter-clockwise.
 
     Raises:
         ValueError: a sign that is neither 1 nor -1; the message names it.
@@ -48,7 +48,7 @@ class Signs:
     gripper: int = -1
 
     def __post_init__(self) -> None:
-        """Refuse what is no sign."""
+        """Check the signs."""
         for name in JOINTS:
             value = getattr(self, name)
             if type(value) is not int or value not in (-1, 1):
@@ -83,15 +83,15 @@ def encode(motors: Motors, signs: Signs) -> bytes:
 
 def decode(packet: bytes, signs: Signs) -> Motors:
     """
-    Return what a command says.
+    Return the command that 3 bytes encode.
 
     Raises:
-        ValueError: not 3 bytes, bits 11 for a motor, or bits that mean nothing.
+        ValueError: not 3 bytes, bits 11 for a motor, or unused bits that are set.
     """
     if len(packet) != PACKET_SIZE:
         raise ValueError(f'a command has {PACKET_SIZE} bytes, not {len(packet)}')
     if any(value & ~used for value, used in zip(packet, _USED, strict=True)):
-        raise ValueError(f'command {packet.hex(" ")}: bits are set that mean nothing')
+        raise ValueError(f'command {packet.hex(" ")}: unused bits are set')
     values: dict[str, int] = {}
     for name, (byte, shift) in _PLACES.items():
         bits = packet[byte] >> shift & 0b11

@@ -1,8 +1,8 @@
 """
 The OWI-535 as a USB device: find, open, write three bytes, close.
 
-By pyusb, with the libusb of the package libusb-package where it is installed, so nothing has to be
-installed in the system. Everything that can go wrong is an :class:`ArmUsbError` of one line.
+Uses pyusb, with the libusb of the Python package libusb-package where that is installed, so that
+no system package is needed. Every failure is an :class:`ArmUsbError` of one line.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX = 0x40, 6, 0x100, 0
 
 
 class ArmUsbError(OSError):
-    """The arm cannot be reached; every other error here is one of these."""
+    """The arm cannot be reached; base class of the errors below."""
 
 
 class DeviceMissingError(ArmUsbError):
-    """No such device is connected."""
+    """The device is not connected."""
 
 
 class PermissionDeniedError(ArmUsbError):
-    """The device is there, but not for this user."""
+    """The user may not open the device."""
 
 
 class DeviceBusyError(ArmUsbError):
-    """Another process holds the device."""
+    """Another process uses the device."""
 
 
 class DisconnectedError(ArmUsbError):
-    """The device was there and is no longer."""
+    """The device was disconnected while in use."""
 
 
 class TransferTimeoutError(ArmUsbError):
-    """The device did not take the command in time."""
+    """The device did not accept the command in time."""
 
 
 class PartialWriteError(ArmUsbError):
-    """The device took a part of the command."""
+    """The device accepted only a part of the command."""
 
 
 def load_backend(name: str = '') -> Any:
@@ -65,8 +65,8 @@ def load_backend(name: str = '') -> Any:
     Return a pyusb backend.
 
     Args:
-        name: 'module:function' that returns a ``usb.backend.IBackend``, for tests and for other
-            ways to the device; by default libusb.
+        name: 'module:function' that returns a ``usb.backend.IBackend``, for tests and other
+            transports; by default libusb.
 
     Raises:
         ValueError: ``name`` cannot be imported or called, or there is no libusb.
@@ -96,30 +96,30 @@ def udev_rule() -> Path:
     try:
         return find_resource(rule)
     except FileNotFoundError:
-        return Path(rule)
+        return Path(rule)  # only for an error message, which must not fail itself
 
 
 def _advice() -> str:
     return (f'sudo cp {udev_rule()} /etc/udev/rules.d/ && sudo udevadm control --reload && '
-            'sudo udevadm trigger, and be in the group plugdev')
+            'sudo udevadm trigger, and add the user to the group plugdev')
 
 
 class UsbArm:
-    """An open arm; not shared between threads."""
+    """An open USB arm; used by one thread."""
 
     def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:
         """
-        Find the arm and take it.
+        Find the arm and claim it.
 
         Args:
-            product: USB product id; with :data:`VENDOR` it names the kind of device. Of several
-                arms the first that libusb lists is taken.
+            product: USB product id, beside the vendor id :data:`VENDOR`. Of several arms the
+                first that libusb lists is used.
             backend: of pyusb, see :func:`load_backend`.
             timeout: of one command, s.
-            share: do not take it; another process that holds it goes on holding it.
+            share: do not claim it; another process keeps its claim.
 
         Raises:
-            ArmUsbError: it is missing, forbidden, busy, or fails at once.
+            ArmUsbError: it is missing, not permitted, busy, or fails at once.
         """
         self._name = f'{VENDOR:04x}:{product:04x}'
         self._timeout_ms = max(1, round(timeout * 1000))
@@ -134,7 +134,7 @@ class UsbArm:
             with self._errors('open'):
                 device.set_configuration()
                 if device[0].bNumInterfaces:
-                    # Commands go past interfaces; holding one keeps a second driver away.
+                    # Commands need no interface; the claim keeps a second driver away.
                     usb.util.claim_interface(device, 0)
         except ArmUsbError:
             self.close()
@@ -148,17 +148,17 @@ class UsbArm:
             packet: of ``protocol.encode``, 3 bytes.
 
         Raises:
-            ArmUsbError: it was not taken as a whole; what the motors do now is unknown.
+            ArmUsbError: not accepted as a whole; the state of the motors is unknown.
         """
         with self._errors('command'):
             count = self._device.ctrl_transfer(
                 _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, self._timeout_ms)
         if count != PACKET_SIZE:
             raise PartialWriteError(
-                f'arm {self._name}: it took {count} of {PACKET_SIZE} bytes of a command')
+                f'arm {self._name}: it accepted {count} of {PACKET_SIZE} bytes of a command')
 
     def close(self) -> None:
-        """Release the device, whatever state it is in; the motors go on as they are."""
+        """Release the device in any state; the motors continue as they are."""
         with contextlib.suppress(usb.core.USBError, NotImplementedError):
             usb.util.dispose_resources(self._device)
 
@@ -169,7 +169,7 @@ class UsbArm:
                 if usb.core.find(idVendor=VENDOR, idProduct=other, backend=backend) is not None:
                     hint = f'; {VENDOR:04x}:{other:04x} is: usb_product:={other}'
         return (f'arm {self._name}: no such USB device is connected{hint}; '
-                f'before it is used for the first time: {_advice()}')
+                f'before the first use: {_advice()}')
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -186,7 +186,7 @@ class UsbArm:
                     f'arm {self._name}: no permission to {what} it: {_advice()}') from error
             if error.errno == errno.EBUSY:
                 raise DeviceBusyError(
-                    f'arm {self._name}: another process holds it; is a second driver '
+                    f'arm {self._name}: another process uses it; is a second driver '
                     'running?') from error
             if error.errno in (errno.ENODEV, errno.ENXIO, errno.ESHUTDOWN):
                 raise DisconnectedError(f'arm {self._name}: disconnected') from error
@@ -196,4 +196,4 @@ class UsbArm:
                 f'arm {self._name}: {what} failed: {error.strerror or error}') from error
 
     def _timed_out(self, what: str) -> str:
-        return f'arm {self._name}: {what} not taken within {self._timeout_ms} ms'
+        return f'arm {self._name}: {what} not accepted within {self._timeout_ms} ms'

@@ -1,4 +1,4 @@
-"""The arm's geometry: urdf/owi535.urdf.xacro expanded, checked and taken apart."""
+"""The arm's geometry: expands, parses and validates urdf/owi535.urdf.xacro."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from vdl_ros.common.resources import find_resource
 __all__ = [
     'ArmGeometry', 'GeometryError', 'Joint', 'Positions', 'expand', 'load', 'parse', 'urdf_file']
 
-#: float64 [5], rad, in the order of ``names.JOINTS``.
+#: float64 [5], rad, in the order of ``joints.JOINTS``.
 Positions = NDArray[np.float64]
 
-#: Frames that the rest of the package asks for by name.
+#: Frames that the rest of the package uses by name.
 FRAMES = ('base_link', 'tool0', 'lamp', 'camera_target', 'camera_mount', 'camera_optical_frame')
 
 
-# By identity: arrays have no one answer to whether they are equal.
+# Compared by identity: == of arrays has no single result.
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joint:
     """
     One joint of the description.
 
-    ``origin`` is where the child stands in the parent at zero, float64 [4, 4], m. ``axis`` is a
+    ``origin`` is the child's pose in the parent at position zero, float64 [4, 4], m. ``axis`` is a
     unit vector in the child, float64 [3]. ``lower``, ``upper`` are rad or m, ``velocity`` rad/s
-    or m/s, ``effort`` N m or N. A joint with ``mimic`` turns by ``multiplier`` times that joint's
+    or m/s, ``effort`` N m or N. A joint with ``mimic`` has ``multiplier`` times that joint's
     position plus ``offset``.
     """
 
@@ -65,9 +65,9 @@ class Joint:
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArmGeometry:
     """
-    A description that has been checked.
+    A validated robot description.
 
-    ``urdf`` is its text, ``root`` its first link, ``joints`` every joint by name, parents before
+    ``urdf`` is its text, ``root`` its root link, ``joints`` every joint by name, parents before
     children.
     """
 
@@ -77,12 +77,12 @@ class ArmGeometry:
 
     @property
     def lower(self) -> Positions:
-        """Return the least positions of the motors' joints, float64 [5], rad."""
+        """Return the lower limits of the motors' joints, float64 [5], rad."""
         return np.array([self.joints[name].lower for name in JOINTS])
 
     @property
     def upper(self) -> Positions:
-        """Return the greatest positions of the motors' joints, float64 [5], rad."""
+        """Return the upper limits of the motors' joints, float64 [5], rad."""
         return np.array([self.joints[name].upper for name in JOINTS])
 
     @property
@@ -92,16 +92,16 @@ class ArmGeometry:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Return the names of the links, which are the frames; parents before children."""
+        """Return the names of the links, which are the frames, parents before children."""
         return (self.root, *(joint.child for joint in self.joints.values()))
 
 
 def urdf_file() -> Path:
     """
-    Return the path of owi535.urdf.xacro: of the installed package, or of the checkout.
+    Return the path of owi535.urdf.xacro in the installed package or the checkout.
 
     Raises:
-        GeometryError: neither is there.
+        GeometryError: there is no such file.
     """
     try:
         return find_resource('urdf/owi535.urdf.xacro')
@@ -118,8 +118,8 @@ def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None
         path: the file; by default that of the package.
 
     Raises:
-        GeometryError: no such file, broken XML, or xacro that does not expand; or an argument
-            that the file does not have.
+        GeometryError: no such file, broken XML, xacro that does not expand, or an unknown
+            argument.
     """
     path = path or urdf_file()
     given = {name: str(value) for name, value in (arguments or {}).items()}
@@ -133,7 +133,7 @@ def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None
         return str(xacro.process_file(str(path), mappings=given).toprettyxml(indent='  '))
     except GeometryError:
         raise
-    # xacro raises what it likes, even NameError and SystemExit from a bad expression.
+    # xacro raises many types, even NameError and SystemExit from a bad expression.
     except (Exception, SystemExit) as error:
         raise GeometryError(f'{path.name}: {one_line(error)}') from error
 
@@ -142,22 +142,22 @@ def load(
     arguments: Mapping[str, float | str] | None = None, path: Path | None = None,
 ) -> ArmGeometry:
     """
-    Return the arm's geometry; arguments and errors as :func:`expand` and :func:`parse`.
+    Return the arm's geometry; arguments as of :func:`expand`.
 
     Raises:
-        GeometryError: the file or what it describes cannot be used.
+        GeometryError: an invalid file or description.
     """
     return parse(expand(arguments, path))
 
 
 def parse(urdf: str) -> ArmGeometry:
     """
-    Return the geometry that a URDF text describes.
+    Return the geometry in a URDF text.
 
     Raises:
-        GeometryError: broken XML, links that make no tree, a joint or frame missing that the arm
-            has, a mass or length that is not positive, numbers that are none, or limits the wrong
-            way round.
+        GeometryError: broken XML, links that are no tree, a missing joint or frame of the arm, a
+            mass or length that is not positive, invalid numbers, or a lower limit above the upper
+            one.
     """
     try:
         robot = ElementTree.fromstring(urdf)
@@ -179,7 +179,7 @@ def parse(urdf: str) -> ArmGeometry:
 
 
 def _joint(element: ElementTree.Element) -> Joint:
-    """Return one ``<joint>``."""
+    """Return the joint of a ``<joint>`` element."""
     name = attribute(element, 'name', 'joint')
     kind = attribute(element, 'type', f'joint {name}')
     if kind not in ('revolute', 'prismatic', 'fixed'):
@@ -211,7 +211,7 @@ def _joint(element: ElementTree.Element) -> Joint:
     if kind == 'revolute' and max(-values['lower'], values['upper']) > 2.0 * math.pi:
         raise GeometryError(
             f'joint {name}: limits {values["lower"]:g} and {values["upper"]:g} are more than '
-            'once round')
+            'one revolution')
     for key in ('velocity', 'effort'):
         if values[key] <= 0.0:
             raise GeometryError(f'joint {name}: {key} {values[key]:g} is not positive')
@@ -257,7 +257,7 @@ def _tree(links: list[str], joints: list[Joint]) -> tuple[str, dict[str, Joint]]
 
 
 def _check_arm(root: str, joints: Mapping[str, Joint]) -> None:
-    """Raise if this is not the arm."""
+    """Raise GeometryError unless joints and frames are the arm's."""
     for name in JOINTS:
         if name not in joints:
             raise GeometryError(f'joint {name}: missing; the arm has {", ".join(JOINTS)}')

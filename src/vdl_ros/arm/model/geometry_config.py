@@ -1,4 +1,4 @@
-"""Which arm it is: the description that every node of one arm must agree on."""
+"""Settings of the arm's description; the same for all nodes of one arm."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ['GeometryConfig']
 
 @dataclasses.dataclass(frozen=True)
 class GeometryConfig:
-    """The arm's description."""
+    """The arm's description: URDF file and xacro arguments."""
 
     urdf: str = setting(
-        '', 'Description of the arm, a xacro or URDF file; empty: the one of this package.')
+        '', 'Description of the arm, a xacro or URDF file; empty: that of this package.')
     xacro_args: str = setting(
         '', 'Arguments of that file, such as "forearm_length=0.115 hand_length=0.12".')
 
@@ -42,10 +42,10 @@ class GeometryConfig:
         Return the geometry.
 
         Args:
-            more: further xacro arguments; those of the user win.
+            more: further xacro arguments; those of the user override them.
 
         Raises:
-            GeometryError: the file or what it describes cannot be used.
+            GeometryError: an invalid file or description.
         """
         path = Path(self.urdf) if self.urdf else None
         return load({**(more or {}), **self.arguments}, path)

@@ -1,4 +1,4 @@
-"""Forward kinematics and Jacobian of the arm, for many poses at a time."""
+"""Forward kinematics and Jacobian of the arm, vectorized over poses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Array = NDArray[np.float64]
 
 class Kinematics:
     """
-    Where the frames of the arm are.
+    Computes poses and Jacobians of the arm's frames.
 
-    Positions are float64 [..., 5], rad, in the order of ``names.JOINTS``; poses are float64
-    [..., 4, 4] in ``base_link``, m: they take a point of the frame to the base.
+    Positions are float64 [..., 5], rad, in the order of ``joints.JOINTS``; poses are float64
+    [..., 4, 4] in ``base_link``, m: they transform points from the frame to the base.
     """
 
     def __init__(self, geometry: ArmGeometry):
-        """Serve this geometry."""
+        """Use this geometry."""
         self._geometry = geometry
         self._by_child = {joint.child: joint for joint in geometry.joints.values()}
 
@@ -56,7 +56,7 @@ class Kinematics:
 
     def jacobian(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
         """
-        Return how ``frame`` moves with the joints, float64 [..., 6, 5].
+        Return the Jacobian of ``frame``, float64 [..., 6, 5].
 
         Rows are the velocity of the frame's origin (m/s) and its angular velocity (rad/s), in
         ``base_link``, for one rad/s of each joint.
@@ -98,7 +98,7 @@ class Kinematics:
         return chain[::-1]
 
     def _value(self, joint: Joint, q: Array) -> Array:
-        """Return a joint's own position, float64 [...]."""
+        """Return a joint's position, mimicking included, float64 [...]."""
         if not joint.mimic:
             return q[..., JOINTS.index(joint.name)]
         return q[..., JOINTS.index(joint.mimic)] * joint.multiplier + joint.offset
@@ -113,7 +113,7 @@ def _checked(positions: ArrayLike) -> Array:
 
 
 def _motion(joint: Joint, value: Array) -> Array:
-    """Return what a joint at ``value`` does to its child, float64 [..., 4, 4]."""
+    """Return the motion of a joint's child at ``value``, float64 [..., 4, 4]."""
     pose = np.zeros((*value.shape, 4, 4))
     pose[..., 3, 3] = 1.0
     if joint.type == 'prismatic':

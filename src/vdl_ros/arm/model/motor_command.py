@@ -1,4 +1,4 @@
-"""What the arm's motors and its lamp can be told."""
+"""Motor commands: direction of each motor, and the lamp."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ['MotorError', 'Motors', 'short']
 
 
 class MotorError(ValueError):
-    """A motor command that cannot be used; the message names the motor and its value."""
+    """An invalid motor command; the message names the motor and its value."""
 
 
 @dataclass(frozen=True)
 class Motors:
     """
-    What each motor does, 1 forward, -1 backward or 0 off, and whether the lamp is lit.
+    Direction of each motor, 1 forward, -1 backward or 0 off, and whether the lamp is lit.
 
-    Forward is the way in which the joint's angle grows (see urdf/owi535.urdf.xacro).
+    Forward increases the joint's angle (see urdf/owi535.urdf.xacro).
 
     Raises:
         MotorError: a motor or the lamp has another value or type; the message names it.
@@ -34,7 +34,7 @@ class Motors:
     lamp: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no motor can do."""
+        """Check values and types."""
         for name in JOINTS:
             value = getattr(self, name)
             # True == 1 and nan is a float: neither is a direction.
@@ -46,7 +46,7 @@ class Motors:
     @classmethod
     def of(cls, values: Sequence[int], lamp: bool = False) -> Motors:
         """
-        Return the command of five values in the order of ``names.JOINTS``.
+        Return the command of five values in the order of ``joints.JOINTS``.
 
         Raises:
             MotorError: another number of values, or one that is not -1, 0 or 1.
@@ -59,7 +59,7 @@ class Motors:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Return the five motors in the order of ``names.JOINTS``."""
+        """Return the five directions in the order of ``joints.JOINTS``."""
         return tuple(getattr(self, name) for name in JOINTS)
 
     @property
@@ -68,24 +68,24 @@ class Motors:
         return any(self.values)
 
     def stopped(self) -> Motors:
-        """Return the same with all motors off; the lamp moves nothing and stays as it is."""
+        """Return the same command with all motors off; the lamp stays as it is."""
         return Motors(lamp=self.lamp)
 
     def __str__(self) -> str:
-        """Return only what is on: 'base +1, lamp', or 'off'."""
+        """Return the motors that are on, and the lamp: 'base +1, lamp', or 'off'."""
         parts = [f'{name} {value:+d}' for name, value in zip(JOINTS, self.values, strict=True)
                  if value]
         return ', '.join(parts + ['lamp'] * self.lamp) or 'off'
 
 
 def short(value: object) -> str:
-    """Return ``value`` as short as an error line can bear."""
+    """Return ``value`` for an error line, 40 characters at most."""
     text = repr(value)
     return text if len(text) <= 40 else f'{text[:37]}...'
 
 
 def _whole(value: Any) -> Any:
-    """Return a number of numpy's, or a float without a fraction, as int; others as they are."""
+    """Return a NumPy number or a float without fraction as int; other values unchanged."""
     try:
         return int(value) if not isinstance(value, bool) and int(value) == value else value
     except (TypeError, ValueError, OverflowError):

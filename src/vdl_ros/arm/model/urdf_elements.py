@@ -1,4 +1,4 @@
-"""Reads names, numbers and poses out of a URDF's elements; refuses those that mean nothing."""
+"""Reads and validates names, numbers and poses in the elements of a URDF."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ['GeometryError', 'attribute', 'check_link', 'check_materials', 'numbe
 
 Array = NDArray[np.float64]
 
-#: The lengths of each shape, by attribute: how many numbers it has.
+#: The lengths of each shape: attribute and its count of numbers.
 LENGTHS = {'box': {'size': 3}, 'cylinder': {'radius': 1, 'length': 1}, 'sphere': {'radius': 1}}
 
 
 class GeometryError(ValueError):
-    """A robot description that cannot be used; the message says in one line what is wrong."""
+    """An invalid robot description; the message is one line."""
 
 
 def attribute(element: ElementTree.Element, key: str, what: str) -> str:
     """
-    Return an attribute that must be there.
+    Return a required attribute.
 
     Raises:
         GeometryError: it is missing or empty; the message begins with ``what``.
@@ -41,7 +41,7 @@ def numbers(
     Return the numbers of an attribute, float64 [count].
 
     Raises:
-        GeometryError: they are not so many, or not finite; the message begins with ``what``.
+        GeometryError: another count, or not finite; the message begins with ``what``.
     """
     text = default if element is None else element.get(key, default)
     try:
@@ -59,7 +59,7 @@ def pose(origin: ElementTree.Element | None, what: str) -> Array:
     Return the pose of an ``<origin>``: position and fixed-axis roll, pitch, yaw; float64 [4, 4].
 
     Raises:
-        GeometryError: numbers that are none.
+        GeometryError: invalid numbers.
     """
     xyz = numbers(origin, 'xyz', '0 0 0', f'{what}: origin', 3)
     rpy = numbers(origin, 'rpy', '0 0 0', f'{what}: origin', 3)
@@ -79,7 +79,7 @@ def check_link(link: ElementTree.Element) -> None:
     Check a link's mass and shapes.
 
     Raises:
-        GeometryError: a mass, inertia or length that is not positive, or numbers that are none.
+        GeometryError: a mass, inertia or length that is not positive, or invalid numbers.
     """
     name = f'link {link.get("name")}'
     inertial = link.find('inertial')
@@ -119,7 +119,7 @@ def check_materials(robot: ElementTree.Element) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an exception says, without line breaks."""
+    """Return an exception's message without line breaks."""
     return ' '.join(str(error).split()) or type(error).__name__
 
 

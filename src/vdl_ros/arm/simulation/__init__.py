@@ -1,1 +1,1 @@
-"""The simulated arm in MuJoCo: physics, motors, scene and pictures."""
+"""The simulated arm in MuJoCo: physics, motors, scene and rendering."""

@@ -1,7 +1,7 @@
 """
-How the simulated scene looks: camera, colours and lights, set on a compiled model.
+Appearance of the simulated scene: sets camera, colours and lights of a compiled model.
 
-Every function changes the model in place and counts from the next picture. Materials are those of
+Every function changes the model in place, from the next image on. Materials are those of
 the URDF with the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor``);
 lights are ``key``, ``fill`` and ``arm/lamp``.
 """
@@ -30,14 +30,14 @@ def place_camera(
     model: Any, distance: float, elevation: float, azimuth: float, roll: float = 0.0,
 ) -> None:
     """
-    Put the camera on a sphere about ``camera_target``, which it looks at.
+    Place the camera on a sphere about ``camera_target``, looking at it.
 
     Args:
         model: a scene's model.
         distance: from the target, m.
         elevation: above the target's height, rad, from 0 to pi / 3.
         azimuth: from the x axis towards the y axis, rad.
-        roll: by which the picture is turned counter-clockwise, rad.
+        roll: counter-clockwise rotation of the image, rad.
 
     Raises:
         ValueError: a value that is not finite or out of its range; the message names it.
@@ -67,7 +67,7 @@ def place_camera(
 
 
 def set_field_of_view(model: Any, angle: float) -> None:
-    """Set the camera's angle from the upper to the lower edge of the picture, rad."""
+    """Set the camera's vertical field of view, rad."""
     model.camera(CAMERA).fovy[:] = math.degrees(angle)
 
 
@@ -92,8 +92,8 @@ def set_color(
         model: a scene's model.
         material: one of :func:`materials`.
         rgb: three numbers from 0 to 1.
-        specular: strength of highlights, from 0 to 1; as it was by default.
-        shininess: sharpness of highlights, from 0 to 1; as it was by default.
+        specular: strength of highlights, from 0 to 1; None: unchanged.
+        shininess: sharpness of highlights, from 0 to 1; None: unchanged.
 
     Raises:
         KeyError: no such material.
@@ -113,19 +113,19 @@ def set_light(
     active: bool | None = None,
 ) -> None:
     """
-    Change a light; what is None stays.
+    Change a light; None leaves a property unchanged.
 
     Args:
         model: a scene's model.
         light: one of :func:`lights`.
         position: m.
-        direction: that it shines in, of any length.
+        direction: of its beam, of any length.
         rgb: diffuse colour, three numbers, usually from 0 to 1.
         active: on or off.
 
     Raises:
         KeyError: no such light.
-        ValueError: not three finite numbers, or a direction of no length.
+        ValueError: not three finite numbers, or a direction of length 0.
     """
     found = model.light(light)
     if position is not None:
@@ -134,7 +134,7 @@ def set_light(
         vector = _three(direction, 'direction')
         length = float(np.linalg.norm(vector))
         if length == 0.0:
-            raise ValueError('direction: 0 0 0 is none')
+            raise ValueError('direction: 0 0 0 is not allowed')
         found.dir[:] = vector / length
     if rgb is not None:
         found.diffuse[:] = _three(rgb, 'rgb').clip(0.0)
@@ -144,7 +144,7 @@ def set_light(
 
 def set_headlight(model: Any, ambient: ArrayLike, diffuse: ArrayLike) -> None:
     """
-    Set the light that comes from everywhere, and the one from the camera; three numbers each.
+    Set the ambient light and the camera's headlight; three numbers each.
 
     Raises:
         ValueError: not three finite numbers.

@@ -1,10 +1,9 @@
 """
-DC motors that are on or off, each with a worm gear that holds when the motor does not turn.
+Motor model: on/off DC motors, each with a worm gear that holds while the motor is off.
 
-A motor reaches its speed with a delay and a time constant. Load slows it, and lets it run faster
-when it goes its way. Between motor and joint lies the gears' play: after a reversal the motor
-turns through it before the joint moves. At the joint's end, and when something is in the way, a
-clutch slips.
+A motor reaches its speed after a delay, with a time constant. Load slows or speeds it up. The
+gears have play: after a reversal the motor turns through it before the joint moves. At the end of
+the joint, or at an obstacle, a clutch slips.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Array = NDArray[np.float64]
 
 class GearMotors:
     """
-    Five motors, and where their gears would have the joints.
+    Five motors and the joint targets that their gears set.
 
-    Plain floats, since for five numbers they are several times faster than arrays.
+    Plain floats: for five numbers they are several times faster than arrays.
     """
 
     def __init__(
@@ -39,20 +38,21 @@ class GearMotors:
         Args:
             config: delays, play and slowing.
             speed: of the joints without load, float64 [5], rad/s.
-            lower: where the joints end, float64 [5], rad.
-            upper: likewise.
-            load: torque at which ``load_slowdown`` counts, float64 [5], N m.
-            give: how far a joint can lag behind its gear until the clutch slips, float64 [5], rad.
+            lower: lower joint limits, float64 [5], rad.
+            upper: upper joint limits, float64 [5], rad.
+            load: torque at which ``load_slowdown`` applies, float64 [5], N m.
+            give: how far a joint can lag behind its gear before the clutch slips, float64 [5],
+                rad.
         """
         self._play = config.dead_zone / 2.0
         self._start_delay = config.start_delay
         time_constant, step = config.time_constant, config.timestep
         self._gain = 1.0 - math.exp(-step / time_constant) if time_constant > 0.0 else 1.0
         self._step = step
-        # Where gravity has no hold, load means nothing.
+        # Joints without gravity load are not slowed.
         self._slowing = [
             config.load_slowdown / value if value > 0.0 else 0.0 for value in load.tolist()]
-        # A gear may push against the end of a joint, as far as the joint gives way.
+        # A gear may push against the joint's limit, as far as the joint sags.
         self._lower = (lower - config.sag).tolist()
         self._upper = (upper + config.sag).tolist()
         self._give = give.tolist()
@@ -61,38 +61,38 @@ class GearMotors:
         self.target: list[float] = [0.0] * count
         self._motor = [0.0] * count
         self._turning = [0.0] * count
-        self._told = [0] * count
+        self._command = [0] * count
         self._wait = [0.0] * count
 
     def place(self, target: Array, play: Array) -> None:
         """
-        Put the gears at ``target``, at rest.
+        Set the gears to ``target``, at rest.
 
         Args:
             target: float64 [5], rad.
-            play: where each motor is within the play, float64 [5], from -1 to 1.
+            play: position of each motor within the play, float64 [5], from -1 to 1.
         """
         self.target = target.tolist()
         self._motor = (target + play * self._play).tolist()
         count = len(self.target)
         self._turning = [0.0] * count
-        self._told = [0] * count
+        self._command = [0] * count
         self._wait = [0.0] * count
 
-    def step(self, told: Sequence[int], positions: list[float], torques: list[float]) -> bool:
+    def step(self, command: Sequence[int], positions: list[float], torques: list[float]) -> bool:
         """
-        Turn the motors for one step; return whether any gear moved.
+        Simulate one step; return whether any gear moved.
 
         Args:
-            told: -1, 0 or 1 for each motor.
+            command: -1, 0 or 1 for each motor.
             positions: of the joints, rad.
-            torques: that the gears exert on the joints, N m.
+            torques: of the gears on the joints, N m.
         """
         moved = False
-        for index, now in enumerate(told):
+        for index, now in enumerate(command):
             turning = self._turning[index]
-            if now != self._told[index]:
-                self._told[index] = now
+            if now != self._command[index]:
+                self._command[index] = now
                 self._wait[index] = self._start_delay if now else 0.0
             if now == 0 and turning == 0.0:
                 continue
@@ -112,7 +112,7 @@ class GearMotors:
         return moved
 
     def _turn(self, index: int, angle: float, position: float) -> None:
-        """Turn one motor by ``angle``, and the gear with it where there is no play left."""
+        """Turn one motor by ``angle``, and its gear once the play is used up."""
         motor = self._motor[index] + angle
         target = min(max(self.target[index], motor - self._play), motor + self._play)
         low = max(self._lower[index], position - self._give[index])

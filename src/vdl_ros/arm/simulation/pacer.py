@@ -1,4 +1,4 @@
-"""Keeping simulated time in step with the clock on the wall, without sleeping."""
+"""Pacer: keeps simulated time in step with wall time, without sleeping."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ __all__ = ['Pacer']
 
 class Pacer:
     """
-    Say how much to simulate now and how long to wait.
+    Computes how much to simulate now and how long to wait.
 
-    Both follow from one moment at which wall and simulation agreed, so that errors do not add up.
-    When the simulation has fallen behind by more than ``max_lag`` it is not made to catch up: that
-    moment is moved, and counted in ``resyncs``.
+    Both are relative to one moment at which wall and simulated time agreed, so that errors do not
+    add up. A simulation that falls behind by more than ``max_lag`` does not catch up: that moment
+    is moved, and counted in ``resyncs``.
     """
 
     def __init__(self, real_time_factor: float = 1.0, max_lag: float = 0.2):
         """
-        Make a pacer; the first call of a method is where wall and simulation agree.
+        Make a pacer; wall and simulated time agree at the first call of a method.
 
         Args:
-            real_time_factor: simulated seconds a second on the wall.
-            max_lag: seconds on the wall, more than 0.
+            real_time_factor: simulated seconds per second of wall time.
+            max_lag: wall time, s, more than 0.
 
         Raises:
             ValueError: a value that is not a positive number.
@@ -37,7 +37,7 @@ class Pacer:
         self._sim = 0.0
 
     def sync(self, wall: float, sim: float) -> None:
-        """Make this the moment at which the clocks agree: monotonic and simulated time, s."""
+        """Set the moment at which the clocks agree: monotonic and simulated time, s."""
         self._wall, self._sim = wall, sim
 
     def due(self, wall: float, sim: float) -> float:
@@ -57,16 +57,16 @@ class Pacer:
 
     def wait(self, wall: float, sim: float) -> float:
         """
-        Return how many seconds on the wall to wait until ``sim`` is due, at least 0.
+        Return the wall time to wait until ``sim`` is due, s, at least 0.
 
         Args:
             wall: monotonic time, s.
-            sim: simulated time that is to be reached, s.
+            sim: simulated time to be reached, s.
         """
         return max(0.0, -self._behind(wall, sim) / self.real_time_factor)
 
     def _behind(self, wall: float, sim: float) -> float:
-        """Return by how many simulated seconds ``sim`` is late."""
+        """Return how late ``sim`` is, in simulated s."""
         if self._wall is None:
             self.sync(wall, sim)
             return 0.0

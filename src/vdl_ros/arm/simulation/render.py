@@ -1,8 +1,8 @@
 """
-Pictures of the simulated arm, without a display, and where the camera is that takes them.
+Renderer of the simulated arm, without a display, and the geometry of its camera.
 
-``MUJOCO_GL`` is egl when nothing else was set. MuJoCo reads it when it is imported: whoever
-imports it before this package sets it.
+The default of ``MUJOCO_GL`` is egl. MuJoCo reads it at import: a program that imports MuJoCo
+before this package has to set it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Array = NDArray[np.float64]
 
 class ArmRenderer:
     """
-    Takes pictures of a scene.
+    Renders images of a scene.
 
-    Only one can be open in a process: two contexts of EGL disturb each other's pictures. It must
-    be used from the thread that made it.
+    Only one can be open in a process: two EGL contexts corrupt each other's images. Use it in the
+    thread that made it.
     """
 
     _open: ArmRenderer | None = None
@@ -38,13 +38,13 @@ class ArmRenderer:
         Open the renderer.
 
         Args:
-            scene: what to look at; changes of its model count from the next picture.
-            width: of the pictures, pixels.
-            height: likewise.
+            scene: to render; changes of its model show in the next image.
+            width: of the images, pixels.
+            height: of the images, pixels.
 
         Raises:
-            RuntimeError: another one is open.
-            OpenGLError: nothing can be drawn on this machine.
+            RuntimeError: another renderer is open.
+            OpenGLError: this machine cannot render.
         """
         if ArmRenderer._open is not None:
             raise RuntimeError('a renderer is open in this process: close it first')
@@ -59,9 +59,9 @@ class ArmRenderer:
             raise OpenGLError('OpenGL: MuJoCo was imported with MUJOCO_GL=disable')
         try:
             self._renderer: Any = mujoco.Renderer(scene.model, height=height, width=width)
-        except Exception as error:  # each way to OpenGL fails in its own
-            way = mujoco.GLContext.__module__  # mujoco.egl, unless MUJOCO_GL was set too late
-            raise OpenGLError(f'OpenGL ({way}): {" ".join(str(error).split())}') from error
+        except Exception as error:  # each backend of OpenGL raises its own type
+            backend = mujoco.GLContext.__module__  # mujoco.egl, unless MUJOCO_GL was set too late
+            raise OpenGLError(f'OpenGL ({backend}): {" ".join(str(error).split())}') from error
         ArmRenderer._open = self
 
     def __enter__(self) -> ArmRenderer:
@@ -76,12 +76,12 @@ class ArmRenderer:
         self, positions: ArrayLike, lamp: bool = False, out: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint8]:
         """
-        Return a picture of the arm at ``positions``, RGB, uint8 [height, width, 3].
+        Return an image of the arm at ``positions``, RGB, uint8 [height, width, 3].
 
         Args:
             positions: float64 [5], rad.
-            lamp: whether it shines.
-            out: where to put the picture instead of a new array.
+            lamp: whether it is lit.
+            out: array to write to instead of a new one.
 
         Raises:
             RuntimeError: the renderer is closed.
@@ -93,7 +93,7 @@ class ArmRenderer:
         self, data: Any, lamp: bool = False, out: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint8]:
         """
-        Return a picture of a simulation's ``data``, objects included, uint8 [height, width, 3].
+        Return an image of a simulation's ``data``, objects included, uint8 [height, width, 3].
 
         Raises:
             RuntimeError: the renderer is closed.
@@ -101,15 +101,15 @@ class ArmRenderer:
         if self._renderer is None:
             raise RuntimeError('the renderer is closed')
         appearance.set_lamp(self.scene.model, lamp)
-        # The camera may have been moved since: where it looks from follows from the bodies.
+        # The camera may have moved since: its pose follows from the bodies.
         mujoco.mj_kinematics(self.scene.model, data)
         mujoco.mj_camlight(self.scene.model, data)
         self._renderer.update_scene(data, camera=CAMERA)
-        picture: NDArray[np.uint8] = self._renderer.render(out=out)
-        return picture
+        image: NDArray[np.uint8] = self._renderer.render(out=out)
+        return image
 
     def close(self) -> None:
-        """Free what OpenGL holds; may be called twice."""
+        """Free the OpenGL context; may be called twice."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
@@ -120,8 +120,8 @@ def camera_matrix(scene: Scene, width: int, height: int) -> Array:
     """
     Return the intrinsic matrix, float64 [3, 3], pixels, as of ``sensor_msgs/CameraInfo.k``.
 
-    Pixel (0, 0) is the centre of the upper left one, so that the middle of the picture is at
-    ((width - 1) / 2, (height - 1) / 2). Pixels are square and there is no distortion.
+    The origin is the centre of the upper left pixel, so the centre of the image is at
+    ((width - 1) / 2, (height - 1) / 2). Pixels are square, without distortion.
     """
     angle = math.radians(float(scene.model.camera(CAMERA).fovy[0]))
     focal = height / 2.0 / math.tan(angle / 2.0)
@@ -131,9 +131,9 @@ def camera_matrix(scene: Scene, width: int, height: int) -> Array:
 
 def camera_pose(scene: Scene) -> Array:
     """
-    Return where the optical frame is in ``base_link``, float64 [4, 4], m.
+    Return the pose of the optical frame in ``base_link``, float64 [4, 4], m.
 
-    z looks into the scene, x to the right and y down in the picture.
+    z points into the scene, x to the right and y down in the image.
     """
     data = mujoco.MjData(scene.model)
     mujoco.mj_kinematics(scene.model, data)
@@ -147,13 +147,13 @@ def camera_pose(scene: Scene) -> Array:
 
 def project(scene: Scene, points: ArrayLike, width: int, height: int) -> Array:
     """
-    Return where points are in the picture, float64 [..., 2]: column and row, pixels.
+    Return the projections of points, float64 [..., 2]: column and row, pixels.
 
     Args:
         scene: with its camera in place.
-        points: float64 [..., 3] in ``base_link``, m; NaN comes back for one behind the camera.
-        width: of the picture, pixels.
-        height: likewise.
+        points: float64 [..., 3] in ``base_link``, m; NaN is returned for one behind the camera.
+        width: of the image, pixels.
+        height: of the image, pixels.
     """
     pose = camera_pose(scene)
     local = (np.asarray(points, np.float64) - pose[:3, 3]) @ pose[:3, :3]

@@ -1,8 +1,8 @@
 """
 The MuJoCo model: the arm from its URDF, on the table of config/mujoco/scene.xml.
 
-No length stands here. What a URDF cannot say is added: actuators, the lamp's light, the camera,
-which parts may touch. Names of the arm's bodies, joints, materials have the prefix ``arm/``.
+No lengths here. Added is what a URDF cannot express: actuators, the lamp's light, the camera,
+allowed contacts. Names of the arm's bodies, joints, materials have the prefix ``arm/``.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = ['CAMERA', 'PREFIX', 'Scene', 'build_scene']
 
 PREFIX = 'arm/'
 CAMERA = PREFIX + 'camera'
-#: Reflected inertia of motor and gears, kg m^2: they, not the links, are what a motor turns.
+#: Reflected inertia of motor and gears, kg m^2; it outweighs that of the links.
 ROTOR_INERTIA = 0.001
-# Rigid gears would need tiny steps: a joint that carries nothing swings at this rate, rad/s.
+# Natural frequency of a joint without load, rad/s: rigid gears would need tiny steps.
 UNLOADED_RATE = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
     """
-    A compiled model and where the arm's joints are in it.
+    A compiled model and the indices of the arm's joints in it.
 
     ``model`` is a ``mujoco.MjModel``. ``qpos`` and ``dof`` are the indices of the five joints in
     ``data.qpos`` and ``data.qvel``, int [5]; ``actuators`` in ``data.ctrl``. ``load`` is the
-    torque that gravity exerts on each joint with the arm stretched out, float64 [5], N m, 0 where
-    gravity has no hold.
+    torque of gravity on each joint with the arm stretched out, float64 [5], N m, 0 for joints
+    without it.
     """
 
     model: Any
@@ -52,7 +52,7 @@ class Scene:
 
     def set_positions(self, data: Any, positions: NDArray[np.float64]) -> None:
         """
-        Put the arm at ``positions``, float64 [5], rad, at rest; derived values follow.
+        Place the arm at ``positions``, float64 [5], rad, at rest, and update derived values.
 
         Joints that mimic another follow it.
         """
@@ -67,10 +67,10 @@ class Scene:
 
     def stiffen(self, sag: float) -> NDArray[np.float64]:
         """
-        Set how far loaded joints give way; return the gears' stiffness, float64 [5], N m/rad.
+        Set how far loaded joints sag; return the gears' stiffness, float64 [5], N m/rad.
 
         Args:
-            sag: angle by which a joint gives way under ``load``, rad.
+            sag: deflection of a joint under ``load``, rad.
         """
         data = mujoco.MjData(self.model)
         self.set_positions(data, np.zeros(len(JOINTS)))
@@ -91,16 +91,16 @@ def build_scene(
     furnish: Callable[[Any], None] | None = None,
 ) -> Scene:
     """
-    Return the arm on its table.
+    Return the scene: the arm on its table.
 
     Args:
         geometry: the arm; by default that of the package.
         timestep: of the physics, s.
-        field_of_view: of the camera, from upper to lower edge, rad.
-        width: the widest picture that will be asked for, pixels.
-        height: the highest.
+        field_of_view: vertical field of view of the camera, rad.
+        width: largest width of an image to render, pixels.
+        height: largest height, pixels.
         path: the surroundings, MJCF; by default config/mujoco/scene.xml.
-        furnish: called with the ``mujoco.MjSpec``, to add what is to be seen.
+        furnish: called with the ``mujoco.MjSpec``, to add objects.
 
     Raises:
         GeometryError: MuJoCo cannot make a model of it, or there is no such file.
@@ -131,7 +131,7 @@ def build_scene(
     stretched[JOINTS.index('shoulder')] = min(math.pi / 2, geometry.upper[1])
     scene.set_positions(data, stretched)
     torque = np.abs(data.qfrc_bias[scene.dof])
-    # A vertical axis, or fingers that balance, leave rounding errors rather than nothing.
+    # A vertical axis, or balanced fingers, give rounding errors instead of 0.
     return dataclasses.replace(scene, load=np.where(torque > 0.01, torque, 0.0))
 
 
@@ -139,26 +139,26 @@ def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:
     """Return the ``mujoco.MjSpec`` of the arm alone."""
     robot = ElementTree.fromstring(geometry.urdf)
     extension = ElementTree.SubElement(robot, 'mujoco')
-    # Without it MuJoCo throws away what it needs only for looking at, and frames without mass.
+    # Without these MuJoCo discards visual geoms and frames without mass.
     ElementTree.SubElement(
         extension, 'compiler', {'discardvisual': 'false', 'fusestatic': 'false'})
     spec = mujoco.MjSpec.from_string(ElementTree.tostring(robot, encoding='unicode'))
     _add_materials(spec, robot)
     for geom in spec.geoms:
         if geom.contype:
-            geom.group = 3  # shapes for touching are not drawn
+            geom.group = 3  # collision shapes are not drawn
     for joint in geometry.joints.values():
         if joint.type != 'fixed':
             spec.joint(joint.name).armature = ROTOR_INERTIA
     for equality in spec.equalities:
-        # Joints that mimic are geared together: no softer than the step of the physics allows.
+        # Mimicking joints are geared: as stiff as the physics step allows.
         equality.solref[0] = 0.001
         equality.solimp[:2] = 0.99, 0.999
     for name in JOINTS:
         actuator = spec.add_actuator(name=name, target=name)
         actuator.trntype = mujoco.mjtTrn.mjTRN_JOINT
         actuator.set_to_position(kp=1.0, kv=1.0)  # see Scene.stiffen
-    # What touches by its make: parts one inside the other, and the closed finger tips.
+    # Parts that touch by design: nested ones, and the closed finger tips.
     for one, other in (('base_link', 'turntable'), ('base_link', 'upper_arm'),
                        ('left_finger', 'right_finger')):
         spec.add_exclude(bodyname1=one, bodyname2=other)
@@ -172,7 +172,7 @@ def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:
 
 
 def _add_materials(spec: Any, robot: ElementTree.Element) -> None:
-    """Make each colour of the URDF a material by its name, so that it can be changed at once."""
+    """Make each colour of the URDF a named material, so that it can be changed in one place."""
     names: dict[tuple[float, ...], str] = {}
     for material in robot.iter('material'):
         color = material.find('color')
@@ -185,4 +185,4 @@ def _add_materials(spec: Any, robot: ElementTree.Element) -> None:
         name = names.get(tuple(round(float(value), 4) for value in geom.rgba), '')
         if name and not geom.contype:
             geom.material = name
-            geom.rgba = [0.5, 0.5, 0.5, 1.0]  # MuJoCo's default, which gives way to the material
+            geom.rgba = [0.5, 0.5, 0.5, 1.0]  # MuJoCo's default, which a material overrides

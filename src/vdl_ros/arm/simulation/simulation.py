@@ -1,4 +1,4 @@
-"""The arm's twin: MuJoCo, the URDF's arm and on/off motors, stepped by whoever owns it."""
+"""The simulated arm: MuJoCo, the arm of the URDF and on/off motors; stepped by its owner."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 __all__ = ['ArmSimulation', 'PoseError']
 
 
-#: So far parts may be inside each other when the arm is put somewhere, m.
+#: Largest penetration of parts that is allowed when the arm is placed, m.
 DEEPEST = 0.001
 
 
 class PoseError(ValueError):
-    """A pose that the arm cannot have; the message names the joint and its limits."""
+    """An impossible pose of the arm; the message names the joint and its limits."""
 
 
 class ArmSimulation:
     """
     The simulated arm.
 
-    The same configuration, seed and calls give the same positions to the last bit. ``scene.model``
-    and ``data`` are MuJoCo's own, for whoever adds objects or renders.
+    The same configuration, seed and calls give bitwise equal positions. ``scene.model`` and
+    ``data`` are MuJoCo's, for adding objects and rendering.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ArmSimulation:
 
         Args:
             config: motors, gears, delays.
-            seed: of everything random: speeds and where the gears lie within their play.
+            seed: of all randomness: speeds, and positions of the gears within their play.
             geometry: the arm; by default that of the package.
             scene: a scene to use instead of a new one; its timestep is set.
 
@@ -60,9 +60,9 @@ class ArmSimulation:
         self._scratch: Any = mujoco.MjData(self.scene.model)
         self._random = np.random.default_rng(seed)
         self._stiffness = self.scene.stiffen(self.config.sag)
-        said = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
+        given = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
         #: Speeds before ``speed_variation``, float64 [5], rad/s.
-        self.nominal_speed: Positions = np.where(said > 0.0, said, self.geometry.velocity)
+        self.nominal_speed: Positions = np.where(given > 0.0, given, self.geometry.velocity)
         effort = np.array([self.geometry.joints[name].effort for name in JOINTS])
         self._motors = GearMotors(
             self.config, self.nominal_speed, self.geometry.lower, self.geometry.upper,
@@ -70,17 +70,17 @@ class ArmSimulation:
         self._steps = 0
         self._debt = 0.0
         self._queue: collections.deque[tuple[int, Motors]] = collections.deque()
-        self._told = Motors()
+        self._command = Motors()
         self.reset()
 
     @property
     def time(self) -> float:
-        """Return the simulated time since construction, s; a reset does not turn it back."""
+        """Return the simulated time since construction, s; a reset does not change it."""
         return self._steps * self.config.timestep
 
     @property
-    def asked(self) -> float:
-        """Return the simulated time asked for so far, s: what does not fill a step included."""
+    def requested_time(self) -> float:
+        """Return the simulated time requested so far, s, fractions of a step included."""
         return self.time + self._debt
 
     @property
@@ -95,25 +95,24 @@ class ArmSimulation:
 
     @property
     def motors(self) -> Motors:
-        """Return what motors and lamp do now, after the delay."""
-        return self._told
+        """Return the command in effect now, after the delay."""
+        return self._command
 
     @property
     def speed(self) -> Positions:
-        """Return the speeds without load that were drawn at the last reset, float64 [5], rad/s."""
+        """Return the speeds without load drawn at the last reset, float64 [5], rad/s."""
         return np.array(self._motors.speed)
 
     def command(self, motors: Motors) -> None:
-        """Tell the motors what to do from ``command_delay`` on, until told otherwise."""
+        """Set motors and lamp after ``command_delay``, until the next command."""
         delay = round(self.config.command_delay / self.config.timestep)
         self._queue.append((self._steps + delay, motors))
 
     def step(self, seconds: float) -> int:
         """
-        Simulate ``seconds``; return how many steps of the physics that were.
+        Simulate ``seconds``; return the number of physics steps.
 
-        What does not fill a step is made up for later, so that many short calls are as long as
-        one.
+        Fractions of a step are kept for later calls, so that many short calls are as long as one.
 
         Raises:
             ValueError: ``seconds`` is negative or not finite.
@@ -129,16 +128,15 @@ class ArmSimulation:
 
     def reset(self, pose: ArrayLike | Mapping[str, float] | None = None) -> None:
         """
-        Put the arm at ``pose``, at rest, motors and lamp off, and draw the speeds anew.
+        Place the arm at ``pose``, at rest, motors and lamp off, and draw new speeds.
 
         Args:
-            pose: float64 [5], rad, or positions by name, others 0; None is straight up. It is
-                where the joints rest, sag included.
+            pose: resting positions, sag included, float64 [5], rad, or positions by name, others
+                0; None is straight up.
 
         Raises:
             PoseError: an unknown joint, a wrong shape, a value that is not finite or beyond the
-                joint's limits, or the arm would be inside itself or something else; nothing is
-                changed.
+                joint's limits, or a collision; nothing is changed.
         """
         positions = self._checked(pose)
         variation = self.config.speed_variation
@@ -149,20 +147,20 @@ class ArmSimulation:
         mujoco.mj_resetData(self.scene.model, self.data)
         self.data.time = self.time
         self.scene.set_positions(self.data, positions)
-        # The gears stand above the joints by what these give way.
+        # The gears lead the joints by the sag.
         target = positions + self.data.qfrc_bias[self.scene.dof] / self._stiffness
         self._motors.place(target, play)
         self.data.ctrl[self.scene.actuators] = target
         mujoco.mj_forward(self.scene.model, self.data)
         self._queue.clear()
-        self._told = Motors()
+        self._command = Motors()
 
     def _step(self) -> None:
         """Simulate one step of the physics."""
         while self._queue and self._queue[0][0] <= self._steps:
-            _, self._told = self._queue.popleft()
+            _, self._command = self._queue.popleft()
         data, scene = self.data, self.scene
-        if self._motors.step(self._told.values, data.qpos[scene.qpos].tolist(),
+        if self._motors.step(self._command.values, data.qpos[scene.qpos].tolist(),
                              data.actuator_force[scene.actuators].tolist()):
             data.ctrl[scene.actuators] = self._motors.target
         mujoco.mj_step(scene.model, data)
@@ -193,10 +191,10 @@ class ArmSimulation:
 
     def check_collision(self, positions: Positions) -> None:
         """
-        Look whether the arm could be at ``positions``, float64 [5], rad.
+        Check the arm at ``positions``, float64 [5], rad, for collisions.
 
         Raises:
-            PoseError: it would be inside itself or something else.
+            PoseError: it would penetrate itself or something else.
         """
         model, data = self.scene.model, self._scratch
         mujoco.mj_resetData(model, data)
@@ -204,7 +202,7 @@ class ArmSimulation:
         for contact in data.contact:
             names = [model.body(model.geom_bodyid[geom]).name for geom in contact.geom]
             if contact.dist < -DEEPEST and any(name.startswith(PREFIX) for name in names):
-                # What stands still comes first; the table is no body of its own.
+                # The static part comes first; the table has no body of its own.
                 other, part = (name.removeprefix(PREFIX) for name in names)
                 if other == 'world':
                     other = model.geom(contact.geom[0]).name

@@ -1,1 +1,1 @@
-"""Keyboard control of the arm; no ROS."""
+"""Keyboard control of the arm: terminal, parser of keys, and the motors they run; no ROS."""

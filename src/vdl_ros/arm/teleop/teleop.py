@@ -1,8 +1,8 @@
 """
-The arm by keys: which motors are on, from what a terminal sends and when. No ROS, no terminal.
+Keyboard control: which motors run, from a terminal's bytes and their times. No ROS, no terminal.
 
-Where the terminal tells when a key is let go, its motor stops then. Elsewhere a held key is known
-by its repeats: they begin after the system's delay and then come fast, so a motor runs for
+On a terminal that reports key releases, a release stops the motor. On others a held key shows in
+its repeats, which start after the system's delay and then come fast: a motor runs for
 ``first_timeout`` after the first byte and for ``repeat_timeout`` after every later one.
 """
 
@@ -18,11 +18,11 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 
 __all__ = ['HELP', 'KEYS', 'REPORTS', 'Teleop']
 
-# Bits of the kitty protocol that are wanted: events, and for every key.
+# Bits of the kitty protocol to enable; needed are event types, for every key.
 REPORTS = 1 | 2 | 8
 _NEEDED = 2 | 8
 
-#: Motor and way of each key; see arm/model/joints.py and urdf/owi535.urdf.xacro for the ways.
+#: Motor and direction of each key, see urdf/owi535.urdf.xacro.
 KEYS = {
     'a': ('gripper', 1), 'z': ('gripper', -1),
     's': ('wrist', -1), 'x': ('wrist', 1),
@@ -43,71 +43,72 @@ A motor runs while its key is held.\
 
 
 @dataclass
-class _Held:
-    """A motor that is on, and until when; without an end until its key is released."""
+class _HeldKey:
+    """A key that runs a motor until a time, infinite for a terminal that reports releases."""
 
-    key: str
-    way: int
+    name: str
+    direction: int
     last: float
     until: float
 
 
 class Teleop:
-    """What the keys want; ``quit``, ``emergency`` and ``releases`` (keys tell when let go)."""
+    """
+    State of the keyboard control.
+
+    ``quit`` and ``emergency`` are set by keys; ``releases``: the terminal reports key releases.
+    """
 
     def __init__(self, config: TeleopConfig) -> None:
-        """Begin with all off."""
+        """Start with all motors off."""
         self._config = config
         self._keyboard = Keyboard()
-        self._held: dict[str, _Held] = {}
-        self._asked = False
+        self._held: dict[str, _HeldKey] = {}
+        self._enabled = False
         self.releases = False
         self.quit = False
         self.emergency = False
-        #: 1 on, -1 off, 0 nobody said.
+        #: 1 on, -1 off, 0 not set yet.
         self.lamp = 0
 
     def feed(self, data: bytes, now: float) -> list[str]:
         """
-        Take what was read from the terminal.
+        Process input of the terminal.
 
         Args:
-            data: bytes, none if there were none.
+            data: bytes that were read, may be empty.
             now: s, monotonic.
 
         Returns:
-            What to do now, in order: 'help', 'stop' and 'release' (the emergency stop), 'ask'
-            (switch the terminal to REPORTS and ask for its flags once more).
+            Actions, in order: 'help', 'stop' and 'release' (the emergency stop), 'enable' (REPORTS
+            of the terminal, and query its flags again).
         """
-        wishes = []
         events = self._keyboard.feed(data, now) if data else self._keyboard.idle(now)
-        for event in events:
-            wish = self._flags(event) if isinstance(event, Flags) else self._key(event, now)
-            if wish:
-                wishes.append(wish)
-        return wishes
+        actions = [self._flags(event) if isinstance(event, Flags) else self._key(event, now)
+                   for event in events]
+        return [action for action in actions if action]
 
     def motors(self, now: float) -> Motors:
-        """Return what the arm shall do at ``now``."""
+        """Return the command at ``now``."""
         self._held = {name: each for name, each in self._held.items() if now < each.until}
-        on: dict[str, Any] = {name: each.way for name, each in self._held.items()}
+        on: dict[str, Any] = {name: each.direction for name, each in self._held.items()}
         return Motors(**on, lamp=self.lamp == 1)
 
     def stop(self) -> None:
-        """Let go of every motor; a key that is still held counts when it comes again."""
+        """Switch every motor off; a key that is still held needs a new press or repeat."""
         self._held.clear()
 
     def set_emergency(self, engaged: bool) -> None:
-        """Take note of the emergency stop, whoever engaged or released it."""
+        """Set the state of the emergency stop, from any source."""
         self.emergency = engaged
         self.stop()
 
     def _flags(self, flags: Flags) -> str:
-        if self._asked:
+        if self._enabled:
             self.releases = flags.value & _NEEDED == _NEEDED
             return ''
-        self._asked = True
-        return 'ask'
+        self._enabled = True
+        return 'enable'
 
     def _key(self, key: Key, now: float) -> str:
         name = key.name
@@ -127,9 +128,9 @@ class Teleop:
         return {'e': 'stop', 'r': 'release', 'h': 'help', '?': 'help'}.get(name, '')
 
     def _motor(self, key: Key, now: float) -> None:
-        motor, way = KEYS[key.name]
+        motor, direction = KEYS[key.name]
         before = self._held.get(motor)
-        if before is not None and (before.key != key.name or now >= before.until):
+        if before is not None and (before.name != key.name or now >= before.until):
             before = None
         if key.kind == 'release':
             if before is not None:
@@ -142,14 +143,14 @@ class Teleop:
         elif key.kind == 'press' or before is not None:
             until = math.inf
         else:
-            # It was switched off while it was held: only a new press counts.
+            # Switched off while held: only a new press counts.
             return
-        self._held[motor] = _Held(key.name, way, now, until)
+        self._held[motor] = _HeldKey(key.name, direction, now, until)
 
-    def _typed_until(self, before: _Held | None, now: float) -> float:
+    def _typed_until(self, before: _HeldKey | None, now: float) -> float:
         if before is None:
             return now + self._config.first_timeout
         again = now + self._config.repeat_timeout
-        # The first repeat may be a second hit: what was granted then stays.
+        # The first repeat may be a second tap, which does not shorten the first one's time.
         return again if now - before.last <= self._config.repeat_timeout else max(
             before.until, again)

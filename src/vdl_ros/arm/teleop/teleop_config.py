@@ -14,11 +14,10 @@ class TeleopConfig:
     """The node ``teleop``."""
 
     first_timeout: float = setting(
-        0.55, 'A key that was hit is held for so long; more than the delay before it repeats.',
+        0.55, 'Time a key counts as held after a tap; longer than the delay before repeats.',
         minimum=0.05, maximum=2.0, unit='s')
     repeat_timeout: float = setting(
-        0.15, 'A key that repeats is held for so long after each time.',
+        0.15, 'Time a key counts as held after each repeat.',
         minimum=0.02, maximum=1.0, unit='s')
     rate: float = setting(
-        20.0, 'How often a command is sent while a motor is on.', minimum=4.0, maximum=100.0,
-        unit='Hz')
+        20.0, 'Rate of commands while a motor is on.', minimum=4.0, maximum=100.0, unit='Hz')

@@ -1,4 +1,4 @@
-"""A terminal whose keys arrive as they are hit, and which is as before in the end."""
+"""Terminal in raw mode: reads single keys, shows a status line, restores itself at the end."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from types import TracebackType
 
 __all__ = ['Terminal']
 
-# Pasted text is marked as such; loss of the keyboard is told; ask for the kitty protocol's flags.
+# Mark pasted text; query the flags of the kitty protocol; report loss of the keyboard focus.
 _BEGIN, _FLAGS = '\x1b[?2004h', '\x1b[?u'
 _FOCUS, _NO_FOCUS = '\x1b[?1004h', '\x1b[?1004l'
 _END = '\x1b[?2004l'
 _CLEAR_LINE = '\r\x1b[K'
-# A terminal that takes nothing for so long misses a line, s: it must not hold the commands.
+# A write that would block for longer is dropped, s: it must not delay commands.
 _WRITE_S = 0.1
 
 
 class Terminal:
-    """Standard input and output, as a context: raw inside, restored on every way out."""
+    """Context manager of standard input and output: raw inside, always restored at the end."""
 
     def __init__(self, source: int | None = None, sink: int | None = None) -> None:
         """
-        Change nothing yet.
+        Check the descriptors; change nothing yet.
 
         Args:
             source: descriptor of a terminal to read, standard input by default.
             sink: descriptor of a terminal to write, standard output by default.
 
         Raises:
-            ValueError: one of them is no terminal.
+            ValueError: one of them is not a terminal.
         """
         self._source = sys.stdin.fileno() if source is None else source
         self._sink = sys.stdout.fileno() if sink is None else sink
         for name, descriptor in (('input', self._source), ('output', self._sink)):
             if not os.isatty(descriptor):
-                raise ValueError(f'standard {name} is no terminal: keys are read from one')
+                raise ValueError(f'standard {name} is not a terminal: teleop reads keys')
         self._reporting = False
         self._status = ''
 
     def __enter__(self) -> Terminal:
-        """Read keys one by one, all of them, unseen; Ctrl-C and Ctrl-Z are keys as well."""
+        """Enter raw mode: single keys, no echo; Ctrl-C and Ctrl-Z are keys as well."""
         self._before = termios.tcgetattr(self._source)
         raw = termios.tcgetattr(self._source)
         raw[0] &= ~(termios.IXON | termios.ICRNL | termios.INLCR | termios.ISTRIP)
@@ -55,16 +55,16 @@ class Terminal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """Restore the terminal, if it is still there."""
+        """Restore the terminal if it still exists."""
         self._write((f'\x1b[<u{_NO_FOCUS}' if self._reporting else '') + _END + '\n')
         with contextlib.suppress(termios.error, OSError):
-            # What is still on its way was meant for this program, not for the shell.
+            # Unread input was typed for this program, not for the shell.
             termios.tcflush(self._source, termios.TCIFLUSH)
-            # Not after everything is written: a terminal that is held takes nothing.
+            # Without waiting for output: a paused terminal accepts none.
             termios.tcsetattr(self._source, termios.TCSANOW, self._before)
 
     def read(self, timeout: float) -> bytes | None:
-        """Return what came within ``timeout`` (s), b'' if nothing did; None if it is gone."""
+        """Return input within ``timeout`` (s), b'' if there is none; None if disconnected."""
         if not select.select([self._source], [], [], timeout)[0]:
             return b''
         try:
@@ -72,17 +72,17 @@ class Terminal:
         except OSError:
             return None
 
-    def report(self, bits: int) -> None:
-        """Ask for the kitty protocol, then for what of it is on."""
+    def enable_reports(self, bits: int) -> None:
+        """Enable ``bits`` of the kitty protocol and query which of them are on."""
         self._reporting = True
         self._write(f'\x1b[>{bits}u{_FLAGS}{_FOCUS}')
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Write lines above the status line."""
         self._write(_CLEAR_LINE + text + '\n' + self._clipped())
 
-    def show(self, status: str) -> None:
-        """Draw the status line anew if it differs."""
+    def set_status(self, status: str) -> None:
+        """Redraw the status line if it changed."""
         if status != self._status:
             self._status = status
             self._write(_CLEAR_LINE + self._clipped())

@@ -1,1 +1,1 @@
-"""Topics of the arm and of its camera, shared by nodes."""
+"""Parts that nodes of the arm and its camera share."""

@@ -1,5 +1,5 @@
 """
-The topics of an arm, the same for the real one and its twin: whoever owns one listens here.
+Topics of the arm's driver, the same for the real and the simulated arm.
 
 Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop`` (std_msgs/Bool, latched).
 Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``/diagnostics``, ``/statistics``.
@@ -28,44 +28,44 @@ from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
-    'ArmTopics', 'CommandConflictDetector', 'deliver', 'message_from_motors',
-    'motors_from_message',
+    'ArmTopics', 'CommandConflictDetector', 'message_from_motors', 'motors_from_message',
+    'wait_for_acks',
 ]
 
-# Nodes of this package that may publish on arm/motors and mostly do not.
+# Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
 _WARN_AGAIN_S = 5.0
-# Soon after its start a driver hears what was latched before, one word soon after the other, s.
+# After its start a driver receives latched messages: within the first time, in a burst, s.
 _STARTING_S, _GATHERING_S = 15.0, 1.0
-# The driver's watchdog is looked after so often, s.
-_WATCH_S = 0.02
-# The graph is asked for publishers so often at the most, s.
+# Period of the driver's watchdog, s.
+_TICK_S = 0.02
+# Minimum time between two queries of the graph for publishers, s.
 _COUNT_AGAIN_S = 1.0
-# The last command of a node is waited for so long, s; if it is lost, the driver's watchdog stops.
-_LAST_S = 1.0
+# Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
+_ACK_S = 1.0
 
 
 def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
     """
-    Return what a message commands.
+    Return the command in a message.
 
     Args:
         message: any.
-        lamp: whether it is lit now, for messages that leave it as it is.
+        lamp: whether it is lit now, for messages that do not change it.
 
     Raises:
         MotorError: a motor or the lamp has a value other than -1, 0, 1.
     """
     if message.lamp not in (-1, 0, 1):
-        raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 as it is')
+        raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 unchanged')
     return Motors.of([getattr(message, name) for name in JOINTS],
                      lamp=message.lamp == 1 or (message.lamp == 0 and lamp))
 
 
-def deliver(*publishers: Publisher) -> None:
-    """Wait until what was published has arrived, for a node that is about to end."""
+def wait_for_acks(*publishers: Publisher) -> None:
+    """Wait until all published messages are acknowledged, in a node that is about to end."""
     for each in publishers:
-        each.wait_for_all_acked(Duration(seconds=_LAST_S))
+        each.wait_for_all_acked(Duration(seconds=_ACK_S))
 
 
 def message_from_motors(
@@ -75,10 +75,10 @@ def message_from_motors(
     Return the message of a command.
 
     Args:
-        motors: what the motors shall do.
-        stamp: the moment of the command.
+        motors: directions of the motors, and the lamp.
+        stamp: time of the command.
         sender: full name of the commanding node.
-        with_lamp: the lamp is commanded as well, not only the motors.
+        with_lamp: command the lamp as well as the motors.
     """
     lamp = (1 if motors.lamp else -1) if with_lamp else 0
     named = dict(zip(JOINTS, motors.values, strict=True))
@@ -87,33 +87,33 @@ def message_from_motors(
 
 class CommandConflictDetector:
     """
-    Notices that two publishers command the motors at the same time.
+    Detects two publishers that command the motors at the same time.
 
-    A message does not say where it came from, so senders name themselves; for those that do not,
-    the publishers in the graph are counted.
+    Senders name themselves in their messages; for unnamed ones the publishers in the graph are
+    counted.
     """
 
     def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
         """
-        Notice nothing yet.
+        Start without any sender.
 
         Args:
-            window: senders that alternate within so long command at the same time, s.
+            window: senders that alternate within this time conflict, s.
             publishers: returns the full names of all nodes that publish commands.
         """
         self._window, self._publishers = window, publishers
-        self._heard: dict[str, float] = {}
+        self._commanded_at: dict[str, float] = {}
         self._last = ''
         self._warned_at = -_WARN_AGAIN_S
         self._counted_at = -_COUNT_AGAIN_S
 
-    def heard(self, sender: str, now: float) -> str:
-        """Return a warning, or '', for a command of ``sender``, '' if unnamed, at ``now``, s."""
-        before = self._heard.get(sender)
-        others = [name for name, at in self._heard.items()
+    def update(self, sender: str, now: float) -> str:
+        """Return a warning or '' for a command of ``sender`` ('' if unnamed) at ``now``, s."""
+        before = self._commanded_at.get(sender)
+        others = [name for name, at in self._commanded_at.items()
                   if name != sender and now - at < self._window]
         back = (sender != self._last and before is not None and now - before < self._window)
-        self._heard[sender], self._last = now, sender
+        self._commanded_at[sender], self._last = now, sender
         if now - self._warned_at < _WARN_AGAIN_S:
             return ''
         if back and others:
@@ -131,7 +131,7 @@ class CommandConflictDetector:
 
 
 class ArmTopics:
-    """Gives an :class:`ArmDriver` its topics; ``driver`` is the driver."""
+    """Connects an :class:`ArmDriver`, its ``driver``, to topics."""
 
     def __init__(
         self, node: Node, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
@@ -140,28 +140,28 @@ class ArmTopics:
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
         """
-        Listen; the driver obeys once it is open and active.
+        Subscribe; the driver accepts commands once it is open and active.
 
         Args:
-            node: whose topics they are.
+            node: owner of publishers and subscriptions.
             config: of the driver.
             signs: how the arm is wired.
             connect: as of ArmDriver.
             guard: as of ArmDriver.
             clock: as of ArmDriver.
-            stamp: time for the messages; by default the node's.
-            values: more for ``/diagnostics``.
+            stamp: returns the stamp for a message; by default the node's time.
+            values: returns more values for ``/diagnostics``.
         """
         self._node, self._clock, self._values = node, clock, values
         self._stamp = stamp or (lambda: node.get_clock().now().to_msg())
         self._name = node.get_fully_qualified_name()
-        self._born, self._first_word_at = time.monotonic(), math.inf
-        self._watched_at = -math.inf
+        self._started_at, self._first_message_at = time.monotonic(), math.inf
+        self._ticked_at = -math.inf
         self._sent = node.create_publisher(
             MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
-                                notice=self._notice, clock=clock)
-        self._senders = CommandConflictDetector(config.command_timeout, self._publishers)
+                                notice=self._log, clock=clock)
+        self._conflicts = CommandConflictDetector(config.command_timeout, self._publishers)
         self._statistics = TopicStatistics(node, 'arm/motors')
         self._diagnostics = Diagnostics(node, self._health)
         node.create_subscription(
@@ -170,15 +170,15 @@ class ArmTopics:
             Bool, 'arm/emergency_stop', self._on_emergency_stop,
             qos.subscription('arm/emergency_stop'))
 
-    def _watch(self) -> None:
-        """Look after the motors: a flood of messages must not keep the node's timer from it."""
+    def _tick(self) -> None:
+        """Tick the driver: a flood of messages can starve the node's timer."""
         now = time.monotonic()
-        if now - self._watched_at >= _WATCH_S:
-            self._watched_at = now
+        if now - self._ticked_at >= _TICK_S:
+            self._ticked_at = now
             self.driver.tick()
 
     def _on_motors(self, message: MotorCommand) -> None:
-        self._watch()
+        self._tick()
         self._statistics.received(message.header.stamp)
         sender = message.sender if message.sender.isprintable() else short(message.sender)
         try:
@@ -188,21 +188,22 @@ class ArmTopics:
             self.driver.refuse(f'{sender or "arm/motors"}: {error}')
             return
         self.driver.command(motors)
-        # After the motors were told: a line to a terminal can take for ever.
-        warning = self._senders.heard(sender, self._clock())
+        # After the command: writing a line to a terminal can block.
+        warning = self._conflicts.update(sender, self._clock())
         if warning:
             self._node.get_logger().warning(warning)
 
     def _on_emergency_stop(self, message: Bool) -> None:
-        self._watch()
-        # A stop is latched by whoever engaged it, and so is a release: who starts hears the last
-        # word of each, in any order.
+        self._tick()
+        # Each publisher's last message is latched, stop or release; a driver that starts receives
+        # them in any order.
         now = time.monotonic()
-        self._first_word_at = min(self._first_word_at, now)
-        early = now - self._born < _STARTING_S and now - self._first_word_at < _GATHERING_S
+        self._first_message_at = min(self._first_message_at, now)
+        early = (now - self._started_at < _STARTING_S
+                 and now - self._first_message_at < _GATHERING_S)
         if not message.data and self.driver.emergency and early:
-            self._node.get_logger().warning('emergency stop: engaged before this start, so a '
-                                            'release from before does not count')
+            self._node.get_logger().warning('emergency stop: engaged before this start; a release '
+                                            'from before it is ignored')
             return
         self.driver.emergency_stop(message.data)
 
@@ -210,8 +211,8 @@ class ArmTopics:
         self._sent.publish(
             message_from_motors(motors, self._stamp(), self._name, with_lamp=True))
 
-    def _notice(self, level: str, text: str) -> None:
-        # One call for each level: rclpy refuses another level from the same line.
+    def _log(self, level: str, text: str) -> None:
+        # One call for each level: rclpy allows only one level for a line of code.
         if level == 'error':
             self._node.get_logger().error(text)
         elif level == 'warning':
@@ -226,8 +227,10 @@ class ArmTopics:
     def _health(self) -> Health:
         driver = self.driver
         warning = driver.fault or ('emergency stop' if driver.emergency else '')
-        held = ', '.join(f'{name} {way:+d}' for name, way in driver.held.items())
+        locked = ', '.join(
+            f'{name} {direction:+d}' for name, direction in driver.locked_out.items())
         return warning, {
-            'state': driver.state, 'motors': driver.sent or 'unknown', 'held off': held or 'none',
+            'state': driver.state, 'motors': driver.sent or 'unknown',
+            'locked out': locked or 'none',
             'emergency_stop': driver.emergency, 'commands sent': driver.transfers,
             'commands refused': driver.refused, 'errors': driver.errors, **self._values()}

@@ -1,4 +1,4 @@
-"""The simulated camera of a capture: draws every frame that is asked for, with its stamp."""
+"""Camera feed of a capture: renders each requested frame, with its stamp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.msg import CaptureScene
 from vdl_ros.pose.data.randomized_scene import RandomizedScene
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.camera_feeds import Show
+from vdl_ros.ros.arm.camera_feeds import ImageCallback
 from vdl_ros.ros.diagnostics import Health
 from vdl_ros.ros.messages.camera_info import pinhole
 from vdl_ros.ros.messages.joint_messages import positions_of
@@ -23,31 +23,31 @@ __all__ = ['CaptureFeed']
 
 T = TypeVar('T')
 
-# Halves of frames that wait for the other half; more are under way in no capture.
+# Limit of incomplete frames; a capture has fewer under way.
 _WAITING = 64
 
 
 class CaptureFeed:
-    """Draws a frame when its look and its joint states are there, both with one stamp."""
+    """Renders a frame once its scene and its joint states, with the same stamp, have arrived."""
 
-    patience = 0.1
+    poll_timeout = 0.1
 
     def __init__(
-        self, node: Node, config: CameraConfig, geometry: ArmGeometry, show: Show,
+        self, node: Node, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
     ) -> None:
         """
-        Listen to ``capture/scene`` and ``arm/joint_states``.
+        Subscribe to ``capture/scene`` and ``arm/joint_states``.
 
         Must be made, used and closed by one thread.
 
         Raises:
-            ValueError: a description that cannot be drawn, or a machine without OpenGL.
+            ValueError: a description that cannot be rendered, or a machine without OpenGL.
         """
         assert config.size is not None
         width, height = config.size
-        self._node, self._show = node, show
+        self._node, self._publish = node, publish
         try:
-            self._studio = RandomizedScene(geometry, width, height)
+            self._renderer = RandomizedScene(geometry, width, height)
         except RuntimeError as error:
             raise ValueError(str(error)) from error
         self._pixels = np.empty((height, width, 3), np.uint8)
@@ -56,7 +56,7 @@ class CaptureFeed:
         self._refused = 0
         node.create_subscription(
             CaptureScene, 'capture/scene', self._on_scene, qos.TOPICS['capture/scene'])
-        # Each of them, not only the newest.
+        # Every message, not only the latest.
         node.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
                                  qos.TOPICS['arm/joint_states'])
 
@@ -72,7 +72,7 @@ class CaptureFeed:
         self._keep(self._positions, message.header.stamp, positions)
 
     def _keep(self, kept: dict[tuple[int, int], T], stamp: Time, what: T) -> None:
-        """Keep one half of a frame; draw it if the other is there."""
+        """Keep one half of a frame; render it if the other half is there."""
         key = stamp.sec, stamp.nanosec
         kept[key] = what
         if key in self._scenes and key in self._positions:
@@ -84,15 +84,16 @@ class CaptureFeed:
         try:
             if len(scene.name) != len(scene.value):
                 raise ValueError(f'{len(scene.name)} names and {len(scene.value)} values')
-            look = dict(zip(scene.name, scene.value, strict=True))
-            pixels = self._studio.draw(
+            parameters = dict(zip(scene.name, scene.value, strict=True))
+            pixels = self._renderer.draw(
                 positions, scene.camera_distance, scene.camera_elevation, scene.camera_azimuth,
-                look, out=self._pixels)
+                parameters, out=self._pixels)
         except (ValueError, KeyError) as error:
             self._refuse(f'capture/scene {scene.index}: {error}')
             return
-        info = pinhole(self._studio.matrix, self._studio.width, self._studio.height)
-        self._show(pixels, info, stamp)
+        renderer = self._renderer
+        info = pinhole(renderer.matrix, renderer.width, renderer.height)
+        self._publish(pixels, info, stamp)
 
     def _refuse(self, reason: str) -> None:
         self._refused += 1
@@ -100,12 +101,12 @@ class CaptureFeed:
             self._node.get_logger().error(f'refused: {reason}')
 
     def poll(self) -> None:
-        """Do nothing: frames are drawn as they come."""
+        """Do nothing: frames are rendered in callbacks."""
 
     def health(self) -> Health:
-        """Return how many frames could not be drawn."""
+        """Return how many frames could not be rendered."""
         return '', {'frames refused': self._refused}
 
     def close(self) -> None:
-        """Free what OpenGL holds."""
-        self._studio.close()
+        """Free the OpenGL context."""
+        self._renderer.close()

@@ -1,1 +1,1 @@
-"""Conversions between numpy arrays and ROS messages."""
+"""Conversions between NumPy arrays and ROS messages."""

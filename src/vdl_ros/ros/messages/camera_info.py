@@ -1,4 +1,4 @@
-"""What a camera's pixels mean: ``sensor_msgs/CameraInfo`` from a matrix or a calibration file."""
+"""``sensor_msgs/CameraInfo`` from an intrinsic matrix or a calibration file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vdl_ros.ros.messages.images import CAMERA_FRAME
 
 __all__ = ['load_calibration', 'pinhole', 'stamped', 'uncalibrated']
 
-#: How many coefficients each model of distortion may have.
+#: Allowed numbers of coefficients by distortion model.
 _MODELS = {'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
 
 
@@ -28,8 +28,8 @@ def pinhole(matrix: ArrayLike, width: int, height: int) -> CameraInfo:
 
     Args:
         matrix: intrinsic, float64 [3, 3], pixels.
-        width: of the picture, pixels.
-        height: likewise.
+        width: of the image, pixels.
+        height: of the image, pixels.
     """
     k = np.asarray(matrix, np.float64)
     p = np.hstack([k, np.zeros((3, 1))])
@@ -37,12 +37,12 @@ def pinhole(matrix: ArrayLike, width: int, height: int) -> CameraInfo:
 
 
 def uncalibrated(width: int, height: int) -> CameraInfo:
-    """Return the message of a camera of which nothing is known: K is zero by its definition."""
+    """Return the message of an uncalibrated camera: K is zero, as the message defines."""
     return CameraInfo(width=width, height=height)
 
 
 def stamped(info: CameraInfo, stamp: Time, frame_id: str = CAMERA_FRAME) -> CameraInfo:
-    """Return a copy for the picture that was taken at ``stamp``."""
+    """Return a copy with the header of an image taken at ``stamp``."""
     message = copy.copy(info)
     message.header = type(info.header)(stamp=stamp, frame_id=frame_id)
     return message
@@ -53,14 +53,14 @@ def load_calibration(path: str) -> CameraInfo:
     Return the message of a calibration file, YAML as ``camera_calibration`` writes it.
 
     Raises:
-        SettingError: no such file, no YAML, an entry missing or not allowed; it names the entry.
+        SettingError: no such file, invalid YAML, or an invalid entry; the message names it.
     """
     try:
         entries = yaml.safe_load(Path(path).read_text())
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise SettingError(f'calibration: {path}: {" ".join(str(error).split())}') from error
     if not isinstance(entries, dict):
-        raise SettingError(f'calibration: {path}: not a list of entries with names')
+        raise SettingError(f'calibration: {path}: not a mapping')
     try:
         return _calibration(entries)
     except SettingError as error:
@@ -97,7 +97,7 @@ def _size(entries: Mapping[str, Any], name: str) -> int:
 def _numbers(
     entries: Mapping[str, Any], name: str, counts: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """Return the finite numbers below ``data`` of an entry, of which there are so many."""
+    """Return the finite numbers in ``data`` of an entry, as many as one of ``counts``."""
     entry = entries.get(name)
     data = entry.get('data') if isinstance(entry, dict) else None
     wanted = f'data: a list of {" or ".join(map(str, counts))} finite numbers'

@@ -1,8 +1,8 @@
 """
-Pictures on topics: numpy to ``sensor_msgs/Image`` and back.
+Conversion between NumPy images and ``sensor_msgs/Image``.
 
-Encodings with a byte for each channel are read here; for others ``cv_bridge`` is asked, where the
-distribution has it. A ``uint8[]`` field is filled by one ``array.array``, never by element.
+Encodings of one byte per channel are converted here, others by ``cv_bridge`` where it is
+installed. A ``uint8[]`` field is filled by one ``array.array``, never by element.
 """
 
 from __future__ import annotations
@@ -16,43 +16,36 @@ from numpy.typing import NDArray
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
-__all__ = ['CAMERA_FRAME', 'ENCODINGS', 'ImageError', 'from_image', 'to_image']
+from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
 
-#: The camera's frame by REP-103: z into the picture, x to its right, y down. As in the URDF.
+__all__ = ['CAMERA_FRAME', 'ImageError', 'from_image', 'to_image']
+
+#: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
-
-#: Channels by encoding, and which of them are red, green and blue.
-ENCODINGS: dict[str, tuple[int, tuple[int, int, int]]] = {
-    'rgb8': (3, (0, 1, 2)),
-    'bgr8': (3, (2, 1, 0)),
-    'rgba8': (4, (0, 1, 2)),
-    'bgra8': (4, (2, 1, 0)),
-    'mono8': (1, (0, 0, 0)),
-}
 
 
 class ImageError(ValueError):
-    """A picture that cannot be read or sent; the message says what it is and should be."""
+    """An image that cannot be converted; the message names its property and what is allowed."""
 
 
 def to_image(
     pixels: NDArray[np.uint8], stamp: Time, frame_id: str = CAMERA_FRAME, encoding: str = 'rgb8',
 ) -> Image:
     """
-    Return the message of a picture; its bytes are copied once.
+    Return the message of an image; its bytes are copied once.
 
     Args:
-        pixels: uint8 [height, width, channels], or [height, width] of mono8.
-        stamp: when it was taken.
+        pixels: uint8 [height, width, channels], or [height, width] for mono8.
+        stamp: time of the exposure.
         frame_id: the camera's optical frame.
-        encoding: what the channels are, one of :data:`ENCODINGS`.
+        encoding: one of ``image_encodings.ENCODINGS``.
 
     Raises:
-        ImageError: an encoding that is none of them, or pixels of another type or shape.
+        ImageError: another encoding, or pixels of another type or shape.
     """
     if encoding not in ENCODINGS:
         raise ImageError(f'image: encoding {encoding!r} is not one of {", ".join(ENCODINGS)}')
-    channels = ENCODINGS[encoding][0]
+    channels = channels_of(encoding)
     shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
     if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] != channels or not pixels.size:
         raise ImageError(f'image: {pixels.dtype.name} {pixels.shape} is not allowed for '
@@ -65,13 +58,13 @@ def to_image(
 
 def from_image(message: Image) -> NDArray[np.uint8]:
     """
-    Return the picture of a message, RGB, uint8 [height, width, 3].
+    Return the image in a message, RGB, uint8 [height, width, 3].
 
-    A message of rgb8 without padding is not copied: what is returned is a read-only view of it.
+    A message of rgb8 without padding is not copied: the result is a read-only view of it.
 
     Raises:
         ImageError: no pixels, fewer bytes in a row than its pixels need, a wrong number of bytes,
-            or an encoding that cannot be read here.
+            or an encoding that cannot be converted.
     """
     height, width = int(message.height), int(message.width)
     if not height or not width:
@@ -82,36 +75,33 @@ def from_image(message: Image) -> NDArray[np.uint8]:
             f'image: {size} bytes are not the {step * height} of {height} rows of {step}')
     if message.encoding not in ENCODINGS:
         return _by_cv_bridge(message)
-    channels, order = ENCODINGS[message.encoding]
+    channels = channels_of(message.encoding)
     if step < width * channels:
         raise ImageError(f'image: {step} bytes a row are fewer than the {width * channels} of '
                          f'{width} pixels of {message.encoding}')
     rows = np.frombuffer(message.data, np.uint8).reshape(height, step)
-    pixels = rows[:, :width * channels].reshape(height, width, channels)
-    if order != (0, 1, 2) or channels != 3:
-        pixels = pixels[:, :, list(order)]
-    pixels = np.ascontiguousarray(pixels)
+    pixels = to_rgb(rows, width, message.encoding)
     pixels.flags.writeable = False
     return pixels
 
 
 def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
-    """Return the picture of an encoding that needs more than reordering."""
+    """Return the image of an encoding that needs more than reordering."""
     try:
         cv_bridge = importlib.import_module('cv_bridge')
     except ImportError:
         raise ImageError(
             f'image: encoding {message.encoding!r} is not one of {", ".join(ENCODINGS)}; '
-            'with cv_bridge installed it could be read') from None
+            'install cv_bridge to convert others') from None
     try:
         found = cv_bridge.CvBridge().imgmsg_to_cv2(message, desired_encoding='rgb8')
-    # What it raises depends on OpenCV's version; none of it may end the node.
+    # The exceptions depend on OpenCV's version; none may end the node.
     except (cv_bridge.CvBridgeError, RuntimeError, TypeError, ValueError, KeyError) as error:
         raise ImageError(f'image: encoding {message.encoding!r}: '
                          f'{" ".join(str(error).split())}') from error
     pixels = np.ascontiguousarray(found, np.uint8)
     if pixels.shape != (message.height, message.width, 3):
-        raise ImageError(f'image: encoding {message.encoding!r}: cv_bridge made '
-                         f'{pixels.shape} of it')
+        raise ImageError(f'image: encoding {message.encoding!r}: cv_bridge returned shape '
+                         f'{pixels.shape}')
     pixels.flags.writeable = False
     return pixels

@@ -1,4 +1,4 @@
-"""Joint states and trajectories as messages: checked, and in the order of the arm's joints."""
+"""Conversion of joint states, trajectories and markers from and to messages."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ def seconds(stamp: Time | Duration) -> float:
 
 def positions_of(message: JointState | ArmPose) -> Positions:
     """
-    Return the joints' positions, float64 [5], rad, NaN where there is none.
+    Return the joints' positions, float64 [5], rad, NaN for missing ones.
+
+    Joints that the arm does not have are ignored.
 
     Raises:
-        ValueError: not one position for each name, a name twice, or a position that is infinite
-            or NaN. Joints that the arm does not have are left out.
+        ValueError: not one position for each name, a repeated name, or a position that is not
+            finite.
     """
     names = list(message.name)
     if len(names) != len(message.position):
@@ -58,10 +60,10 @@ def trajectory_message(
     names: Sequence[str], points: Sequence[Sequence[float]], times: Sequence[float],
 ) -> JointTrajectory:
     """
-    Return a trajectory that starts when it is heard.
+    Return a trajectory that starts when it is received.
 
     Args:
-        names: of the joints, in the order of the columns.
+        names: joints, in the order of the columns.
         points: N points, rad.
         times: N times from the start, s.
     """
@@ -76,10 +78,10 @@ def trajectory_message(
 
 def markers(path: Positions, stamp: Time) -> MarkerArray:
     """
-    Return what shows the path of ``tool0`` and its end in rviz.
+    Return markers of the path of ``tool0`` and its end for rviz.
 
     Args:
-        path: float64 [N, 3], m, in ``base_link``; no row takes the markers away.
+        path: float64 [N, 3], m, in ``base_link``; without rows the markers are deleted.
         stamp: of the markers.
     """
     if not len(path):

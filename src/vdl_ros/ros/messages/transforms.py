@@ -1,4 +1,4 @@
-"""The arm's frames as messages for ``/tf`` and ``/tf_static``."""
+"""Transforms of the arm's frames for ``/tf`` and ``/tf_static``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ArmFrames:
     """The transforms of one arm, each from its parent link; frame names get ``prefix``."""
 
     def __init__(self, geometry: ArmGeometry, prefix: str = '') -> None:
-        """Serve ``geometry``."""
+        """Use ``geometry``."""
         self._kinematics = Kinematics(geometry)
         self._prefix, self._root = prefix, geometry.root
         joints = list(geometry.joints.values())
@@ -31,7 +31,7 @@ class ArmFrames:
         self._moving = [joint for joint in joints if joint.type != 'fixed']
 
     def fixed(self, stamp: Time) -> list[TransformStamped]:
-        """Return the transforms that never change, that of a second arm's base included."""
+        """Return the constant transforms; with a prefix also the link to the first arm's base."""
         found = [self._message(joint, joint.origin, stamp) for joint in self._fixed]
         if self._prefix:
             base = self._message(self._fixed[0], np.eye(4), stamp)
@@ -41,11 +41,11 @@ class ArmFrames:
 
     def moving(self, positions: Positions, stamp: Time) -> list[TransformStamped]:
         """
-        Return the transforms of joints whose position is known.
+        Return the transforms of the joints with a known position.
 
         Args:
             positions: float64 [5], rad; a joint with NaN is left out.
-            stamp: when they were measured.
+            stamp: time of the measurement.
         """
         known = [joint for joint in self._moving
                  if not np.isnan(positions[JOINTS.index(joint.mimic or joint.name)])]
@@ -72,7 +72,7 @@ def quaternion(rotation: Array) -> tuple[float, float, float, float]:
     """
     Return x, y, z, w of a rotation matrix, float64 [3, 3], with w at least 0.
 
-    By the largest of the four, so that nothing is divided by nearly 0 (Shepperd 1978).
+    Starts from the largest of the four to avoid division by nearly 0 (Shepperd 1978).
     """
     m = rotation
     squares = np.array([1 + m[0, 0] - m[1, 1] - m[2, 2], 1 - m[0, 0] + m[1, 1] - m[2, 2],
