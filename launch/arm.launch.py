@@ -26,7 +26,7 @@ from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.opengl import OpenGLError, check_drawing
-from vdl_ros.common.resources import share_file
+from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import Setting, SettingError, select
 from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
@@ -130,7 +130,7 @@ def node(name, given, **more):
 
 def camera_feedback():
     """Return the controller's parameters for feedback of the camera."""
-    text = share_file('config/arm/camera_feedback.yaml').read_text()
+    text = find_resource('config/arm/camera_feedback.yaml').read_text()
     return yaml.safe_load(text)['/**']['ros__parameters']
 
 
