@@ -1,9 +1,9 @@
 """
-Settings known to work: of an algorithm, of a task, and of an algorithm at a task.
+Presets: tested settings of an algorithm, of a task, and of an algorithm on a task.
 
-``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids``,
-patterns as of a shell, ``settings``, and ``algorithms``, settings by algorithm. They stand, in
-this order, between the defaults and what the user says.
+``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids`` (shell
+patterns), ``settings``, and ``algorithms`` (settings by algorithm). In this order they override
+the defaults; the user's settings override them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from vdl_ros.common.settings import SettingError
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import reject_other_algorithm_settings
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -23,7 +24,7 @@ __all__ = ['folder', 'preset', 'resolve']
 
 def folder() -> Path:
     """
-    Return the folder of the presets, ``config``: of the installed package, or of the checkout.
+    Return the folder ``config`` of the installed package, or of the checkout.
 
     Raises:
         FileNotFoundError: neither is there.
@@ -38,7 +39,7 @@ def folder() -> Path:
 
 
 def preset(env_id: str, algorithm: str) -> dict[str, object]:
-    """Return the settings for both; of several tasks' files the first by name that fits."""
+    """Return the preset settings; of several matching task files the first by name counts."""
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
@@ -54,26 +55,26 @@ def preset(env_id: str, algorithm: str) -> dict[str, object]:
 
 def resolve(
     given: Mapping[str, object], saved: Mapping[str, object] | None = None,
-    default_env_id: str = 'CartPole-v1',
+    default_env_id: str = EnvConfig.env_id,
 ) -> dict[str, object]:
     """
-    Return what is set, on top of the defaults.
+    Return all settings that differ from the defaults, by name.
 
     Args:
-        given: what the user says: it wins.
+        given: settings by the user; they override all others.
         saved: settings of the run that is resumed.
         default_env_id: the environment if neither names one.
 
     Raises:
-        SettingError: a setting is given that another algorithm has, or another algorithm than
-            that of the run that is resumed.
+        SettingError: a setting of another algorithm is given, or another algorithm than that of
+            the resumed run.
     """
     was = (saved or {}).get('algorithm')
     algorithm = str(given.get('algorithm') or was or TrainConfig.algorithm)
     if was and algorithm != was:
-        raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was learned by '
-                           f'{was!r}, and cannot go on with another')
+        raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was trained with '
+                           f'{was!r} and cannot be resumed with another')
     reject_other_algorithm_settings(given, algorithm)
-    under = dict(saved) if saved else preset(
+    base = dict(saved) if saved else preset(
         str(given.get('env_id', default_env_id)), algorithm)
-    return under | dict(given)
+    return base | dict(given)

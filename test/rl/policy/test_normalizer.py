@@ -44,7 +44,7 @@ def test_several_learners_know_what_all_of_them_saw(pair, shape):
         def run(group):
             normalizer, states = Normalizer(shape), []
             for part in halves[rank]:
-                normalizer.see(torch.from_numpy(part), group.sum)
+                normalizer.see(torch.from_numpy(part), group.all_reduce_sum)
                 states.append({name: each.clone()
                                for name, each in normalizer.state_dict().items()})
             return normalizer, states
