@@ -93,19 +93,19 @@ def test_every_setting_is_an_option(capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert all(f'--{name} ' in text for name in ('env_id', 'num_envs', 'learning_rate', 'run_dir'))
-    own = settings_of(*ALGORITHM_SETTINGS.values())
-    assert {'rho_clip', 'ppo_clip', 'n_step'} <= own.keys()
-    assert all(f'--{name} ' in text for name in own)
+    options = settings_of(*ALGORITHM_SETTINGS.values())
+    assert {'rho_clip', 'ppo_clip', 'n_step'} <= options.keys()
+    assert all(f'--{name} ' in text for name in options)
     with pytest.raises(SystemExit) as end:
         local_training.main(['--learning_rat_e', '1'])
     assert end.value.code == 2
 
 
-def trained(folder, env_id='CartPole-v1', stop=None, own=None, **config):
+def trained(folder, env_id='CartPole-v1', stop=None, options=None, **config):
     """Train in this process; return why it ended, the checkpoint and the summary."""
     train = TrainConfig(hidden_size=16, **config)
     reason = local_training.train(
-        EnvConfig(env_id=env_id, num_envs=4), train, make_algorithm_config(train, own or {}),
+        EnvConfig(env_id=env_id, num_envs=4), train, make_algorithm_config(train, options or {}),
         folder, stop or threading.Event())
     return reason, load_checkpoint(folder / 'checkpoint.pt'), json.loads(
         (folder / 'summary.json').read_text())
@@ -129,7 +129,7 @@ SMALL = {'replay_start': 500, 'replay_size': 2000, 'ppo_epochs': 2, 'reinforce_e
 def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
     total_steps = 1000 if lstm_size else 2000
     runs = [trained(tmp_path / str(i), total_steps=total_steps, seed=seed, algorithm=algorithm,
-                    lstm_size=lstm_size, own=SMALL) for i, seed in enumerate((3, 3, 4))]
+                    lstm_size=lstm_size, options=SMALL) for i, seed in enumerate((3, 3, 4))]
     first, second, other = (found for _, found, _ in runs)
     assert same_state(first['learner'], second['learner'])
     for key in ('returns', 'episodes', 'received', 'lag'):

@@ -169,8 +169,8 @@ def test_a_run_does_not_go_on_with_another_algorithm(tasks, more):
     with pytest.raises(SettingError) as error:
         presets.resolve({'algorithm': 'ppo', **more}, saved)
     assert str(error.value) == (
-        "algorithm: 'ppo' is not allowed: the run was learned by 'a3c', and cannot go on with "
-        'another')
+        "algorithm: 'ppo' is not allowed: the run was trained with 'a3c' and cannot be resumed "
+        'with another')
     same = {'algorithm': 'a3c', 'total_steps': 5}
     assert presets.resolve(same, saved) == {**saved, 'total_steps': 5}
 

@@ -23,13 +23,13 @@ TRAIN = TrainConfig(hidden_size=4, total_steps=100)
 @pytest.fixture
 def saved(tmp_path):
     """Return a function that saves a learner; it returns the file and the learner."""
-    def save(env=ENV, config=None, own=None, **train):
+    def save(env=ENV, config=None, options=None, **train):
         train = dataclasses.replace(TRAIN, **train)
-        own = make_algorithm_config(train, own or {})
-        learner = Learner(train, *factory.spaces(env), own=own)
+        algorithm_config = make_algorithm_config(train, options or {})
+        learner = Learner(train, *factory.spaces(env), algorithm_config=algorithm_config)
         learner.version, learner.agent_steps = 7, 99
         path = tmp_path / 'checkpoint.pt'
-        save_checkpoint(path, config={**as_dict(env, train, own), **(config or {})},
+        save_checkpoint(path, config={**as_dict(env, train, algorithm_config), **(config or {})},
                         learner=learner.state(), progress={})
         return path, learner
     return save
@@ -115,8 +115,8 @@ def test_no_file_is_said(tmp_path):
 
 def test_values_of_actions_explore_as_at_the_end_of_the_run(saved):
     torch.manual_seed(0)
-    own = {'exploration_end': 0.25, 'exploration_steps': 50, 'exploration_spread': 0.0}
-    path, _ = saved(algorithm='dqn', own=own)
+    options = {'exploration_end': 0.25, 'exploration_steps': 50, 'exploration_spread': 0.0}
+    path, _ = saved(algorithm='dqn', options=options)
     found = load_policy(path)
     assert found.policy.exploration.tolist() == [0.25]
     observations = np.ones((2000, 3), np.float32)

@@ -49,7 +49,7 @@ class _Part:
         spaces = self.envs.single_observation_space, self.envs.single_action_space
         self.learner = Learner(
             self.train, *spaces, factory.frames_per_observation(env),
-            own=make_algorithm_config(self.train, settings))
+            algorithm_config=make_algorithm_config(self.train, settings))
 
     def _actor(self) -> Actor:
         return Actor(

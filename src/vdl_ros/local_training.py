@@ -1,9 +1,8 @@
 """
-Serial mode: actor and learner in one process, without ROS.
+Local training (serial mode): one actor and the learner in one process, without ROS.
 
-For debugging and deterministic tests, and the baseline that the distributed graph is measured
-against: ``python -m vdl_ros.local_training --env_id CartPole-v1``. The same classes as in the
-nodes.
+``python -m vdl_ros.local_training --env_id CartPole-v1``. For debugging and deterministic tests,
+and the baseline of the benchmarks; it uses the same classes as the nodes.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ from vdl_ros.rl.train_config import TrainConfig
 
 
 class SerialInbox:
-    """Acts one unroll each time the trainer asks for one."""
+    """Runs the actor for one unroll whenever the trainer takes one."""
 
     def __init__(
-        self, actor: Actor, learner: Learner, flow_stats: FlowStats, phases: ThreadTimer,
+        self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
     ) -> None:
         """Take unrolls from ``actor`` with the weights of ``learner``."""
-        self._phases = phases
+        self._timer = timer
         self._actor, self._learner, self._flow_stats = actor, learner, flow_stats
         self._sequence = 0
 
     def get(self, timeout: float) -> Unroll:
-        """Return an unroll of the newest policy; never waits."""
+        """Return an unroll of the newest policy."""
         if self._actor.policy_version != self._learner.version:
-            with self._phases('receive'):
+            with self._timer('receive'):
                 learner = self._learner
                 self._actor.load(learner.weights(), learner.version, learner.agent_steps)
         arrays, _ = self._actor.unroll()
@@ -64,31 +63,31 @@ class SerialInbox:
 
 
 def train(
-    env: EnvConfig, config: TrainConfig, own: AlgorithmConfig, run_dir: Path,
+    env: EnvConfig, config: TrainConfig, algorithm_config: AlgorithmConfig, run_dir: Path,
     stop: threading.Event, *, resume: bool = False,
 ) -> str:
     """
-    Train in this process until the run is over; return why it ended.
+    Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
     Raises:
         ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
     """
-    verify(config, own)
+    verify(config, algorithm_config)
     torch.set_num_threads(1)
     envs = factory.make(env, config.seed)
     try:
         spaces = envs.single_observation_space, envs.single_action_space
-        phases = ThreadTimer()
-        learner = Learner(
-            config, *spaces, factory.frames_per_observation(env), phases, own=own)
-        policy = make_policy(config, *spaces, own)
+        timer = ThreadTimer()
+        learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
+                          algorithm_config=algorithm_config)
+        policy = make_policy(config, *spaces, algorithm_config)
         flow_stats = FlowStats()
-        actor = Actor(envs, policy, learner.schema, config.seed, phases,
-                      exploration_schedule(own, 'serial'))
+        actor = Actor(envs, policy, learner.schema, config.seed, timer,
+                      exploration_schedule(algorithm_config, 'serial'))
         trainer = Trainer(
-            learner, RunFolder(run_dir, resume=resume), as_dict(env, config, own),
-            inbox=SerialInbox(actor, learner, flow_stats, phases), flow_stats=flow_stats,
-            publish=lambda: None, say=print, clocks={TRAINING: phases})
+            learner, RunFolder(run_dir, resume=resume), as_dict(env, config, algorithm_config),
+            inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
+            publish=lambda: None, log=print, timers={TRAINING: timer})
         return trainer.run(stop)
     finally:
         envs.close()
@@ -102,7 +101,7 @@ def main(args: list[str] | None = None) -> int:
         parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
     parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
-    parser.add_argument('--resume', help='folder of a run to go on with')
+    parser.add_argument('--resume', help='folder of a run to resume')
     given = {name: text for name, text in vars(parser.parse_args(args)).items()
              if text is not None}
     run_dir, resume = given.pop('run_dir', None), given.pop('resume', None)
@@ -114,8 +113,8 @@ def main(args: list[str] | None = None) -> int:
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
-        own = make_algorithm_config(config, values)
-        reason = train(env, config, own, path, stop, resume=bool(resume))
+        algorithm_config = make_algorithm_config(config, values)
+        reason = train(env, config, algorithm_config, path, stop, resume=bool(resume))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return 2

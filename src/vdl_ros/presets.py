@@ -1,9 +1,9 @@
 """
-Presets: tested settings for an algorithm, for a task, and for an algorithm on a task.
+Presets: tested settings of an algorithm, of a task, and of an algorithm on a task.
 
-``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids``
-(shell patterns), ``settings``, and ``algorithms`` (settings by algorithm). Later ones override
-earlier ones; all override the defaults and are overridden by what the user sets.
+``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids`` (shell
+patterns), ``settings``, and ``algorithms`` (settings by algorithm). In this order they override
+the defaults; the user's settings override them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import yaml
 
 from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import SettingError
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import reject_other_algorithm_settings
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -24,7 +25,7 @@ __all__ = ['folder', 'preset', 'resolve']
 
 def folder() -> Path:
     """
-    Return the folder of the presets, ``config``.
+    Return the folder ``config`` of the installed package, or of the checkout.
 
     Raises:
         FileNotFoundError: it is neither installed nor in a checkout.
@@ -33,7 +34,7 @@ def folder() -> Path:
 
 
 def preset(env_id: str, algorithm: str) -> dict[str, object]:
-    """Return the settings for both; the first task file by name that matches ``env_id`` counts."""
+    """Return the preset settings; of several matching task files the first by name counts."""
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
@@ -49,26 +50,26 @@ def preset(env_id: str, algorithm: str) -> dict[str, object]:
 
 def resolve(
     given: Mapping[str, object], saved: Mapping[str, object] | None = None,
-    default_env_id: str = 'CartPole-v1',
+    default_env_id: str = EnvConfig.env_id,
 ) -> dict[str, object]:
     """
-    Return the settings that differ from the defaults.
+    Return all settings that differ from the defaults, by name.
 
     Args:
-        given: settings of the user; they override all others.
-        saved: settings of the run that is resumed; they replace the presets.
+        given: settings by the user; they override all others.
+        saved: settings of the run that is resumed.
         default_env_id: the environment if neither names one.
 
     Raises:
-        SettingError: ``given`` has a setting of another algorithm, or another algorithm than
+        SettingError: a setting of another algorithm is given, or another algorithm than that of
             the resumed run.
     """
     was = (saved or {}).get('algorithm')
     algorithm = str(given.get('algorithm') or was or TrainConfig.algorithm)
     if was and algorithm != was:
-        raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was learned by '
-                           f'{was!r}, and cannot go on with another')
+        raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was trained with '
+                           f'{was!r} and cannot be resumed with another')
     reject_other_algorithm_settings(given, algorithm)
-    under = dict(saved) if saved else preset(
+    base = dict(saved) if saved else preset(
         str(given.get('env_id', default_env_id)), algorithm)
-    return under | dict(given)
+    return base | dict(given)

@@ -1,4 +1,4 @@
-"""A checkpoint's policy, with the environment that it learned in."""
+"""Load the policy of a checkpoint, with the settings of its environment and training."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ['SavedPolicy', 'load_policy']
 @dataclass(frozen=True)
 class SavedPolicy:
     """
-    A policy as it was saved, and what it was learned in.
+    A policy with the settings that it was trained with.
 
     Attributes:
-        policy: the network.
+        policy: the network, in evaluation mode.
         env: settings of its environment.
-        train: settings of its learning.
+        train: settings of its training.
         action_space: of one environment.
-        version: updates it is the result of.
-        agent_steps: steps it was learned from.
+        version: number of updates.
+        agent_steps: number of agent steps learned from.
     """
 
     policy: Policy
@@ -49,8 +49,8 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
 
     Args:
         path: the file.
-        env_id: that it must have learned in; empty: any.
-        algorithm: that it must have learned by; empty: any.
+        env_id: required environment; empty: any.
+        algorithm: required algorithm; empty: any.
 
     Raises:
         CheckpointError: not a readable checkpoint, or of another environment, algorithm or
@@ -62,9 +62,9 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         if wanted and was != wanted:
             raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
     env, train = select(EnvConfig, found['config']), select(TrainConfig, found['config'])
-    own = make_algorithm_config(train, found['config'])
+    algorithm_config = make_algorithm_config(train, found['config'])
     spaces = factory.spaces(env)
-    policy = make_policy(train, *spaces, own)
+    policy = make_policy(train, *spaces, algorithm_config)
     try:
         policy.load_state_dict(found['learner']['policy'])
         version, agent_steps = (int(found['learner'][name]) for name in ('version', 'agent_steps'))
@@ -72,5 +72,6 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         # torch's first line only says that there is an error.
         reason = ' '.join(str(error).split())[:200]
         raise CheckpointError(f'{path}: not a policy for {env.env_id}: {reason}') from None
-    policy.exploration = torch.tensor([exploration_schedule(own, '')(train.total_steps)])
+    explore = exploration_schedule(algorithm_config, '')
+    policy.exploration = torch.tensor([explore(train.total_steps)])
     return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps)

@@ -19,7 +19,7 @@ def test_cartpole_is_learned(launch, run, algorithm):
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
     if algorithm in ('ppo', 'reinforce'):
         assert found['policy_lag'] == {'mean': 0.0, 'max': 0}, 'actors wait for the update'
-    assert all(abs(value) < 1e6 for value in run.scalars('losses/total'))
+    assert all(abs(value) < 1e6 for value in run.scalars('losses/loss'))
 
 
 def test_a_policy_with_a_memory_is_learned_and_played(launch, run, run_here):

@@ -42,12 +42,13 @@ class Recorder(Node):
     It does so once every actor has sent all that it may: who would send more is seen.
     """
 
-    def __init__(self, env: EnvConfig, train: TrainConfig, own: AlgorithmConfig,
+    def __init__(self, env: EnvConfig, train: TrainConfig, algorithm_config: AlgorithmConfig,
                  context: rclpy.Context):
         super().__init__('recorder', context=context)
         self.learner = Learner(
-            train, *factory.spaces(env), factory.frames_per_observation(env), own=own)
-        self.config = json.dumps(as_dict(env, train, own))
+            train, *factory.spaces(env), factory.frames_per_observation(env),
+            algorithm_config=algorithm_config)
+        self.config = json.dumps(as_dict(env, train, algorithm_config))
         self.flow_stats = FlowStats()
         self.kept: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
         self.credit = train.credit
@@ -84,8 +85,9 @@ def record(launch):
     rclpy.init(context=context)
     nodes = []
 
-    def run(env: EnvConfig, train: TrainConfig, own: AlgorithmConfig | None = None) -> Recorder:
-        recorder = Recorder(env, train, own or ImpalaConfig(), context)
+    def run(env: EnvConfig, train: TrainConfig,
+            algorithm_config: AlgorithmConfig | None = None) -> Recorder:
+        recorder = Recorder(env, train, algorithm_config or ImpalaConfig(), context)
         nodes.append(recorder)
         executor = SingleThreadedExecutor(context=context)
         executor.add_node(recorder)
@@ -204,11 +206,13 @@ def test_stacked_frames_are_stacked_again_as_they_were(record):
 
 def test_memory_and_exploration_are_those_of_each_actor(record):
     env = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
-    own = DqnConfig(exploration_start=0.5, exploration_end=0.5, exploration_spread=4.0)
+    algorithm_config = DqnConfig(
+        exploration_start=0.5, exploration_end=0.5, exploration_spread=4.0)
     recorder = record(env, TrainConfig(
-        algorithm='dqn', unroll_length=7, batch_size=1, max_policy_lag=4, lstm_size=5), own)
+        algorithm='dqn', unroll_length=7, batch_size=1, max_policy_lag=4, lstm_size=5),
+        algorithm_config)
     learner = recorder.learner
-    epsilons = {name: exploration_schedule(own, name)(0) for name in ACTORS}
+    epsilons = {name: exploration_schedule(algorithm_config, name)(0) for name in ACTORS}
     assert epsilons['left'] != epsilons['right']
     for name, messages in recorder.kept.items():
         state = torch.zeros(3, 10)

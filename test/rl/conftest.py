@@ -101,24 +101,24 @@ class _Member(Group):
     def __init__(self, rank, parts, barrier):
         self.rank, self._parts, self._barrier = rank, parts, barrier
 
-    def sum(self, numbers):
+    def all_reduce_sum(self, numbers):
         return sum(self._both(numbers.detach().clone()))
 
-    def least(self, number):
+    def all_reduce_min(self, number):
         return min(self._both(number))
 
-    def _both(self, own):
+    def _both(self, mine):
         """Return what each of the two has here, in the order of ranks."""
-        self._parts[self.rank] = own
+        self._parts[self.rank] = mine
         self._barrier.wait(30.0)
         both = [self._parts[0], self._parts[1]]
         self._barrier.wait(30.0)
         return both
 
-    def add_gradients(self, parameters):
+    def all_reduce_gradients(self, parameters):
         for parameter in parameters:
             if parameter.grad is not None:
-                parameter.grad.copy_(self.sum(parameter.grad))
+                parameter.grad.copy_(self.all_reduce_sum(parameter.grad))
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def make(device, algorithm='impala', images=True, **changes):
     """Return a learner; of stacked pictures or of numbers."""
     config = dataclasses.replace(CONFIG, algorithm=algorithm, **changes)
     return Learner(config, IMAGES if images else NUMBERS, ACTIONS, 4 if images else 1,
-                   own=make_algorithm_config(config, SMALL), device=device)
+                   algorithm_config=make_algorithm_config(config, SMALL), device=device)
 
 
 def apart(one, other, first):
@@ -158,10 +158,10 @@ class Checks:
         losses, good = [], True
         for precision in ('float32', 'bfloat16'):
             learner = make(self.device, network=network, precision=precision)
-            told = [learner.update(draw(learner, seed, 2, 4)) for seed in range(3)]
-            good &= all(np.isfinite(value) for each in told for value in each.values())
+            metrics = [learner.update(draw(learner, seed, 2, 4)) for seed in range(3)]
+            good &= all(np.isfinite(value) for each in metrics for value in each.values())
             good &= {each.dtype for each in learner.policy.parameters()} == {torch.float32}
-            losses.append(told[0]['losses/total'])
+            losses.append(metrics[0]['losses/loss'])
         good &= abs(losses[1] / losses[0] - 1) < 0.02
         self.say(f'{network} in bfloat16', good, f'loss {losses[1]:.4f}, '
                  f'in float32 {losses[0]:.4f}')
@@ -171,9 +171,9 @@ class Checks:
         learner, same = make(self.device, network='nature'), True
         for seed in range(20):
             unrolls = draw(learner, seed, 3, 1 + seed % 5)
-            batch = learner.decode(unrolls)
+            batch = learner.make_batch(unrolls)
             learner.learn(batch)
-            following = learner.decode(draw(learner, 100 + seed, 2, 4))
+            following = learner.make_batch(draw(learner, 100 + seed, 2, 4))
             same &= all(torch.equal(one.cpu(), other) for one, other in zip(
                 batch.tensors, make_batch(unrolls, learner.schema).tensors, strict=True))
             learner.learn(following)
@@ -204,7 +204,7 @@ class Waits:
 def fresh(learner):
     """Return the learner's algorithm, with its optimiser, and nothing else that it remembers."""
     algorithm = type(learner.algorithm)(
-        learner.policy, learner.config, learner.own, learner.schema, learner.group)
+        learner.policy, learner.config, learner.algorithm_config, learner.schema, learner.group)
     algorithm.load_state(copy.deepcopy(learner.algorithm.state()))
     return algorithm
 
@@ -227,7 +227,7 @@ def speed(device, seconds, threads):
         spent, updates, before = [0.0, 0.0, 0.0], 0, learner.agent_steps
         while sum(spent) < seconds or updates < 2:
             marks = [time.perf_counter()]
-            batch = learner.decode(unrolls)
+            batch = learner.make_batch(unrolls)
             marks.append(time.perf_counter())
             learner.learn(batch)
             marks.append(time.perf_counter())

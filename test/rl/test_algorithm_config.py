@@ -23,30 +23,30 @@ AT_THE_EDGE = DqnConfig(
     exploration_end=1.0)
 
 
-def refused(train, own, message):
+def refused(train, algorithm_config, message):
     """Assert that settings are refused in one line that begins with ``message``."""
     with pytest.raises(SettingError, match=rf'^{re.escape(message)}[^\n]*$'):
-        verify(train, own)
+        verify(train, algorithm_config)
 
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
 def test_defaults_are_allowed(algorithm):
-    own = ALGORITHM_SETTINGS[algorithm]
-    for cls in (TrainConfig, own):
+    algorithm_config = ALGORITHM_SETTINGS[algorithm]
+    for cls in (TrainConfig, algorithm_config):
         build(cls, {each.name: each.default for each in settings_of(cls).values()})
-    verify(TrainConfig(algorithm=algorithm), own())
+    verify(TrainConfig(algorithm=algorithm), algorithm_config())
 
 
 @pytest.mark.parametrize(('batch', 'every', 'lag'), [(5, 1, 4), (1, 5, 4), (2, 3, 5)])
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
 def test_a_credit_smaller_than_what_an_answer_needs_is_refused(algorithm, batch, every, lag):
-    own = ALGORITHM_SETTINGS[algorithm]()
+    algorithm_config = ALGORITHM_SETTINGS[algorithm]()
     bad = TrainConfig(algorithm=algorithm, batch_size=batch, publish_every=every,
                       max_policy_lag=lag)
     with pytest.raises(SettingError, match=(
             rf'^max_policy_lag: {lag} .* = {batch} \* {every} = {batch * every}')):
-        verify(bad, own)
-    verify(dataclasses.replace(bad, max_policy_lag=batch * every), own)
+        verify(bad, algorithm_config)
+    verify(dataclasses.replace(bad, max_policy_lag=batch * every), algorithm_config)
 
 
 def test_synchronous_actors_have_the_credit_of_a_batch_whatever_the_lag():
@@ -73,14 +73,14 @@ def test_a_minibatch_has_a_step():
 @pytest.mark.parametrize('form', ['clip', 'kl'])
 def test_a_divergence_cannot_be_aimed_at_in_one_step(form):
     train = TrainConfig(algorithm='ppo')
-    own = PpoConfig(ppo_form=form, ppo_epochs=1, ppo_minibatches=1)
+    algorithm_config = PpoConfig(ppo_form=form, ppo_epochs=1, ppo_minibatches=1)
     if form == 'kl':
-        refused(train, own,
+        refused(train, algorithm_config,
                 "ppo_epochs: 1 is not allowed with ppo_form 'kl' and ppo_minibatches 1: one step")
     else:
-        verify(train, own)
-    verify(train, dataclasses.replace(own, ppo_epochs=2))
-    verify(train, dataclasses.replace(own, ppo_minibatches=2))
+        verify(train, algorithm_config)
+    verify(train, dataclasses.replace(algorithm_config, ppo_epochs=2))
+    verify(train, dataclasses.replace(algorithm_config, ppo_minibatches=2))
 
 
 def test_what_dqn_keeps_and_draws_may_be_as_large_as_what_holds_it():
@@ -90,7 +90,7 @@ def test_what_dqn_keeps_and_draws_may_be_as_large_as_what_holds_it():
            dataclasses.replace(AT_THE_EDGE, n_step=500))
 
 
-@pytest.mark.parametrize(('train', 'own', 'message'), [
+@pytest.mark.parametrize(('train', 'algorithm_config', 'message'), [
     ({}, {'n_step': 21}, 'n_step: 21 is not allowed: at most unroll_length, 20'),
     ({'unroll_length': 501}, {}, 'unroll_length: 501 is not allowed: at most replay_size, 500'),
     ({}, {'replay_batch': 501}, 'replay_batch: 501 is not allowed: at most replay_size, 500'),
@@ -100,8 +100,9 @@ def test_what_dqn_keeps_and_draws_may_be_as_large_as_what_holds_it():
      "exploration_start: 1.5 is not allowed with exploration 'epsilon': at most 1"),
     ({}, {'exploration_end': 2.0},
      "exploration_end: 2 is not allowed with exploration 'epsilon': at most 1")])
-def test_what_does_not_fit_dqn_is_refused_with_both_values(train, own, message):
-    refused(dataclasses.replace(DQN, **train), dataclasses.replace(AT_THE_EDGE, **own), message)
+def test_what_does_not_fit_dqn_is_refused_with_both_values(train, algorithm_config, message):
+    refused(dataclasses.replace(DQN, **train),
+            dataclasses.replace(AT_THE_EDGE, **algorithm_config), message)
 
 
 def test_each_learner_collects_before_it_learns():

@@ -62,10 +62,10 @@ def images(rng, is_reset):
     return frames
 
 
-def make(algorithm, device=CPU, space=NUMBERS, actions=ACTIONS, frames=1, own=None, **changes):
+def make(algorithm, device=CPU, space=NUMBERS, actions=ACTIONS, frames=1, options=None, **changes):
     config = dataclasses.replace(CONFIG, algorithm=algorithm, **changes)
     return Learner(config, space, actions, frames, device=device,
-                   own=make_algorithm_config(config, SMALL | (own or {})))
+                   algorithm_config=make_algorithm_config(config, SMALL | (options or {})))
 
 
 def assert_same(one, other):
@@ -118,7 +118,8 @@ def test_an_update_on_a_device_is_that_on_the_cpu(fake, unrolls, algorithm, spac
 @pytest.mark.parametrize('lstm_size', [0, 4])
 def test_errors_go_back_to_the_replay(fake, unrolls, lstm_size):
     learner, waits = learn_both(
-        fake, unrolls, 'dqn', lstm_size=lstm_size, own={'prioritized': True, 'double_q': False})
+        fake, unrolls, 'dqn', lstm_size=lstm_size,
+        options={'prioritized': True, 'double_q': False})
     assert looks(learner, waits) == (2, [{}] * 2)
 
 
@@ -126,9 +127,10 @@ def test_errors_go_back_to_the_replay(fake, unrolls, lstm_size):
     ('impala', 1), ('ppo', 2), ('reinforce', 0), ('dqn', 0)])
 def test_statistics_are_kept_on_the_device(fake, unrolls, algorithm, masks):
     """What counts is chosen by a mask: once for observations, once for returns."""
-    own = {'normalize_returns': True, 'ppo_form': 'kl'} if algorithm == 'ppo' else {}
+    options = {'normalize_returns': True, 'ppo_form': 'kl'} if algorithm == 'ppo' else {}
     learner, waits = learn_both(
-        fake, unrolls, algorithm, normalize_observations=True, own=own, optimizer='rmsprop')
+        fake, unrolls, algorithm, normalize_observations=True, options=options,
+        optimizer='rmsprop')
     assert [each['a mask as an index'] for each in looks(learner, waits)[1]] == [masks] * 2
     assert float(learner.policy.normalizer.count.cpu()) == learner.agent_steps
 
@@ -157,7 +159,7 @@ def test_a_bad_unroll_leaves_the_device_as_it_was(fake, unrolls):
 @pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
 @pytest.mark.parametrize('algorithm', ALGORITHM_SETTINGS)
 def test_a_run_goes_on_on_another_device(fake, unrolls, algorithm, optimizer):
-    settings = {'optimizer': optimizer, 'own': {'normalize_returns': True}}
+    settings = {'optimizer': optimizer, 'options': {'normalize_returns': True}}
 
     def start(device, seed):
         # Of dqn, the replay is not kept: it begins anew everywhere.

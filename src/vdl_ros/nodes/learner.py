@@ -1,11 +1,10 @@
 """
-The learner: trajectories in, policies out.
+The learner node: trains a policy on the actors' trajectories and publishes it.
 
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
-inference:=learner; ``/statistics``, for the run's events. Publishes: ``policy`` (vdl_ros/Policy,
-latched) after every ``publish_every`` updates, unless another learner does so for all;
-``actions`` (vdl_ros/Action) with inference:=learner, ``/statistics``, also of where its time
-goes, ``/diagnostics``.
+inference:=learner; ``/statistics``, for TensorBoard. Publishes: ``policy`` (vdl_ros/Policy,
+latched; only learner 0) after every ``publish_every`` updates; ``actions`` (vdl_ros/Action) with
+inference:=learner; ``/statistics``, including the time shares of its threads; ``/diagnostics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
@@ -62,99 +61,81 @@ SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, Pro
 
 
 class LearnerNode(Node):
-    """Gives the trainer its trajectories and its policies their topic."""
+    """
+    The node with its settings; :class:`Training` adds learner, topics and training loop.
+
+    Attributes:
+        run: settings of the learner's process.
+        process: settings of every process.
+        device: device to compute on.
+        resume: folder of the run to resume; empty: a new run.
+        learner_id: identifies this start of the learners to their actors.
+    """
 
     def __init__(self) -> None:
         """
         Resolve the settings.
 
         Raises:
-            ValueError: a setting or a run to go on with that cannot be used.
+            ValueError: a setting that is not allowed, or a run that cannot be resumed.
         """
         super().__init__('learner')
         self._given = parameters.given(self, *SETTINGS)
         rank = self._given.get('learner_rank', 0)
-        self._resume = '' if rank else str(self._given.get('resume', ''))
-        # Only the first knows the run: the others take over its settings when they meet it.
+        self.resume = '' if rank else str(self._given.get('resume', ''))
+        # The other learners receive the settings of learner 0 in share_settings.
         self._values = dict(self._given) if rank else presets.resolve(
-            self._given, saved_settings(Path(self._resume)) if self._resume else None)
+            self._given, saved_settings(Path(self.resume)) if self.resume else None)
         self.run, self.process = (
             select(RunConfig, self._values), select(ProcessConfig, self._values))
         verify_run(self.run)
         if not rank:
-            self._verify_all()
+            self.configs()
         self.device = choose_device(self.run.device, self.run.learner_rank)
         torch.set_num_threads(self.run.learner_threads)
-        self._id = uuid.uuid4().hex
-        self.group = Group()
-        self.inference: InferenceService | None = None
-        self._told = False
+        self.learner_id = uuid.uuid4().hex
         if self.process.launch_id:
             die_with_parent()
 
-    def _verify_all(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig]:
-        env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
-        own = make_algorithm_config(train, self._values)
-        verify(train, own, self.run.num_learners)
-        return env, train, own
-
-    def prepare(self, stop: threading.Event) -> bool:
+    def configs(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig]:
         """
-        Meet the other learners, if there are any, and prepare the run.
-
-        Returns:
-            False if ``stop`` was set meanwhile: there is no run.
+        Return the settings of environment, learning and algorithm.
 
         Raises:
-            GroupError: the others did not come.
-            ValueError: an environment, a folder or a checkpoint that cannot be used.
+            SettingError: a value that is not allowed.
         """
-        if self.run.num_learners > 1 and not self._meet(stop):
-            return False
-        parameters.declare(self, self._values, *SETTINGS)
-        env, train, own = self._verify_all()
-        self._config = json.dumps(as_dict(env, train, own))
-        self.clocks = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
-        if train.inference == 'learner':
-            self.clocks[INFERENCE] = ThreadTimer()
-        self._learner = Learner(
-            train, *factory.spaces(env), factory.frames_per_observation(env),
-            self.clocks[TRAINING], own=own, group=self.group, device=self.device)
-        self._flow_stats = FlowStats()
-        first = self.group.rank == 0
-        self.folder = RunFolder(
-            Path(self._resume or self.run.run_dir or default_run_dir(env.env_id, self.process)),
-            launch_id=self.process.launch_id, resume=bool(self._resume)) if first else None
-        self._policy = self.create_publisher(
-            Policy, 'policy', qos.TOPICS['policy']) if first else None
-        self._inbox = self._open_inbox(train)
-        topics = TopicScalars(
-            self, 'trajectories', 'observations', 'actions', 'policy').take if first else dict
-        self.trainer = Trainer(
-            self._learner, self.folder, as_dict(env, train, own, self.run),
-            inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
-            say=self.get_logger().info, topics=topics, clocks=self.clocks,
-            num_actors=self.run.own_actors, checkpoint_period=self.run.checkpoint_period,
-            status_period=self.run.status_period)
-        self._time_statistics = ThreadTimeStatistics(self, self.clocks)
-        self._diagnostics = Diagnostics(self, self._health)
-        return True
+        env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
+        algorithm_config = make_algorithm_config(train, self._values)
+        verify(train, algorithm_config, self.run.num_learners)
+        return env, train, algorithm_config
 
-    def _meet(self, stop: threading.Event) -> bool:
-        """Meet the other learners and take the settings of the first; False if interrupted."""
+    def join_group(self, stop: threading.Event) -> Group | None:
+        """
+        Return the group of all learners, or None if ``stop`` was set before all had joined.
+
+        Raises:
+            GroupError: not all learners joined in time.
+        """
         run = self.run
-        self.get_logger().info(
-            f'learner {run.learner_rank} of {run.num_learners} meets the others at '
-            f'{run.group_address}')
-        group = join(run.learner_rank, run.num_learners, run.group_address, run.group_timeout,
-                     stop=stop, device=self.device)
-        if group is None:
-            return False
-        self.group = group
+        if run.num_learners == 1:
+            return Group()
+        self.get_logger().info(f'learner {run.learner_rank} of {run.num_learners} joins the '
+                               f'others at {run.group_address}')
+        return join(run.learner_rank, run.num_learners, run.group_address, run.group_timeout,
+                    stop=stop, device=self.device)
+
+    def share_settings(self, group: Group) -> None:
+        """
+        Take over the settings and the id of learner 0, and declare all parameters.
+
+        Raises:
+            GroupError: another learner is gone.
+            SettingError: a given setting differs from learner 0's.
+        """
         shared = {} if group.rank else (
-            as_dict(*self._verify_all()) | {'num_actors': run.num_actors})
-        told = json.loads(group.broadcast(json.dumps([self._id, shared]).encode()))
-        self._id, shared = told
+            as_dict(*self.configs()) | {'num_actors': self.run.num_actors})
+        self.learner_id, shared = json.loads(
+            group.broadcast(json.dumps([self.learner_id, shared]).encode()))
         reject_other_algorithm_settings(self._given, shared['algorithm'])
         for name, value in self._given.items():
             if shared.get(name, value) != value:
@@ -162,76 +143,160 @@ class LearnerNode(Node):
                                    f'{shared[name]!r}')
         self._values |= shared
         self.run = select(RunConfig, self._values)
-        return True
+        parameters.declare(self, self._values, *SETTINGS)
 
-    def _open_inbox(self, train: TrainConfig) -> TrajectoryInbox | InferenceService:
-        """Subscribe to what the unrolls come from."""
-        schema = self._learner.schema
-        topic: str
-        inbox: TrajectoryInbox | InferenceService
+
+class Training:
+    """A learner with its topics, its run folder and its training loop."""
+
+    def __init__(self, node: LearnerNode, group: Group) -> None:
+        """
+        Make all parts and subscribe to the actors' messages.
+
+        Raises:
+            ValueError: an environment, a folder or a checkpoint that cannot be used.
+        """
+        self._node, run = node, node.run
+        env, train, algorithm_config = node.configs()
+        self._config = json.dumps(as_dict(env, train, algorithm_config))
+        self._timers = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
         if train.inference == 'learner':
-            topic, kind = 'observations', Observation
-            actions = self.create_publisher(Action, 'actions', qos.TOPICS['actions'])
-            steps = StepSchema(schema.observation_space, schema.frames_per_observation)
-            central = CentralInference(
-                self._learner.copy_policy(), schema, steps, self._flow_stats, train.credit,
-                self.clocks[INFERENCE], partial(exploration_schedule, self._learner.own),
-                train.synchronous)
-            inbox = self.inference = InferenceService(
-                central, steps, self._flow_stats, self._id, publish=actions.publish,
-                warn=self._warn, timer=self.clocks[INFERENCE],
-                training_timer=self.clocks[TRAINING])
-        else:
-            topic, kind = 'trajectories', Trajectory
-            inbox = TrajectoryInbox(
-                schema, self._flow_stats, self._id, self._warn, self.clocks[TRAINING])
-        # An observation that is lost is sent again: nobody counts them.
+            self._timers[INFERENCE] = ThreadTimer()
+        self._learner = Learner(
+            train, *factory.spaces(env), factory.frames_per_observation(env),
+            self._timers[TRAINING], algorithm_config=algorithm_config, group=group,
+            device=node.device)
+        self._flow_stats = FlowStats()
+        first = group.rank == 0
+        self._folder = RunFolder(
+            Path(node.resume or run.run_dir or default_run_dir(env.env_id, node.process)),
+            launch_id=node.process.launch_id, resume=bool(node.resume)) if first else None
+        self._policy = node.create_publisher(
+            Policy, 'policy', qos.TOPICS['policy']) if first else None
+        # With inference at the learner actors need no weights, only one message with the settings.
+        self._announced = False
+        self._inference = self._make_inference() if train.inference == 'learner' else None
+        self._inbox = self._inference or TrajectoryInbox(
+            self._learner.schema, self._flow_stats, node.learner_id, self._warn,
+            self._timers[TRAINING])
+        self._subscribe()
+        self._trainer = Trainer(
+            self._learner, self._folder, as_dict(env, train, algorithm_config, run),
+            inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
+            log=node.get_logger().info, extra_scalars=TopicScalars(
+                node, 'trajectories', 'observations', 'actions', 'policy').take if first else dict,
+            timers=self._timers, num_actors=run.own_actors,
+            checkpoint_period=run.checkpoint_period, status_period=run.status_period)
+        self._time_statistics = ThreadTimeStatistics(node, self._timers)
+        self._diagnostics = Diagnostics(node, self._health)
+
+    def _make_inference(self) -> InferenceService:
+        """Return the service that answers observations with actions."""
+        learner, timer = self._learner, self._timers[INFERENCE]
+        schema = learner.schema
+        steps = StepSchema(schema.observation_space, schema.frames_per_observation)
+        central = CentralInference(
+            learner.copy_policy(), schema, steps, self._flow_stats, learner.config.credit, timer,
+            partial(exploration_schedule, learner.algorithm_config), learner.config.synchronous)
+        return InferenceService(
+            central, steps, self._flow_stats, self._node.learner_id,
+            publish=self._node.create_publisher(Action, 'actions', qos.TOPICS['actions']).publish,
+            warn=self._warn, timer=timer, training_timer=self._timers[TRAINING])
+
+    def _subscribe(self) -> None:
+        """Enqueue the actors' messages in the inbox."""
+        central = self._inference is not None
+        topic, kind = ('observations', Observation) if central else ('trajectories', Trajectory)
+        # A lost observation is sent again, so only lost trajectories are counted.
         statistics = TopicStatistics(
-            self, topic, lost=None if self.inference else lambda: self._flow_stats.lost)
+            self._node, topic, lost=None if central else lambda: self._flow_stats.lost)
 
         def receive(message: Trajectory | Observation) -> None:
-            inbox.put(message, statistics.received(message.header.stamp))
+            self._inbox.put(message, statistics.received(message.header.stamp))
 
-        self.create_subscription(kind, topic, receive, qos.TOPICS[topic])
-        return inbox
+        self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
+
+    def run(self, stop: threading.Event) -> None:
+        """
+        Run the training loop in a thread, and the callbacks in this one, until the run is over.
+
+        Raises:
+            GroupError: another learner is gone.
+            OSError: the folder cannot be written.
+        """
+        node, over = self._node, threading.Event()
+        failure: list[BaseException] = []
+        where = f'written to {self._folder.path}' if self._folder else 'written by learner 0'
+
+        def loop() -> None:
+            try:
+                reason = self._trainer.run(stop)
+                node.get_logger().info(f'ended by {reason}; {where}')
+            except BaseException as error:  # raised again in the main thread
+                failure.append(error)
+            finally:
+                over.set()
+
+        node.get_logger().info(f'learning on {describe(node.device)}; waiting for trajectories; '
+                               f'the run is {where}')
+        executor = make_executor(node.process.executor)
+        executor.add_node(node)
+        thread = threading.Thread(target=loop, name='training')
+        thread.start()
+        if self._inference is not None:
+            self._inference.start()
+        try:
+            while not over.is_set():
+                with self._timers[CALLBACKS].executor_wait():
+                    executor.spin_once(timeout_sec=0.1)
+        finally:
+            stop.set()
+            thread.join()
+            if self._inference is not None:
+                self._inference.stop()
+            executor.remove_node(node)
+        if failure:
+            raise failure[0]
 
     def _publish(self) -> None:
-        weights = self._learner.weights()
-        if self.inference is not None:
-            # The actors need no weights, only to know whom to ask.
-            self.inference.load(
-                weights, self._learner.version, self._learner.agent_steps)
-            if self._told:
+        """Publish the weights with the credits, or load them into the inference thread."""
+        learner = self._learner
+        weights = learner.weights()
+        if self._inference is not None:
+            self._inference.load(weights, learner.version, learner.agent_steps)
+            if self._announced:
                 return
-            weights, self._told = {}, True
+            weights, self._announced = {}, True
         if self._policy is None:
             return
-        with self.clocks[TRAINING]('encode'):
+        with self._timers[TRAINING]('encode'):
             message = to_policy(
-                weights, stamp=self.get_clock().now(), learner_id=self._id,
-                version=self._learner.version, agent_steps=self._learner.agent_steps,
+                weights, stamp=self._node.get_clock().now(), learner_id=self._node.learner_id,
+                version=learner.version, agent_steps=learner.agent_steps,
                 config=self._config, flow_stats=self._flow_stats)
         self._flow_stats.bytes_out += num_bytes(message.tensors)
         self._policy.publish(message)
 
     def _health(self) -> Health:
-        flow_stats, waiting = self._flow_stats, self._inbox.waiting
-        missing = self.run.own_actors - flow_stats.actors
+        """Return the warning and the values for ``/diagnostics``."""
+        flow_stats, learner = self._flow_stats, self._learner
+        num_actors = self._node.run.own_actors
         warning = ''
         if flow_stats.lost or flow_stats.rejected:
             warning = f'{flow_stats.lost} trajectories lost, {flow_stats.rejected} rejected'
-        elif missing > 0:
-            warning = f'{missing} of {self.run.own_actors} actors not heard yet'
+        elif flow_stats.actors < num_actors:
+            missing = num_actors - flow_stats.actors
+            warning = f'nothing received yet from {missing} of {num_actors} actors'
         return warning, {
-            'waiting trajectories': waiting, 'actors': flow_stats.actors,
+            'waiting trajectories': self._inbox.waiting, 'actors': flow_stats.actors,
             'received': flow_stats.received, 'lost': flow_stats.lost,
             'rejected': flow_stats.rejected,
             'policy lag, mean': round(flow_stats.lag_mean, 2),
             'policy lag, max': flow_stats.lag_max,
-            'policy version': self._learner.version, 'agent steps': self._learner.agent_steps}
+            'policy version': learner.version, 'agent steps': learner.agent_steps}
 
     def _warn(self, text: str) -> None:
-        self.get_logger().warning(text, throttle_duration_sec=1.0)
+        self._node.get_logger().warning(text, throttle_duration_sec=1.0)
 
 
 def default_run_dir(env_id: str, process: ProcessConfig) -> str:
@@ -241,53 +306,20 @@ def default_run_dir(env_id: str, process: ProcessConfig) -> str:
 
 
 def train(node: LearnerNode, stop: threading.Event) -> int:
-    """Train; what breaks the group of learners is said, and a reason to start again."""
+    """Join the other learners and train; if the group breaks, exit to be started again."""
+    group = None
     try:
-        if node.prepare(stop):
-            _train(node, stop)
+        group = node.join_group(stop)
+        if group is not None:
+            node.share_settings(group)
+            Training(node, group).run(stop)
     except GroupError as error:
-        node.get_logger().error(f'{error}; all learners begin anew')
+        node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART
     finally:
-        node.group.close()
+        if group is not None:
+            group.close()
     return EXIT_OK
-
-
-def _train(node: LearnerNode, stop: threading.Event) -> None:
-    """Train in a thread of its own while this one calls back."""
-    failure: list[BaseException] = []
-    over = threading.Event()
-    where = f'written to {node.folder.path}' if node.folder else 'written by learner 0'
-
-    def loop() -> None:
-        try:
-            reason = node.trainer.run(stop)
-            node.get_logger().info(f'ended by {reason}; {where}')
-        except BaseException as error:  # handed to the main thread, which ends the process
-            failure.append(error)
-        finally:
-            over.set()
-
-    node.get_logger().info(f'learning on {describe(node.device)}; waiting for trajectories; the '
-                           f'run is {where}')
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    thread = threading.Thread(target=loop, name='training')
-    thread.start()
-    if node.inference is not None:
-        node.inference.start()
-    try:
-        while not over.is_set():
-            with node.clocks[CALLBACKS].executor_wait():
-                executor.spin_once(timeout_sec=0.1)
-    finally:
-        stop.set()
-        thread.join()
-        if node.inference is not None:
-            node.inference.stop()
-        executor.remove_node(node)
-    if failure:
-        raise failure[0]
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Settings of learning, common to all algorithms."""
+"""Settings of training, common to all algorithms."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')
 @dataclass(frozen=True)
 class TrainConfig:
     """
-    Settings of the learning itself; the learner sends them to its actors with every policy.
+    Settings of training; the learner sends them to its actors with every policy.
 
-    Costs and clips carry the names of the IMPALA paper (Espeholt et al. 2018,
-    arXiv:1802.01561).
+    Costs are named as in the IMPALA paper (Espeholt et al. 2018, arXiv:1802.01561).
     """
 
     algorithm: str = setting(
         'impala', 'Learning algorithm.', choices=ALGORITHMS)
     inference: str = setting(
         'actor', 'Where actions are chosen: by each actor with a copy of the policy, or by the '
-        'learner, which then sees every observation.', choices=('actor', 'learner'))
+        'learner, to which actors then send every observation.', choices=('actor', 'learner'))
     synchronous: bool = setting(
         False, 'Every actor waits for the update that its trajectories are part of: an update '
-        'takes batch_size of each actor, and max_policy_lag means nothing.')
+        'takes batch_size of each actor, and max_policy_lag is ignored.')
     network: str = setting(
-        'auto', 'Policy network: auto takes impala for images and mlp for the rest.',
+        'auto', 'Policy network; auto: impala for images, else mlp.',
         choices=('auto', *NETWORKS))
     hidden_size: int = setting(
         64, 'Width of the two hidden layers of the mlp.', minimum=1, maximum=4096)
@@ -39,21 +38,21 @@ class TrainConfig:
         0, 'Cells of an LSTM between the network and its heads; 0: none.',
         minimum=0, maximum=4096)
     last_action_reward: bool = setting(
-        False, 'Give the last action, and the last reward clipped to [-1, 1], to the LSTM, or '
-        'without one to the heads, beside what the network sees, as the agents of IMPALA do.')
+        False, 'Add the last action, and the last reward clipped to [-1, 1], to the input of the '
+        'LSTM, or without one of the heads, as in IMPALA.')
     action_distribution: str = setting(
-        'gaussian', 'Of continuous actions: a normal distribution whose actions the environment '
-        'clips, or one squashed by tanh into the range of actions.',
+        'gaussian', 'Distribution of continuous actions: a normal distribution whose samples the '
+        'environment clips, or one squashed by tanh into the range of actions.',
         choices=('gaussian', 'squashed'))
     normalize_observations: bool = setting(
-        False, 'Give observations mean 0 and deviation 1, by statistics that the learner keeps '
-        'and sends to all actors with its weights. Not of images.')
+        False, 'Normalise observations, except images, to mean 0 and deviation 1, by running '
+        'statistics that the learner sends with its weights.')
     precision: str = setting(
-        'auto', 'What networks of images compute in; auto: bfloat16 where trying it shows that '
-        'the processor is faster with it, and on GPUs that have it. All else is float32.',
+        'auto', 'Precision of networks of images; auto: bfloat16 where a trial shows that the '
+        'processor is faster with it, and on GPUs that have it. All else is float32.',
         choices=('auto', 'float32', 'bfloat16'))
     total_steps: int = setting(
-        1_500_000, 'Agent steps to learn from before the run ends.', minimum=1, unit='steps')
+        1_500_000, 'Agent steps after which the run ends.', minimum=1, unit='steps')
     stop_at_return: float = setting(
         1e9, 'End the run early once the mean return of the last 100 episodes reaches this.')
     unroll_length: int = setting(
@@ -61,40 +60,40 @@ class TrainConfig:
     batch_size: int = setting(
         2, 'Trajectories in one update.', minimum=1, maximum=1024)
     max_policy_lag: int = setting(
-        4, 'Trajectories an actor may have under way that the learner has not used yet.',
+        4, 'Trajectories that an actor may have sent that the learner has not used yet.',
         minimum=1, maximum=1024)
     max_version_lag: int = setting(
-        1_000_000, 'A trajectory acted by a policy older than this is not learned from.',
+        1_000_000, 'Trajectories of a policy older than this are not learned from.',
         minimum=0, maximum=1_000_000, unit='versions')
     publish_every: int = setting(
-        1, 'Updates from one published policy to the next.', minimum=1, maximum=1024)
+        1, 'Updates between published policies.', minimum=1, maximum=1024)
     discount: float = setting(0.99, 'Discount factor, gamma.', minimum=0.0, maximum=1.0)
     gae_lambda: float = setting(
-        0.95, 'Lambda of advantages where actions are the policy\'s own (a3c, ppo): 1 sums '
-        'rewards to the end of the trajectory, 0 looks one step ahead.',
+        0.95, 'Lambda of generalised advantage estimation (a3c, ppo): 1 sums rewards to the end '
+        'of the trajectory, 0 looks one step ahead.',
         minimum=0.0, maximum=1.0)
-    learning_rate: float = setting(6e-4, 'Step size of the optimiser.', minimum=0.0, maximum=1.0)
+    learning_rate: float = setting(6e-4, 'Learning rate.', minimum=0.0, maximum=1.0)
     learning_rate_schedule: str = setting(
-        'constant', 'Over total_steps, keep the learning rate or let it fall to zero.',
+        'constant', 'Constant learning rate, or linear decay to zero over total_steps.',
         choices=('constant', 'linear'))
-    optimizer: str = setting('adam', 'Optimiser.', choices=('adam', 'rmsprop'))
+    optimizer: str = setting('adam', 'Optimizer.', choices=('adam', 'rmsprop'))
     rmsprop_epsilon: float = setting(
-        0.01, 'Epsilon of rmsprop; adam has its own, 1e-5.', minimum=1e-12, maximum=1.0)
+        0.01, 'Epsilon of rmsprop; that of adam is 1e-5.', minimum=1e-12, maximum=1.0)
     entropy_cost: float = setting(
         0.01, 'Weight of the entropy bonus.', minimum=0.0, maximum=10.0)
     baseline_cost: float = setting(
         0.5, 'Weight of the value loss.', minimum=0.0, maximum=10.0)
     reward_scale: float = setting(
-        1.0, 'What the loss multiplies rewards with: values of about one are learned fastest.',
+        1.0, 'Factor of the rewards in the loss: values of about one are learned fastest.',
         minimum=1e-9, maximum=1e9)
     normalize_advantages: bool = setting(
-        False, 'Give the advantages of each batch mean 0 and deviation 1, so that the size of '
-        'returns does not set the size of steps.')
+        False, 'Normalise the advantages of each batch to mean 0 and deviation 1, so that the '
+        'size of returns does not set the size of steps.')
     max_grad_norm: float = setting(
-        0.5, 'Largest norm of the gradient of the mean loss; longer ones are scaled down.',
+        0.5, 'Gradient clipping: largest norm of the gradient of the mean loss.',
         minimum=1e-6, maximum=1e6)
     reward_transform: str = setting(
-        'none', 'What the loss sees of a reward; returns are always counted unchanged.',
+        'none', 'Transform of the rewards in the loss; reported returns are never transformed.',
         choices=('none', 'abs_one', 'soft_asymmetric'))
     seed: int = setting(1, 'Seed of weights, environments and sampling.',
                         minimum=0, maximum=2**31 - 1)

@@ -70,19 +70,20 @@ def batch(random_unroll, schema):
 @pytest.fixture
 def algorithm(schema):
     """Return a function that makes the algorithm of a config, with settings of its own."""
-    def make(policy, config, group=None, schema=schema, **own):
-        return make_algorithm(policy, config, make_algorithm_config(config, own), schema, group)
+    def make(policy, config, group=None, schema=schema, **options):
+        return make_algorithm(
+            policy, config, make_algorithm_config(config, options), schema, group)
     return make
 
 
 @pytest.fixture
 def real(spaces, algorithm):
     """Return a function that makes an algorithm with the policy that its settings ask for."""
-    def make(config, group=None, **own):
+    def make(config, group=None, **options):
         torch.manual_seed(config.seed)
-        policy = make_policy(config, *spaces, make_algorithm_config(config, own))
+        policy = make_policy(config, *spaces, make_algorithm_config(config, options))
         schema = UnrollSchema(*spaces, config.unroll_length, 1, policy.state_size)
-        return algorithm(policy, config, group, schema, **own)
+        return algorithm(policy, config, group, schema, **options)
     return make
 
 
@@ -168,7 +169,7 @@ def together(pair, real, alike, random_unroll, schema):
 
     Steps are nearly those of plain optimizer, as Adam makes much of the smallest difference.
     """
-    def check(config, updates=2, **own):
+    def check(config, updates=2, **options):
         config = dataclasses.replace(
             config, optimizer='rmsprop', rmsprop_epsilon=1.0, learning_rate=0.3)
         parts = [[make_batch([random_unroll(10 * n + rank, batch=3 - rank, start_id=rank,
@@ -178,9 +179,9 @@ def together(pair, real, alike, random_unroll, schema):
                                            sequence=n) for rank in range(2)], schema)
                  for n in range(updates)]
         assert parts[0][0].valid.sum() != parts[1][0].valid.sum()
-        alone = real(config, **own)
+        alone = real(config, **options)
         before = {name: each.clone() for name, each in alone.policy.state_dict().items()}
-        members = [real(config, **own) for _ in range(2)]
+        members = [real(config, **options) for _ in range(2)]
 
         def learn(rank):
             def run(group):

@@ -38,10 +38,11 @@ def test_loss_and_gradient_are_those_of_the_definition(
 
     loss, parts = algorithm(policy, settings).loss(batch)
     check_gradient(policy, loss, definition)
-    assert parts['losses/total'] is loss
+    assert parts['losses/loss'] is loss
     parts = {name: float(part.detach()) for name, part in parts.items()}
-    assert parts['losses/total'] == pytest.approx(
-        parts['losses/policy'] + 0.4 * parts['losses/value'] - 0.03 * parts['losses/entropy'])
+    assert parts['losses/loss'] == pytest.approx(
+        parts['losses/policy_loss'] + 0.4 * parts['losses/value_loss']
+        - 0.03 * parts['losses/entropy'])
 
 
 def test_it_corrects_nothing_for_the_policy_that_acted(batch, linear, algorithm, config):
@@ -51,7 +52,8 @@ def test_it_corrects_nothing_for_the_policy_that_acted(batch, linear, algorithm,
         (loss, parts), (other_loss, other_parts) = learner.loss(batch), learner.loss(other)
     assert torch.equal(loss, other_loss)
     # But says how far off it was.
-    assert float(parts['losses/kl'] - other_parts['losses/kl']) == pytest.approx(2.0, abs=1e-5)
+    difference = parts['losses/approx_kl'] - other_parts['losses/approx_kl']
+    assert float(difference) == pytest.approx(2.0, abs=1e-5)
 
 
 @pytest.mark.parametrize('name', ['a3c', 'impala'])
@@ -85,12 +87,12 @@ def test_two_learners_are_one_with_a_joined_batch(together, config, name, normal
     together(config(name, normalize_advantages=normalize, normalize_observations=normalize))
 
 
-@pytest.mark.parametrize(('name', 'own'), [
+@pytest.mark.parametrize(('name', 'options'), [
     ('a3c', {}), ('impala', {}), ('ppo', {}), ('reinforce', {'reinforce_episodes': 1}),
     ('dqn', {'replay_start': 1, 'replay_size': 1000})])
 def test_observations_are_seen_after_the_step_and_without_ignored_ones(
-        batch, real, config, monkeypatch, name, own):
-    learner = real(config(name, normalize_observations=True), **own)
+        batch, real, config, monkeypatch, name, options):
+    learner = real(config(name, normalize_observations=True), **options)
     counts, loss = [], learner.loss
 
     def spy(*given):

@@ -34,10 +34,10 @@ def filled(schema, batch, n, alpha=0.0):
     return replay
 
 
-def make(algorithm, policy, settings, **own):
+def make(algorithm, policy, settings, **options):
     """Return the algorithm with a target network that is not the policy."""
     learner = algorithm(policy, settings, **{
-        'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, **own})
+        'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, **options})
     torch.manual_seed(7)
     with torch.no_grad():
         for parameter in learner.target.parameters():
@@ -122,7 +122,7 @@ def test_with_a_memory_whole_columns_are_learned_from(
         random_unroll, real, config, spaces, double, prioritized):
     """Each column is walked through from the state that its actor had, and forgets at resets."""
     settings = config('dqn', lstm_size=5)
-    learner = make(lambda policy, settings, **own: real(settings, **own), None, settings,
+    learner = make(lambda policy, settings, **options: real(settings, **options), None, settings,
                    double_q=double, n_step=2, prioritized=prioritized)
     schema = UnrollSchema(*spaces, 8, 1, 10)
     batch = make_batch([random_unroll(seed, state_size=10) for seed in range(3)], schema)
@@ -166,7 +166,7 @@ def test_with_a_memory_whole_columns_are_learned_from(
 
 def test_the_memory_is_learned_through_time(real, config):
     """The loss of one step at the end has a gradient in what was observed long before."""
-    learner = make(lambda policy, settings, **own: real(settings, **own), None,
+    learner = make(lambda policy, settings, **options: real(settings, **options), None,
                    config('dqn', lstm_size=5))
     observations = torch.randn(9, 1, 3, requires_grad=True)
     resets = torch.zeros(9, 1, dtype=torch.bool)
@@ -223,6 +223,6 @@ def test_figures_are_means_over_the_steps_of_an_update(batch, real, config, monk
         return found
 
     monkeypatch.setattr(learner, 'loss', spy)
-    told = learner.update(batch)
+    metrics = learner.update(batch)
     assert len(losses) > 5
-    assert told['losses/total'] == pytest.approx(np.mean(losses))
+    assert metrics['losses/loss'] == pytest.approx(np.mean(losses))

@@ -22,13 +22,13 @@ def test_steps_are_made_as_often_as_the_ratio_says(random_unroll, schema, real, 
         new = int(batch.valid.sum())
         stored += new
         before = learner.optimizer.steps
-        told = learner.update(batch)
+        metrics = learner.update(batch)
         if stored < 40:
-            assert told == {'losses/replayed_steps': stored}
+            assert metrics == {'losses/replayed_steps': stored}
         else:
             worth += new
-            assert told['losses/replayed_steps'] == float(learner._replay.steps)
-            assert ('losses/total' in told) == (learner.optimizer.steps > before)
+            assert metrics['losses/replayed_steps'] == float(learner._replay.steps)
+            assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
         assert learner.optimizer.steps == int(worth * ratio / 16 + 1e-9)
     assert learner.optimizer.steps >= 3
 
@@ -53,14 +53,14 @@ def test_with_a_memory_the_ratio_is_that_of_what_is_learned_from(
     """Columns hold fewer steps than are asked for, or more: of T each, and one at least."""
     learner = real(config('dqn', **memory), replay_size=160, replay_start=1, replay_batch=size,
                    replay_ratio=ratio)
-    of_columns, learned = learner._of_columns, []
+    of_columns, learned = learner._column_targets, []
 
     def spy(*args):
         found = of_columns(*args)
         learned.append(int(found[-1].sum()))
         return found
 
-    monkeypatch.setattr(learner, '_of_columns', spy)
+    monkeypatch.setattr(learner, '_column_targets', spy)
     new = 0
     for seed in range(10):
         batch = unlike(seed, learner.policy.state_size)
@@ -79,9 +79,9 @@ def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(
         unlike, real, config, memory, start):
     """Six columns have room for 48 of 50 steps, and six of these only reset."""
     learner = real(config('dqn', **memory), replay_size=50, replay_start=start, replay_batch=16)
-    told = [learner.update(unlike(seed, learner.policy.state_size)) for seed in range(3)]
-    assert [each['losses/replayed_steps'] for each in told] == [21, 42, 42]
-    assert ['losses/total' in each for each in told] == [False, True, True]
+    metrics = [learner.update(unlike(seed, learner.policy.state_size)) for seed in range(3)]
+    assert [each['losses/replayed_steps'] for each in metrics] == [21, 42, 42]
+    assert ['losses/loss' in each for each in metrics] == [False, True, True]
 
 
 def test_nothing_is_learned_from_a_full_replay_of_resets_alone(batch, unlike, real, config):
@@ -89,9 +89,9 @@ def test_nothing_is_learned_from_a_full_replay_of_resets_alone(batch, unlike, re
     batch.is_reset[:] = True
     assert learner.update(batch) == {'losses/replayed_steps': 0}
     assert learner.optimizer.steps == 0
-    told = learner.update(unlike(0, columns=1))
-    assert told['losses/replayed_steps'] == 7
-    assert 'losses/total' in told
+    metrics = learner.update(unlike(0, columns=1))
+    assert metrics['losses/replayed_steps'] == 7
+    assert 'losses/loss' in metrics
 
 
 @pytest.mark.parametrize('size', [1, 3])
@@ -143,8 +143,8 @@ def test_of_a_group_none_begins_before_all_are_full(unlike, pair, real, config, 
             member.group = member.optimizer.group = group
             found = []
             for seed in range(8):
-                told = member.update(unlike(seed, columns=3 - 2 * rank))
-                found.append((member.optimizer.steps, told['losses/replayed_steps']))
+                metrics = member.update(unlike(seed, columns=3 - 2 * rank))
+                found.append((member.optimizer.steps, metrics['losses/replayed_steps']))
             return found
         return run
 

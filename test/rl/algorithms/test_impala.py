@@ -23,13 +23,13 @@ def batch_of(random_unroll, spaces, seeds, state_size=0):
                       UnrollSchema(*spaces, 8, 1, state_size))
 
 
-def algorithm(policy, config=CONFIG, own=OWN, group=None):
-    return make_algorithm(policy, config, own, None, group)
+def algorithm(policy, config=CONFIG, algorithm_config=OWN, group=None):
+    return make_algorithm(policy, config, algorithm_config, None, group)
 
 
-def gradients(policy, batch, config=CONFIG, own=OWN):
+def gradients(policy, batch, config=CONFIG, algorithm_config=OWN):
     policy.zero_grad()
-    loss, _ = algorithm(policy, config, own).loss(batch)
+    loss, _ = algorithm(policy, config, algorithm_config).loss(batch)
     loss.backward()
     return [loss.detach()] + [each.grad.clone() for each in policy.parameters()]
 
@@ -65,7 +65,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
         return total / count
 
     loss, _ = algorithm(
-        policy, own=dataclasses.replace(OWN, vtrace_lambda=lambda_)).loss(batch)
+        policy, algorithm_config=dataclasses.replace(OWN, vtrace_lambda=lambda_)).loss(batch)
     check_gradient(policy, loss, definition)
 
 
@@ -142,9 +142,10 @@ def test_parts_add_up_to_the_total(batch, linear):
     loss, parts = algorithm(linear()).loss(batch)
     assert all(value.shape == () for value in parts.values())
     parts = {name: float(value.detach()) for name, value in parts.items()}
-    assert float(loss.detach()) == parts['losses/total']
-    assert parts['losses/total'] == pytest.approx(
-        parts['losses/policy'] + 0.4 * parts['losses/value'] - 0.03 * parts['losses/entropy'])
+    assert float(loss.detach()) == parts['losses/loss']
+    assert parts['losses/loss'] == pytest.approx(
+        parts['losses/policy_loss'] + 0.4 * parts['losses/value_loss']
+        - 0.03 * parts['losses/entropy'])
 
 
 def test_the_mean_ratio_is_of_the_steps_that_count(batch, linear):
@@ -189,11 +190,11 @@ def test_an_update_is_one_step_down_the_loss(batch, linear):
     loss, *expected = gradients(policy, batch, config)
     norm = torch.cat([each.flatten() for each in expected]).norm()
     before = copy.deepcopy(policy.state_dict())
-    told = learning.update(batch)
+    metrics = learning.update(batch)
     assert learning.optimizer.steps == 1
-    assert told['losses/total'] == pytest.approx(float(loss))
+    assert metrics['losses/loss'] == pytest.approx(float(loss))
     assert norm > 1e-2
-    assert told['losses/grad_norm'] == pytest.approx(float(norm))
+    assert metrics['losses/grad_norm'] == pytest.approx(float(norm))
     # Clipped for the step, in the same direction.
     for parameter, gradient in zip(policy.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient * 1e-2 / norm, rtol=1e-3, atol=1e-9)
@@ -206,8 +207,8 @@ def test_observations_that_count_are_taken_into_the_statistics_after_the_step(
     policy = make_policy(config, *spaces)
     batch = batch_of(random_unroll, spaces, range(3))
     expected = float(gradients(policy, batch, config)[0])
-    told = algorithm(policy, config).update(batch)
-    assert told['losses/total'] == pytest.approx(expected, rel=1e-5)
+    metrics = algorithm(policy, config).update(batch)
+    assert metrics['losses/loss'] == pytest.approx(expected, rel=1e-5)
     seen = batch.observations[:-1][batch.valid].double()
     assert float(policy.normalizer.count) == len(seen)
     torch.testing.assert_close(policy.normalizer.mean, seen.mean(0))

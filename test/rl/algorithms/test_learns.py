@@ -60,10 +60,11 @@ def train(name, envs, updates, **changes):
     config = TrainConfig(**{
         'algorithm': name, 'unroll_length': 8, 'hidden_size': 16, 'learning_rate': 0.01,
         'discount': 0.9, 'seed': 3, **changes})
-    own = make_algorithm_config(config, OWN[name])
-    learner = Learner(config, envs.single_observation_space, envs.single_action_space, own=own)
+    algorithm_config = make_algorithm_config(config, OWN[name])
+    learner = Learner(config, envs.single_observation_space, envs.single_action_space,
+                      algorithm_config=algorithm_config)
     actor = Actor(envs, learner.copy_policy(), learner.schema, 3,
-                  exploration=exploration_schedule(own, 'a'))
+                  exploration=exploration_schedule(algorithm_config, 'a'))
     for number in range(updates):
         actor.load(learner.weights(), learner.version, learner.agent_steps)
         learner.update([Unroll(actor.unroll()[0], 'a', 1, number, learner.version)])

@@ -48,10 +48,11 @@ def test_ratios_are_1_before_the_first_step(
     """Though observations are normalised: their statistics change after the update, not within."""
     settings = config(name, synchronous=True, batch_size=1, normalize_observations=normalize,
                       learning_rate=0.01, **changes)
-    own = make_algorithm_config(
+    algorithm_config = make_algorithm_config(
         settings, {'ppo_epochs': 2, 'ppo_minibatches': 2, 'ppo_kl_target': 10.0})
     envs = Walk(SPACES[actions])
-    learner = Learner(settings, envs.single_observation_space, envs.single_action_space, own=own)
+    learner = Learner(settings, envs.single_observation_space, envs.single_action_space,
+                      algorithm_config=algorithm_config)
     policy, log_ratios, seen = learner.policy, [], []
     loss = learner.algorithm.loss
 

@@ -54,15 +54,15 @@ def test_steps_go_down_and_are_counted(optimizer):
      lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.01)),
     ({'optimizer': 'rmsprop', 'rmsprop_epsilon': 0.5},
      lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.5))])
-def test_steps_are_those_of_the_optimiser_that_is_named(settings, reference):
+def test_steps_are_those_of_the_configured_torch_optimizer(settings, reference):
     network, optimizer = make(**settings, max_grad_norm=1e6)
     other = Two()
-    optimizer = reference([other.first, other.second])
+    torch_optimizer = reference([other.first, other.second])
     for _ in range(3):
         optimizer.step(network.loss(), {})
-        optimizer.zero_grad()
+        torch_optimizer.zero_grad()
         other.loss().backward()
-        optimizer.step()
+        torch_optimizer.step()
     assert torch.equal(network.first, other.first)
     assert torch.equal(network.second, other.second)
 
@@ -88,7 +88,7 @@ def test_a_linear_schedule_falls_to_nothing_and_no_further():
         assert optimizer.state()['param_groups'][0]['lr'] == optimizer.learning_rate
 
 
-def test_a_constant_schedule_stays():
+def test_constant_schedule_keeps_the_learning_rate():
     _, optimizer = make()
     optimizer.schedule(999)
     assert optimizer.learning_rate == 0.01
@@ -99,8 +99,8 @@ def test_a_loss_that_is_not_finite_is_named_by_its_parts_and_changes_nothing(sam
     optimizer.step(network.loss(), {})
     before = all_of(network, optimizer)
     nan = torch.tensor(float('nan'))
-    parts = {'losses/policy': torch.tensor(1.0), 'losses/value': nan, 'losses/total': nan}
-    with pytest.raises(FloatingPointError, match='^losses/value, losses/total not finite$'):
+    parts = {'losses/policy_loss': torch.tensor(1.0), 'losses/value_loss': nan, 'losses/loss': nan}
+    with pytest.raises(FloatingPointError, match='^losses/value_loss, losses/loss not finite$'):
         optimizer.step(network.loss() * nan, parts)
     assert same(all_of(network, optimizer), before)
 
@@ -138,12 +138,12 @@ def test_no_learner_makes_a_step_if_the_loss_of_one_is_not_finite(pair, same):
             optimizer = PolicyOptimizer(members[which], CONFIG, group)
             loss = members[which].loss() * factor
             with pytest.raises(FloatingPointError) as error:
-                optimizer.step(loss, {'losses/total': loss})
+                optimizer.step(loss, {'losses/loss': loss})
             return str(error.value)
         return step
 
     said = pair(learn(0, 1.0), learn(1, float('nan')))
-    assert said == ['loss of another learner not finite', 'losses/total not finite']
+    assert said == ['loss of another learner not finite', 'losses/loss not finite']
     assert same([each.state_dict() for each in members], before)
 
 
@@ -171,11 +171,11 @@ def test_two_learners_step_along_the_sum_of_their_gradients(pair):
         assert torch.equal(member.second, network.second)
 
 
-@pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
-def test_a_state_is_gone_on_with(optimizer):
-    network, optimizer = make(optimizer=optimizer)
+@pytest.mark.parametrize('name', ['adam', 'rmsprop'])
+def test_restored_optimizer_continues_identically(name):
+    network, optimizer = make(optimizer=name)
     optimizer.step(network.loss(), {})
-    other, again = make(optimizer=optimizer)
+    other, again = make(optimizer=name)
     other.load_state_dict(network.state_dict())
     again.load_state(copy.deepcopy(optimizer.state()))
     optimizer.step(network.loss(), {})

@@ -7,21 +7,25 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.rl.algorithms.ppo import PpoBatch
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 
+# The named tensors that an update adds to a batch.
+TARGETS = ('old_parameters', 'advantages', 'returns')
 
-def targets_of(batch, policy, seed=0):
-    """Return targets as an update makes them, but drawn; the old policy is a little off."""
+
+def with_targets(batch, policy, seed=0):
+    """Return the batch with random targets; the old policy differs a little."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         parameters = policy(batch.observations).parameters[:-1]
 
     def noise(like):
         return torch.randn(like.shape, generator=generator, dtype=like.dtype)
-    return SimpleNamespace(
-        parameters=parameters + 0.3 * noise(parameters), advantages=noise(batch.rewards),
-        returns=noise(batch.rewards))
+    return PpoBatch(
+        **vars(batch), old_parameters=parameters + 0.3 * noise(parameters),
+        advantages=noise(batch.rewards), returns=noise(batch.rewards))
 
 
 @pytest.mark.parametrize('form', ['clip', 'kl'])
@@ -31,9 +35,9 @@ def test_loss_and_gradient_are_those_of_the_paper(
     policy = linear()
     learner = algorithm(policy, config('ppo'), ppo_form=form, ppo_clip=0.3)
     learner.beta = 1.7
-    targets = targets_of(batch, policy)
+    batch = with_targets(batch, policy)
     actions, valid = batch.actions.numpy(), batch.valid.numpy()
-    old = targets.parameters.numpy()
+    old = batch.old_parameters.numpy()
     old = old - np.log(np.exp(old).sum(-1, keepdims=True))
     behaviour = batch.behaviour_log_probs.numpy()
     counts = {'clipped': 0, 'kept': 0}
@@ -43,7 +47,7 @@ def test_loss_and_gradient_are_those_of_the_paper(
         total, counts['clipped'], counts['kept'] = 0.0, 0, 0
         for t, b in np.argwhere(valid):
             ratio = np.exp(log_pi[t, b][actions[t, b]] - behaviour[t, b])
-            advantage = float(targets.advantages[t, b])
+            advantage = float(batch.advantages[t, b])
             if form == 'clip':
                 surrogate = min(ratio * advantage, np.clip(ratio, 0.7, 1.3) * advantage)
                 counts['clipped' if abs(ratio - 1) > 0.3 else 'kept'] += 1
@@ -51,16 +55,16 @@ def test_loss_and_gradient_are_those_of_the_paper(
                 divergence = (np.exp(old[t, b]) * (old[t, b] - log_pi[t, b])).sum()
                 surrogate = ratio * advantage - 1.7 * divergence
             total -= surrogate
-            total += 0.4 * 0.5 * (float(targets.returns[t, b]) - values[t, b]) ** 2
+            total += 0.4 * 0.5 * (float(batch.returns[t, b]) - values[t, b]) ** 2
             total += 0.03 * (np.exp(log_pi[t, b]) * log_pi[t, b]).sum()
         return total / valid.sum()
 
-    loss, parts = learner.loss(batch, targets)
+    loss, parts = learner.loss(batch)
     check_gradient(policy, loss, definition)
     if form == 'clip':
         definition()
         assert min(counts.values()) > 5
-        assert float(parts['losses/clipped']) == pytest.approx(counts['clipped'] / valid.sum())
+        assert float(parts['losses/clipfrac']) == pytest.approx(counts['clipped'] / valid.sum())
 
 
 @pytest.mark.parametrize('form', ['clip', 'kl'])
@@ -81,15 +85,15 @@ def test_ignored_steps_contribute_nothing(
 
 
 class Spied:
-    """An algorithm whose calls of ``loss`` are kept: batches, targets, divergences."""
+    """Records the calls of an algorithm's ``loss``: minibatches and divergences."""
 
     def __init__(self, learner, monkeypatch):
         self.calls, loss = [], learner.loss
 
-        def spy(batch, targets):
-            found = loss(batch, targets)
+        def spy(batch):
+            found = loss(batch)
             self.calls.append(SimpleNamespace(
-                batch=batch, targets=targets, kl=float(found[1]['losses/kl'].detach())))
+                batch=batch, kl=float(found[1]['losses/approx_kl'].detach())))
             return found
 
         monkeypatch.setattr(learner, 'loss', spy)
@@ -114,11 +118,11 @@ def test_each_step_is_learned_from_once_an_epoch(
     learner = algorithm(linear(), config('ppo', learning_rate=0.0), ppo_epochs=3,
                         ppo_minibatches=minibatches, ppo_kl_target=10.0)
     spied = Spied(learner, monkeypatch)
-    told = learner.update(batch)
+    metrics = learner.update(batch)
     epoch = len(spied.calls) // 3
-    assert told['losses/minibatches'] == len(spied.calls) == 3 * epoch
+    assert metrics['losses/minibatches'] == len(spied.calls) == 3 * epoch
     assert epoch == minibatches
-    expected = learner._targets(batch)
+    batch, _ = learner.add_targets(batch)
     orders = []
     for first in range(0, len(spied.calls), epoch):
         calls = spied.calls[first:first + epoch]
@@ -131,14 +135,14 @@ def test_each_step_is_learned_from_once_an_epoch(
             for name in ('actions', 'rewards', 'terminated', 'behaviour_log_probs', 'valid'):
                 assert torch.equal(getattr(each.batch, name).flatten(),
                                    getattr(batch, name).flatten()[steps])
-            for name, whole in vars(expected).items():
-                assert torch.equal(getattr(each.targets, name).flatten(0, 1),
-                                   whole.flatten(0, 1)[steps])
+            for name in TARGETS:
+                assert torch.equal(getattr(each.batch, name).flatten(0, 1),
+                                   getattr(batch, name).flatten(0, 1)[steps])
     assert not torch.equal(orders[0], orders[1])
 
 
 @pytest.mark.parametrize('minibatches', [1, 3, 7, 9])
-def test_with_a_memory_each_column_is_whole(
+def test_minibatches_of_a_recurrent_policy_are_whole_columns(
         random_unroll, real, config, monkeypatch, minibatches, schema):
     batch = numbered(make_batch([random_unroll(seed) for seed in range(3)], schema))
     batch = dataclasses.replace(batch, state=torch.randn(9, 10))
@@ -146,18 +150,16 @@ def test_with_a_memory_each_column_is_whole(
                    ppo_minibatches=minibatches, ppo_kl_target=10.0)
     spied = Spied(learner, monkeypatch)
     learner.update(batch)
-    expected = learner._targets(batch)
+    batch, _ = learner.add_targets(batch)
     assert len(spied.calls) == 2 * minibatches
     for first in (0, minibatches):
         columns = []
         for each in spied.calls[first:first + minibatches]:
             here = each.batch.observations[0, :, 0].long()
             columns += here.tolist()
-            for name in ('observations', 'actions', 'rewards', 'is_reset', 'valid'):
+            for name in ('observations', 'actions', 'rewards', 'is_reset', 'valid', *TARGETS):
                 assert torch.equal(getattr(each.batch, name), getattr(batch, name)[:, here])
             assert torch.equal(each.batch.state, batch.state[here])
-            for name, whole in vars(expected).items():
-                assert torch.equal(getattr(each.targets, name), whole[:, here])
         assert sorted(columns) == list(range(9))
 
 
@@ -178,8 +180,8 @@ def test_targets_are_gae_of_the_policy_at_the_start(
         order = np.argsort([tuple(each) for each in call.batch.observations[0].tolist()], 0)[:, 0]
         whole = np.argsort(batch.observations[:-1, ..., 0].flatten().numpy())
         for found, expected in (
-                (call.targets.advantages, np.where(valid, standardized, 0.0)),
-                (call.targets.returns, advantages + values[:-1])):
+                (call.batch.advantages, np.where(valid, standardized, 0.0)),
+                (call.batch.returns, advantages + values[:-1])):
             np.testing.assert_allclose(
                 found.numpy()[0][order], expected.flatten()[whole], rtol=1e-5, atol=1e-6)
 
@@ -203,13 +205,13 @@ def test_returns_are_normalised_by_all_that_came(
         mean, deviation = np.mean(seen), np.std(seen)
         expected = ((returns - mean) / deviation)[valid]
         for call in spied.calls[2 * number:]:
-            found = call.targets.returns[call.batch.valid].numpy()
+            found = call.batch.returns[call.batch.valid].numpy()
             np.testing.assert_allclose(np.sort(found), np.sort(expected), rtol=1e-4, atol=1e-5)
     assert abs(mean) > 5.0
     assert deviation > 5.0
 
 
-def test_learning_from_a_batch_ends_early_where_the_policy_went_too_far(
+def test_epochs_end_early_when_the_policy_moved_too_far(
         batch, linear, algorithm, config):
     def minibatches(**changes):
         learner = algorithm(linear(), config('ppo', max_grad_norm=1e6, **changes),
@@ -223,7 +225,7 @@ def test_learning_from_a_batch_ends_early_where_the_policy_went_too_far(
     assert 0.0 <= near['losses/last_kl'] < 0.04
 
 
-def test_the_early_end_is_at_four_times_the_target(batch, linear, algorithm, config):
+def test_epochs_end_early_at_four_times_ppo_kl_target(batch, linear, algorithm, config):
     def update(target):
         learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=2,
                             ppo_minibatches=4, ppo_kl_target=target)
@@ -237,7 +239,7 @@ def test_the_early_end_is_at_four_times_the_target(batch, linear, algorithm, con
     assert update(kl / 4 * 1.001)['losses/minibatches'] == 8
 
 
-def test_the_divergence_told_is_from_the_policy_at_the_start(
+def test_approx_kl_is_from_the_policy_at_the_start_of_the_update(
         batch, linear, algorithm, config, log_probs, monkeypatch):
     learner = algorithm(linear(), config('ppo', learning_rate=0.05), ppo_epochs=3,
                         ppo_minibatches=1, ppo_kl_target=10.0)
@@ -250,21 +252,21 @@ def test_the_divergence_told_is_from_the_policy_at_the_start(
         return steps(loss, parts)
 
     monkeypatch.setattr(learner.optimizer, 'step', spy)
-    told = learner.update(batch)
+    metrics = learner.update(batch)
     assert kls[0] == pytest.approx(0.0, abs=1e-9)
     assert kls[2] > 1e-3
-    assert told['losses/last_kl'] == pytest.approx(kls[2], rel=1e-4)
-    assert told['losses/kl'] == pytest.approx(np.mean(kls), rel=1e-4)
+    assert metrics['losses/last_kl'] == pytest.approx(kls[2], rel=1e-4)
+    assert metrics['losses/approx_kl'] == pytest.approx(np.mean(kls), rel=1e-4)
 
 
-@pytest.mark.parametrize('own', [
+@pytest.mark.parametrize('options', [
     {}, {'ppo_form': 'kl'}, {'normalize_returns': True}], ids=str)
-def test_two_learners_are_one_with_a_joined_batch(together, config, own):
+def test_two_learners_are_one_with_a_joined_batch(together, config, options):
     alone, members = together(
         config('ppo', normalize_advantages=True, normalize_observations=True), updates=3,
-        ppo_epochs=3, ppo_minibatches=1, ppo_kl_target=1e-3, **own)
+        ppo_epochs=3, ppo_minibatches=1, ppo_kl_target=1e-3, **options)
     assert [each.beta for each in members] == [alone.beta] * 2
-    if own == {'ppo_form': 'kl'}:
+    if options == {'ppo_form': 'kl'}:
         assert alone.beta != 1.0
 
 
@@ -287,3 +289,16 @@ def test_all_of_a_group_make_the_same_number_of_steps(
 
     assert pair(learn(0), learn(1)) == [2 * parts] * 2
     alike(members[0].policy, members[1].policy)
+
+
+def test_explained_variance_is_that_of_the_values_before_the_update(
+        batch, linear, algorithm, config, log_probs):
+    policy = linear()
+    values = log_probs(policy, batch.observations)[1][:-1]
+    learner = algorithm(policy, config('ppo', learning_rate=0.1), ppo_minibatches=2)
+    valid = batch.valid.numpy()
+    returns = learner.add_targets(batch)[0].returns.numpy()
+    expected = 1.0 - np.var((returns - values)[valid]) / np.var(returns[valid])
+    found = learner.update(batch)['losses/explained_variance']
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found < 1.0

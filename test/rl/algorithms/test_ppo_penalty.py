@@ -9,19 +9,19 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 
 @pytest.mark.parametrize(('share', 'beta'), [
     (1.51, 2.0), (1.49, 1.0), (1 / 1.49, 1.0), (1 / 1.51, 0.5)])
-def test_beta_follows_the_divergence(batch, linear, algorithm, config, share, beta):
+def test_beta_adapts_to_the_divergence(batch, linear, algorithm, config, share, beta):
     """Twice where it is over 1.5 times the target, half where under the target / 1.5."""
-    def update(**own):
+    def update(**options):
         learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=1,
-                            ppo_minibatches=4, **own)
+                            ppo_minibatches=4, **options)
         torch.manual_seed(0)
         return learner, learner.update(batch)
 
     kl = update(ppo_form='kl')[1]['losses/last_kl']
     assert kl > 1e-5
-    learner, told = update(ppo_form='kl', ppo_kl_target=kl / share)
-    assert told['losses/last_kl'] == kl
-    assert learner.beta == told['losses/kl_beta'] == beta
+    learner, metrics = update(ppo_form='kl', ppo_kl_target=kl / share)
+    assert metrics['losses/last_kl'] == kl
+    assert learner.beta == metrics['losses/kl_beta'] == beta
     assert update(ppo_form='clip', ppo_kl_target=kl / share)[0].beta == 1.0
 
 
@@ -47,11 +47,11 @@ def test_one_step_does_not_change_beta(random_unroll, spaces, pair, real, config
 
     def update(learner, columns, seed=0):
         size = learner.policy.state_size
-        told = learner.update(make_batch(
+        metrics = learner.update(make_batch(
             [random_unroll(seed, batch=columns, state_size=size)],
             UnrollSchema(*spaces, 8, 1, size)))
-        assert learner.beta == told['losses/kl_beta']
-        return told['losses/minibatches'], learner.beta
+        assert learner.beta == metrics['losses/kl_beta']
+        return metrics['losses/minibatches'], learner.beta
 
     learner = make()
     assert [update(learner, 1, seed) for seed in range(3)] == [(1, 1.0)] * 3

@@ -103,13 +103,13 @@ def test_a_step_is_made_once_enough_episodes_have_ended(
     assembly, waiting, steps = EpisodeAssembly(10_000), 0, 0
     for batch in unrolls(random_unroll, schema, 12):
         before = {name: each.clone() for name, each in learner.policy.state_dict().items()}
-        told = learner.update(batch)
+        metrics = learner.update(batch)
         waiting += len(assembly.add(batch))
         if waiting < needed:
-            assert told == {}
+            assert metrics == {}
             assert same(dict(learner.policy.state_dict()), before)
         else:
-            assert told['losses/episodes'] == waiting
+            assert metrics['losses/episodes'] == waiting
             assert not same(dict(learner.policy.state_dict()), before)
             waiting, steps = 0, steps + 1
         assert learner.optimizer.steps == steps
@@ -120,11 +120,11 @@ def test_a_step_is_made_once_enough_episodes_have_ended(
 def test_an_episode_that_is_cut_ends_as_by_a_time_limit(
         random_unroll, schema, linear, algorithm, config):
     learner = algorithm(linear(), config('reinforce'), reinforce_episodes=1, longest_episode=2)
-    assembly, told = EpisodeAssembly(2), {}
+    assembly, metrics = EpisodeAssembly(2), {}
     for batch in unrolls(random_unroll, schema, 3):
-        told = learner.update(batch)
+        metrics = learner.update(batch)
         assembly.add(batch)
-    assert told['losses/cut_episodes'] == assembly.cut > 0
+    assert metrics['losses/cut_episodes'] == assembly.cut > 0
 
 
 def test_all_of_a_group_wait_for_the_last(random_unroll, schema, pair, real, config, alike):
@@ -164,8 +164,8 @@ def test_two_learners_are_one_with_the_episodes_of_both(
     found = pair(learn(members[0], episodes[:2]), learn(members[1], episodes[2:]))
     loss, parts = alone.loss(episodes)
     expected = alone.optimizer.step(loss, parts)
-    for member, told in zip(members, found, strict=True):
-        alike(told, expected)
+    for member, metrics in zip(members, found, strict=True):
+        alike(metrics, expected)
         alike(member.policy, alone.policy)
     with pytest.raises(AssertionError):
         alike(before, alone.policy)

@@ -22,10 +22,11 @@ KINDS = [
 @pytest.fixture
 def learner(spaces, config):
     """Return a function that makes a learner by a kind and a seed."""
-    def make(name, changes, own, seed=1):
+    def make(name, changes, options, seed=1):
         settings = config(name, normalize_observations=True, seed=seed, total_steps=500,
                           learning_rate_schedule='linear', **changes)
-        return Learner(settings, *spaces, own=make_algorithm_config(settings, {**OWN, **own}))
+        return Learner(settings, *spaces, algorithm_config=make_algorithm_config(
+            settings, {**OWN, **options}))
     return make
 
 
@@ -48,16 +49,16 @@ def update(random_unroll):
     return go
 
 
-@pytest.mark.parametrize(('name', 'changes', 'own'), KINDS, ids=str)
-def test_it_goes_on_to_the_bit(learner, saved, update, same, name, changes, own):
-    one = learner(name, changes, own)
+@pytest.mark.parametrize(('name', 'changes', 'options'), KINDS, ids=str)
+def test_it_goes_on_to_the_bit(learner, saved, update, same, name, changes, options):
+    one = learner(name, changes, options)
     for number in range(3):
         update(one, number)
     state = saved(one)
     # Actors begin anew with a learner that is resumed.
     expected = [update(one, number, start_id=2) for number in range(3, 6)]
     torch.manual_seed(99)
-    other = learner(name, changes, own, seed=5)
+    other = learner(name, changes, options, seed=5)
     other.load_state(state)
     assert [update(other, number, start_id=2) for number in range(3, 6)] == expected
     assert same(one.state(), other.state())
@@ -96,7 +97,7 @@ def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
     third = learner('dqn', changes, {}, seed=6)
     third.load_state(state)
     third.algorithm._replay = copy.deepcopy(one.algorithm._replay)
-    third.algorithm._owed = one.algorithm._owed
+    third.algorithm._pending_updates = one.algorithm._pending_updates
     torch.set_rng_state(state['torch_rng'])
     expected = [update(one, number) for number in range(3, 6)]
     torch.set_rng_state(state['torch_rng'])
@@ -110,17 +111,17 @@ def state_of_head(state):
             if name.startswith('policy_head.')}
 
 
-@pytest.mark.parametrize(('changes', 'own', 'missing'), [
+@pytest.mark.parametrize(('changes', 'options', 'missing'), [
     ({'algorithm': 'ppo'}, {}, 'beta'),
     ({'algorithm': 'ppo'}, {'normalize_returns': True}, 'beta'),
     ({'normalize_observations': False}, {}, 'normalizer'), ({'lstm_size': 4}, {}, 'lstm'),
     ({'optimizer': 'rmsprop'}, {}, 'adam is not rmsprop')], ids=str)
 def test_the_state_of_another_learner_is_refused(
-        learner, spaces, config, saved, changes, own, missing):
+        learner, spaces, config, saved, changes, options, missing):
     state = saved(learner('a3c', {}, {}))
     settings = dataclasses.replace(
         config('a3c', normalize_observations=True), **changes)
-    other = Learner(settings, *spaces, own=make_algorithm_config(settings, own))
+    other = Learner(settings, *spaces, algorithm_config=make_algorithm_config(settings, options))
     with pytest.raises(ValueError, match=rf'^checkpoint: not of this network: [^\n]*{missing}'):
         other.load_state(state)
 

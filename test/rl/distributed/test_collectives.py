@@ -1,13 +1,21 @@
-"""Means and deviations: over what counts, and over several learners as over one."""
+"""Collectives: masked means, standardising and explained variance over several learners."""
+
+import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.distributed.collectives import Group, masked_mean, standardized
+from vdl_ros.rl.distributed.collectives import (
+    Group,
+    explained_variance,
+    masked_mean,
+    standardized,
+)
 
 
-def test_standardized_values_ignore_what_does_not_count():
+def test_standardized_ignores_masked_values():
     mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     values = torch.tensor([[3.0, -1.0, 900.0], [7.0, float(2**20), 11.0]])
     found = standardized(values, mask, Group())
@@ -19,19 +27,19 @@ def test_standardized_values_ignore_what_does_not_count():
     assert not standardized(values, torch.zeros(2, 3), Group()).any()
 
 
-def test_a_mean_is_over_what_counts():
+def test_masked_mean_ignores_masked_values():
     values, mask = torch.tensor([3.0, 900.0, -1.0]), torch.tensor([1.0, 0.0, 1.0])
     assert float(masked_mean(values, mask, Group())) == 1.0
     assert float(masked_mean(values, mask * 0, Group())) == 0.0
 
 
-def test_a_sum_over_one_learner_is_its_own_and_holds_nothing_back():
+def test_collectives_of_one_learner_return_its_own_values_detached():
     numbers = torch.tensor([1.0, 2.0], requires_grad=True)
-    total = Group().sum(numbers * 3)
+    total = Group().all_reduce_sum(numbers * 3)
     assert total.tolist() == [3.0, 6.0]
     assert not total.requires_grad
     gradients = [torch.tensor([4.0])]
-    Group().add_gradients(gradients)
+    Group().all_reduce_gradients(gradients)
     assert gradients[0].tolist() == [4.0]
     assert (Group().rank, Group().size) == (0, 1)
 
@@ -73,3 +81,24 @@ def test_two_learners_standardize_as_one_with_all(pair, parts):
     expected = standardized(torch.cat(values, 1), torch.cat(masks, 1), Group())
     torch.testing.assert_close(torch.cat(found, 1), expected)
     assert not torch.allclose(found[0], standardized(values[0], masks[0], Group()))
+
+
+def test_explained_variance_of_two_learners_is_that_of_the_joined_batch(pair, parts):
+    values, masks = parts
+    valid = [mask.bool() for mask in masks]
+    returns = [each + torch.linspace(-1, 1, each.shape[0])[:, None] for each in values]
+    whole = torch.cat([each[mask] for each, mask in zip(returns, valid, strict=True)])
+    errors = whole - torch.cat([each[mask] for each, mask in zip(values, valid, strict=True)])
+    expected = 1.0 - float(errors.var() / whole.var())
+    assert 0.0 < expected < 1.0
+    found = pair(*(partial(explained_variance, values[i], returns[i], valid[i])
+                   for i in range(2)))
+    assert found == pytest.approx([expected] * 2)
+
+
+def test_explained_variance_is_not_a_number_without_variance():
+    values, returns = torch.randn(5), torch.full((5,), 2.0)
+    valid = torch.ones(5, dtype=torch.bool)
+    assert math.isnan(explained_variance(values, returns, valid, Group()))
+    assert math.isnan(explained_variance(values, values, ~valid, Group()))
+    assert explained_variance(values, values, valid, Group()) == 1.0

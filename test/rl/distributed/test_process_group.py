@@ -23,16 +23,16 @@ FORK = multiprocessing.get_context('fork')
 PATIENCE = 60.0
 
 
-def test_sums_least_texts_and_bytes_reach_everybody(learners):
+def test_all_reduce_all_gather_and_broadcast_reach_every_learner(learners):
     def work(group):
         parameters = [torch.zeros(2, 3), torch.zeros(()), torch.zeros(4)]
         for number, parameter in enumerate(parameters[:2]):
             parameter.grad = torch.full_like(parameter, number + 10.0 ** group.rank)
-        group.add_gradients(parameters)
+        group.all_reduce_gradients(parameters)
         mine = torch.tensor([1, 10 ** group.rank])
-        told = group.gather('ä' * group.rank), group.broadcast(bytes([group.rank, 7]))
-        return (group.rank, group.size, group.sum(mine).tolist(), mine.tolist(),
-                group.least(5 - group.rank), *told, [
+        told = group.all_gather('ä' * group.rank), group.broadcast(bytes([group.rank, 7]))
+        return (group.rank, group.size, group.all_reduce_sum(mine).tolist(), mine.tolist(),
+                group.all_reduce_min(5 - group.rank), *told, [
                     None if each.grad is None else each.grad.unique().tolist()
                     for each in parameters])
 
@@ -56,7 +56,8 @@ def make(spaces, case, group=None, **changes):
     config = TrainConfig(**{'algorithm': name, 'unroll_length': 8, 'hidden_size': 8,
                             'total_steps': 10_000, 'learning_rate': 0.01,
                             **general, **changes})
-    return Learner(config, *spaces, own=ALGORITHM_SETTINGS[name](**special), group=group)
+    return Learner(config, *spaces, group=group,
+                   algorithm_config=ALGORITHM_SETTINGS[name](**special))
 
 
 def gradients_and_state(learner):
@@ -119,7 +120,7 @@ def test_every_update_reaches_every_learner(learners, spaces, share, case):
     assert len(set(first)) >= 17
 
 
-def test_all_go_on_from_the_state_of_the_first(learners, spaces, share):
+def test_all_learners_load_the_state_of_learner_0(learners, spaces, share):
     def work(group):
         # The second one begins with other weights, and has made other steps.
         alone = make(spaces, CASES['impala'], seed=group.rank)
@@ -150,24 +151,24 @@ def test_a_learner_of_another_network_is_refused(learners, spaces):
     assert learners(work, work) == [None, None]
 
 
-def test_a_learner_that_dies_is_an_error_of_the_other(start_process, address):
+def test_death_of_a_learner_raises_group_error_in_the_other(start_process, address):
     def first():
         group = join(0, 2, address, PATIENCE)
         for _ in range(3):
-            group.sum(torch.ones(2))
+            group.all_reduce_sum(torch.ones(2))
         parameter = torch.zeros(3)
         parameter.grad = torch.ones(3)
         with pytest.raises(GroupError) as error:
-            group.add_gradients([parameter])
+            group.all_reduce_gradients([parameter])
         with pytest.raises(GroupError):
-            group.sum(torch.ones(2))
+            group.all_reduce_sum(torch.ones(2))
         group.close()
         return str(error.value)
 
     def second():
         group = join(1, 2, address, PATIENCE)
         for _ in range(3):
-            group.sum(torch.ones(2))
+            group.all_reduce_sum(torch.ones(2))
         os._exit(9)
 
     told, _ = start_process(first), start_process(second)
@@ -177,7 +178,7 @@ def test_a_learner_that_dies_is_an_error_of_the_other(start_process, address):
     assert '\n' not in line
 
 
-def test_a_learner_that_is_silent_is_waited_for_so_long(start_process, address):
+def test_silent_learner_raises_group_error_after_the_timeout(start_process, address):
     ready = FORK.Event()
 
     def first():
@@ -188,7 +189,7 @@ def test_a_learner_that_is_silent_is_waited_for_so_long(start_process, address):
         gloo._set_default_timeout(timedelta(seconds=1.0))
         group._timeout = 1.0
         with pytest.raises(GroupError) as error:
-            group.sum(torch.ones(2))
+            group.all_reduce_sum(torch.ones(2))
         ready.set()
         group.close()
         return str(error.value)
@@ -204,7 +205,7 @@ def test_a_learner_that_is_silent_is_waited_for_so_long(start_process, address):
     waited()
 
 
-def test_who_does_not_come_is_named(address):
+def test_missing_learners_are_named(address):
     with pytest.raises(GroupError, match=(
             rf'^learner 0 waited at group_address {address}: learners 1, 2 did not come within '
             r'group_timeout, 0.3 s$')):
@@ -214,20 +215,20 @@ def test_who_does_not_come_is_named(address):
 
 
 @pytest.mark.parametrize(('rank', 'others'), [(0, 'learners 1, 2'), (1, 'learner 0')])
-def test_nobody_misses_itself_when_there_was_no_time_to_look(address, rank, others):
+def test_timeout_before_the_first_poll_names_only_the_others(address, rank, others):
     """As where the name of the first learner's host is long looked for."""
     with pytest.raises(GroupError, match=rf': {others} did not come within group_timeout, 0 s$'):
         join(rank, 3, address, 0.0)
 
 
-def test_waiting_for_the_others_can_be_interrupted(address):
+def test_joining_can_be_interrupted(address):
     stop = threading.Event()
     stop.set()
     assert join(0, 2, address, PATIENCE, stop=stop) is None
     assert join(1, 2, address, PATIENCE, stop=stop) is None
 
 
-def test_who_comes_back_too_early_waits_for_the_next_group(start_process, address):
+def test_restarted_learner_waits_for_the_next_group(start_process, address):
     """Its place in the group that it died in stays taken."""
     met, early, over = FORK.Event(), FORK.Event(), FORK.Event()
 
@@ -236,11 +237,11 @@ def test_who_comes_back_too_early_waits_for_the_next_group(start_process, addres
         met.set()
         assert early.wait(PATIENCE)
         with pytest.raises(GroupError):
-            group.sum(torch.ones(1))
+            group.all_reduce_sum(torch.ones(1))
         group.close()
         del group
         again = join(0, 2, address, PATIENCE)
-        return again.sum(torch.ones(1)).tolist()
+        return again.all_reduce_sum(torch.ones(1)).tolist()
 
     def dies():
         join(1, 2, address, PATIENCE)
@@ -254,7 +255,7 @@ def test_who_comes_back_too_early_waits_for_the_next_group(start_process, addres
         with pytest.raises(GroupError, match='learner 0 did not come'):
             join(1, 2, address, 0.5)
         early.set()
-        return join(1, 2, address, PATIENCE).sum(torch.ones(1)).tolist()
+        return join(1, 2, address, PATIENCE).all_reduce_sum(torch.ones(1)).tolist()
 
     found, _, again = (start_process(each) for each in (first, dies, comes_back))
     assert found() == again() == [2.0]
@@ -264,16 +265,16 @@ def test_who_comes_back_too_early_waits_for_the_next_group(start_process, addres
     (0, 'nohost', r"group_address: 'nohost' is not allowed: host:port"),
     (1, 'host:99999', r"group_address: 'host:99999' is not allowed: host:port"),
     (0, '192.0.2.1:29400', r"learner 0 cannot listen at '192.0.2.1:29400': ")])
-def test_an_address_that_cannot_be_is_refused(rank, address, message):
+def test_invalid_group_address_is_rejected(rank, address, message):
     with pytest.raises(SettingError, match=message):
         join(rank, 2, address, 1.0)
 
 
-def test_another_number_of_learners_is_refused(start_process, address):
+def test_another_num_learners_is_rejected(start_process, address):
     def member(rank):
         group = join(rank, 2, address, PATIENCE)
         # Who is gone before the other is connected as well is an error of it.
-        return group.sum(torch.ones(1)).tolist()
+        return group.all_reduce_sum(torch.ones(1)).tolist()
 
     first = start_process(member, 0)
     with pytest.raises(SettingError, match='num_learners: 3 is not allowed: learner 0 counts 2'):

@@ -34,7 +34,7 @@ ALGORITHMS = list(ALGORITHM_SETTINGS)
 def make(spaces, algorithm='impala', **changed):
     """Return a learner of that algorithm."""
     config = dataclasses.replace(CONFIG, algorithm=algorithm, **changed)
-    return Learner(config, *spaces, own=make_algorithm_config(config, SMALL))
+    return Learner(config, *spaces, algorithm_config=make_algorithm_config(config, SMALL))
 
 
 def replaced(unroll, **arrays):
@@ -51,35 +51,36 @@ def test_the_same_seed_and_unrolls_give_the_same_learner(
     def learned():
         learner = make(spaces, **settings)
         first = copy.deepcopy(learner.weights())
-        told = [learner.update([random_unroll(
+        metrics = [learner.update([random_unroll(
             seed, sequence=seed, state_size=2 * lstm_size)]) for seed in range(3)]
-        return first, told, learner.weights()
+        return first, metrics, learner.weights()
 
-    first, told, weights = learned()
+    first, metrics, weights = learned()
     # What is drawn while learning comes from the seed as well.
-    assert same(learned(), (first, told, weights))
-    assert any('losses/total' in each for each in told)
+    assert same(learned(), (first, metrics, weights))
+    assert any('losses/loss' in each for each in metrics)
     assert not same(weights, first)
     assert not same(make(spaces, seed=2, **settings).weights(), first)
 
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
-def test_the_algorithm_is_the_one_that_is_named(spaces, algorithm):
+def test_learner_makes_the_configured_algorithm(spaces, algorithm):
     learner = make(spaces, algorithm)
     assert type(learner.algorithm).__module__ == f'vdl_ros.rl.algorithms.{algorithm}'
-    assert type(learner.own) is ALGORITHM_SETTINGS[algorithm]
-    assert learner.algorithm.own is learner.own
+    assert type(learner.algorithm_config) is ALGORITHM_SETTINGS[algorithm]
+    assert learner.algorithm.algorithm_config is learner.algorithm_config
     assert learner.algorithm.policy is learner.policy
 
 
-def test_an_algorithm_has_its_own_settings(spaces):
-    assert Learner(CONFIG, *spaces).own == ImpalaConfig()
+def test_algorithm_gets_its_settings_or_its_defaults(spaces):
+    assert Learner(CONFIG, *spaces).algorithm_config == ImpalaConfig()
     config = dataclasses.replace(CONFIG, algorithm='ppo')
-    own = PpoConfig(ppo_clip=0.3)
-    assert Learner(config, *spaces, own=own).algorithm.own is own
+    algorithm_config = PpoConfig(ppo_clip=0.3)
+    learner = Learner(config, *spaces, algorithm_config=algorithm_config)
+    assert learner.algorithm.algorithm_config is algorithm_config
 
 
-def test_unrolls_hold_what_the_policy_remembers(spaces):
+def test_unroll_schema_includes_the_recurrent_state(spaces):
     assert make(spaces).schema.state_size == 0
     learner = make(spaces, lstm_size=5)
     assert learner.schema.state_size == learner.policy.state_size == 10
@@ -94,27 +95,27 @@ def test_versions_and_valid_steps_are_counted(spaces, random_unroll):
     assert resets > 0
     assert (learner.version, learner.agent_steps) == (1, 8 * 5 - resets)
     assert all(type(value) is float and np.isfinite(value) for value in metrics.values())
-    assert {'losses/total', 'losses/grad_norm', 'charts/learning_rate'} <= metrics.keys()
+    assert {'losses/loss', 'losses/grad_norm', 'charts/learning_rate'} <= metrics.keys()
 
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
-def test_every_algorithm_tells_plain_numbers(spaces, random_unroll, algorithm):
+def test_metrics_of_every_algorithm_are_finite_floats(spaces, random_unroll, algorithm):
     learner = make(spaces, algorithm)
-    told = {}
+    metrics = {}
     for seed in range(3):
-        told |= learner.update([random_unroll(seed, sequence=seed)])
-    assert all(type(value) is float and np.isfinite(value) for value in told.values())
-    assert {'losses/total', 'losses/grad_norm', 'charts/learning_rate'} <= told.keys()
+        metrics |= learner.update([random_unroll(seed, sequence=seed)])
+    assert all(type(value) is float and np.isfinite(value) for value in metrics.values())
+    assert {'losses/loss', 'losses/grad_norm', 'charts/learning_rate'} <= metrics.keys()
     assert learner.version == 3
 
 
-def test_steps_of_all_learners_are_counted(spaces, random_unroll):
+def test_agent_steps_are_summed_over_all_learners(spaces, random_unroll):
     class Ten(Group):
         """One of ten learners whose parts are all alike."""
 
         size = 10
 
-        def sum(self, numbers):
+        def all_reduce_sum(self, numbers):
             return numbers.detach() * 10
 
     alone, together = Learner(CONFIG, *spaces), Learner(CONFIG, *spaces, group=Ten())
@@ -128,7 +129,7 @@ def test_steps_of_all_learners_are_counted(spaces, random_unroll):
 @pytest.mark.parametrize(('algorithm', 'optimizer', 'lstm_size'), [
     ('impala', 'adam', 0), ('impala', 'rmsprop', 0), ('impala', 'adam', 4), ('a3c', 'rmsprop', 0),
     ('ppo', 'adam', 0), ('ppo', 'adam', 4)])
-def test_a_resumed_learner_goes_on_to_the_bit(
+def test_resumed_learner_continues_bit_identically(
         spaces, random_unroll, same, tmp_path, algorithm, optimizer, lstm_size):
     settings = {'algorithm': algorithm, 'optimizer': optimizer, 'lstm_size': lstm_size,
                 'learning_rate_schedule': 'linear', 'normalize_observations': True}
@@ -157,7 +158,7 @@ def test_a_resumed_learner_goes_on_to_the_bit(
 
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
-def test_every_algorithm_goes_on_with_its_state(
+def test_every_algorithm_restores_its_state(
         spaces, random_unroll, same, tmp_path, algorithm):
     one = make(spaces, algorithm)
     for seed in range(3):
@@ -212,7 +213,7 @@ def test_a_loss_that_is_not_finite_changes_nothing(spaces, random_unroll, same):
     learner.update([random_unroll(0)])
     before = copy.deepcopy(learner.state())
     poison = replaced(random_unroll(1), rewards=np.full((8, 3), 1e30, np.float32))
-    with pytest.raises(FloatingPointError, match=r'^update 1: .*losses/value.* not finite$'):
+    with pytest.raises(FloatingPointError, match=r'^update 1: .*losses/value_loss.* not finite$'):
         learner.update([poison])
     assert same(learner.state(), before)
     learner.update([random_unroll(2)])
@@ -242,7 +243,7 @@ def test_frames_that_do_not_fit_change_nothing(same):
     assert same(learner.state(), before)
 
 
-def test_the_gradient_is_scaled_down_to_its_largest_norm(spaces, random_unroll):
+def test_gradient_is_clipped_to_max_grad_norm(spaces, random_unroll):
     config = dataclasses.replace(CONFIG, max_grad_norm=1e-3)
     learner = Learner(config, *spaces)
     metrics = learner.update([random_unroll(0)])
@@ -251,7 +252,7 @@ def test_the_gradient_is_scaled_down_to_its_largest_norm(spaces, random_unroll):
     assert float(norm) == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_a_linear_schedule_falls_to_nothing(spaces, random_unroll):
+def test_linear_schedule_decays_to_zero(spaces, random_unroll):
     learner = Learner(dataclasses.replace(CONFIG, learning_rate_schedule='linear'), *spaces)
     metrics = learner.update([random_unroll(0)])
     assert metrics['charts/learning_rate'] == CONFIG.learning_rate
@@ -263,7 +264,7 @@ def test_a_linear_schedule_falls_to_nothing(spaces, random_unroll):
         assert used == metrics['charts/learning_rate']
 
 
-def test_a_constant_schedule_stays(spaces, random_unroll):
+def test_constant_schedule_keeps_the_learning_rate(spaces, random_unroll):
     learner = Learner(CONFIG, *spaces)
     learner.agent_steps = 999
     metrics = learner.update([random_unroll(0)])

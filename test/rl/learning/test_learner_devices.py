@@ -11,7 +11,7 @@ import torch.distributed as dist
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.distributed import process_group as module
 from vdl_ros.rl.distributed.collectives import GroupError
-from vdl_ros.rl.distributed.process_group import LearnerGroup, agree_on_nccl
+from vdl_ros.rl.distributed.process_group import ProcessGroup, agree_on_nccl
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -42,7 +42,7 @@ def test_a_group_connects_by_what_was_agreed_on(monkeypatch, names, backend):
     asked, store = [], dist.HashStore()
     monkeypatch.setattr(module, 'nccl_identity', lambda device: names[device.index])
     monkeypatch.setattr(dist, 'init_process_group', lambda name, **more: asked.append(name))
-    groups = together(lambda rank, device: LearnerGroup(store, rank, 2, 10.0, device),
+    groups = together(lambda rank, device: ProcessGroup(store, rank, 2, 10.0, device),
                       torch.device('cuda', 0), torch.device('cuda', 1))
     assert asked == [backend] * 2
     assert [each.uses_nccl for each in groups] == [backend != 'gloo'] * 2
@@ -55,7 +55,7 @@ def test_a_learner_that_is_gone_before_it_names_its_device_is_an_error(monkeypat
 
     with pytest.raises(GroupError, match=(
             '^learner 0 waited for the devices of all learners with learner 1: wait timeout$')):
-        LearnerGroup(Empty(), 0, 2, 10.0)
+        ProcessGroup(Empty(), 0, 2, 10.0)
 
 
 @pytest.fixture
@@ -77,12 +77,13 @@ def test_sums_are_where_their_parts_are(on_devices):
         mine = torch.tensor([1.0, 10.0 ** group.rank]).to(DEVICE)
         parameters = [torch.zeros(2, 3, device=DEVICE), torch.zeros(4, device=DEVICE)]
         parameters[0].grad = torch.full_like(parameters[0], 1.0 + group.rank)
-        group.add_gradients(parameters)
-        total = group.sum(mine)
-        here = group.sum(torch.tensor([group.rank]))
+        group.all_reduce_gradients(parameters)
+        total = group.all_reduce_sum(mine)
+        here = group.all_reduce_sum(torch.tensor([group.rank]))
         devices = [str(each.device) for each in (total, parameters[0].grad, here)]
         return (devices, total.tolist(), mine.tolist(), parameters[0].grad.cpu().tolist(),
-                here.tolist(), group.least(5 - group.rank), group.gather(str(group.rank)))
+                here.tolist(), group.all_reduce_min(5 - group.rank),
+                group.all_gather(str(group.rank)))
 
     for rank, found in enumerate(on_devices(work)):
         assert found == (['lazy:0', 'lazy:0', 'cpu'], [2.0, 11.0], [1.0, 10.0 ** rank],
@@ -97,10 +98,11 @@ def test_two_learners_on_devices_are_two_on_the_cpu(
         normalize_advantages=True, total_steps=10_000)
 
     def learned(group, device):
-        own = {'replay_start': 1, 'replay_batch': 16, 'replay_ratio': 0.5, 'replay_size': 400,
+        options = {'replay_start': 1, 'replay_batch': 16, 'replay_ratio': 0.5, 'replay_size': 400,
                'ppo_epochs': 1}
         learner = Learner(
-            config, *spaces, own=make_algorithm_config(config, own), group=group, device=device)
+            config, *spaces, algorithm_config=make_algorithm_config(config, options),
+            group=group, device=device)
         learner.broadcast_state()
         for update in range(2):
             learner.update([random_unroll(10 * update + group.rank, batch=3 - group.rank)])

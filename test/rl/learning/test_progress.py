@@ -1,4 +1,4 @@
-"""What a run has come to, told from one learner to another."""
+"""Progress: counts of one learner, reports to learner 0, and checkpoints of them."""
 
 import json
 
@@ -22,22 +22,22 @@ def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2):
                    'is_reset': is_reset}, 'b', start_id, sequence, 0, 0.25, 100)
 
 
-def told(count, reward, flow_stats=None):
-    progress = Progress(flow_stats or FlowStats(), tells=True)
+def reporter(count, reward, flow_stats=None):
+    progress = Progress(flow_stats or FlowStats(), reports=True)
     for sequence in range(count):
         progress.flow_stats.arrive('b', 2**62 + 1, sequence)
-        progress.account(unroll(sequence, reward=reward))
+        progress.record(unroll(sequence, reward=reward))
         progress.flow_stats.use(2**62 + 1, sequence, sequence)
     return progress
 
 
-def test_the_first_learner_counts_what_the_others_tell():
+def test_learner_0_merges_the_reports_of_the_others():
     first = Progress(FlowStats())
     first.flow_stats.arrive('a', 1, 0)
-    first.account(unroll(0, 1))
+    first.record(unroll(0, 1))
     first.flow_stats.use(1, 0, 1)
-    second = told(3, 2.0)
-    first.hear({1: second.tell()})
+    second = reporter(3, 2.0)
+    first.merge_reports({1: second.drain_report()})
     assert first.flow_stats.credits() == {1: ('a', 1), 2**62 + 1: ('b', 3)}
     assert first.episodes == 2 + 6
     assert first.mean_return == pytest.approx((2 * 5 + 6 * 10) / 8)
@@ -48,31 +48,31 @@ def test_the_first_learner_counts_what_the_others_tell():
     assert first.summary()['message_age_ms'] == {'p50': 250.0, 'p99': 250.0}
 
 
-def test_episodes_are_told_once_and_counts_again():
-    first, second = Progress(FlowStats()), told(3, 2.0)
-    first.hear({1: second.tell()})
-    again = second.tell()
+def test_reports_contain_episodes_once_and_totals_always():
+    first, second = Progress(FlowStats()), reporter(3, 2.0)
+    first.merge_reports({1: second.drain_report()})
+    again = second.drain_report()
     assert json.loads(again)['returns'] == []
-    first.hear({1: again})
+    first.merge_reports({1: again})
     assert first.episodes == 6
     assert first.totals['received'] == 3
-    first.hear({2: told(1, 1.0).tell()})
+    first.merge_reports({2: reporter(1, 1.0).drain_report()})
     assert first.totals['received'] == 4
 
 
-def test_what_all_came_to_goes_on_after_a_restart():
+def test_merged_progress_is_restored_after_a_restart():
     first = Progress(FlowStats())
-    first.hear({1: told(3, 2.0).tell()})
+    first.merge_reports({1: reporter(3, 2.0).drain_report()})
     again = Progress(FlowStats())
     again.load_state(json.loads(json.dumps(first.state())))
     assert again.state() == first.state()
-    again.hear({1: told(2, 2.0).tell()})
+    again.merge_reports({1: reporter(2, 2.0).drain_report()})
     assert again.totals['received'] == 5
     assert again.lag == (3 + 1, 2, 5)
 
 
-def test_who_tells_nobody_keeps_nothing_to_tell():
+def test_progress_without_reports_keeps_nothing_to_report():
     alone = Progress(FlowStats())
-    alone.account(unroll(0))
-    assert json.loads(alone.tell())['returns'] == []
+    alone.record(unroll(0))
+    assert json.loads(alone.drain_report())['returns'] == []
     assert alone.episodes == 2

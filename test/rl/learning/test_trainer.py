@@ -1,4 +1,4 @@
-"""A run ends for the right reason, tells the truth about itself, and can be gone on with."""
+"""The training loop: why a run ends, its summary, reports, checkpoints and resuming."""
 
 import dataclasses
 import itertools
@@ -29,19 +29,19 @@ class Run:
     """One start of a run in ``path``: of the scripted inbox and a tiny learner."""
 
     def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
-                 inbox=None, periods=(1e6, 1e6), topics=dict, clocks=None, num_actors=1,
+                 inbox=None, periods=(1e6, 1e6), extra_scalars=dict, timers=None, num_actors=1,
                  **config):
-        self.published, self.said = [], []
+        self.published, self.lines = [], []
         self.config = dataclasses.replace(CONFIG, **config)
         self.learner, flow_stats = Learner(
-            self.config, *spaces, phases=clocks and clocks['training']), FlowStats()
+            self.config, *spaces, timer=timers and timers['training']), FlowStats()
         self.inbox = scripted(flow_stats, **(inbox or {}))
         self.folder = RunFolder(path, resume=resume, launch_id=launch_id)
         self.trainer = Trainer(
             self.learner, self.folder, settings, inbox=self.inbox, flow_stats=flow_stats,
             publish=lambda: self.published.append(self.learner.version),
-            say=self.said.append, topics=topics, clocks=clocks, num_actors=num_actors,
-            checkpoint_period=periods[0], status_period=periods[1])
+            log=self.lines.append, extra_scalars=extra_scalars, timers=timers,
+            num_actors=num_actors, checkpoint_period=periods[0], status_period=periods[1])
         self.stop = threading.Event()
 
     def __call__(self):
@@ -76,7 +76,7 @@ def test_total_steps_end_a_run(start):
     last = run.folder.progress()[-1]
     assert last['agent_steps'] == run.learner.agent_steps
     assert (last['mean_return_100'], last['mean_length_100']) == (5.0, 5.0)
-    assert run.said
+    assert run.lines
 
 
 def test_the_summary_is_complete_and_true(start):
@@ -107,14 +107,14 @@ def test_the_summary_is_complete_and_true(start):
     assert summary['wire_bytes'] == {'in': 100 * run.inbox.sequence, 'out': 0}
 
 
-def test_a_return_that_is_reached_ends_a_run(start):
+def test_reaching_stop_at_return_ends_a_run(start):
     run = start(stop_at_return=5.0, total_steps=10**6)
     assert run() == 'stop_at_return'
     # Not before 100 episodes, and not long after.
     assert 100 <= run.summary['episodes'] <= 110
 
 
-def test_a_return_that_is_not_reached_does_not(start):
+def test_missing_stop_at_return_does_not_end_a_run(start):
     run = start(stop_at_return=5.01, total_steps=2000)
     assert run() == 'total_steps'
     assert run.summary['episodes'] > 100
@@ -129,11 +129,11 @@ def test_an_interrupted_run_is_saved(start):
     assert run.summary['ended_by'] == 'interrupted'
 
 
-def test_where_the_time_went_is_in_the_summary_and_the_events(start):
+def test_time_shares_are_in_the_summary_and_the_events(start):
     # Whatever is done takes a tick for each look at the clock, however fast the machine is.
     ticks = itertools.count()
-    clocks = {TRAINING: ThreadTimer(lambda: next(ticks)), CALLBACKS: ThreadTimer()}
-    run = start(clocks=clocks)
+    timers = {TRAINING: ThreadTimer(lambda: next(ticks)), CALLBACKS: ThreadTimer()}
+    run = start(timers=timers)
     run()
     shares = run.summary['time_shares']
     assert set(shares) == {TRAINING, CALLBACKS}
@@ -148,9 +148,9 @@ def test_where_the_time_went_is_in_the_summary_and_the_events(start):
     assert events.Scalars('time/callbacks/other')[-1].value == 1.0
 
 
-def test_figures_of_topics_go_to_the_events_when_there_are_any(start):
+def test_extra_scalars_are_written_to_the_events(start):
     figures = [{'topics/policy/rate_hz': 5.0}]
-    run = start(topics=lambda: figures.pop() if figures else {})
+    run = start(extra_scalars=lambda: figures.pop() if figures else {})
     run()
     events = EventAccumulator(str(run.folder.path))
     events.Reload()
@@ -171,7 +171,7 @@ def test_a_run_without_actors_can_be_interrupted(start):
     assert (run.folder.path / 'curve.png').read_text() == 'scripted'
 
 
-def test_a_pause_of_the_actors_is_waited_for(start):
+def test_trainer_waits_through_a_pause_of_the_actors(start):
     pauses = []
 
     def sometimes(inbox):
@@ -184,7 +184,7 @@ def test_a_pause_of_the_actors_is_waited_for(start):
     assert len(pauses) == 5
 
 
-def test_what_is_not_finite_ends_a_run_and_spares_its_checkpoint(start, same):
+def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
     assert start()() == 'total_steps'
     good = load_checkpoint(start(resume=True).folder.checkpoint)
     run = start(resume=True, total_steps=10**6, inbox={'poison': 20}, periods=(1e6, 1e6))
@@ -193,16 +193,16 @@ def test_what_is_not_finite_ends_a_run_and_spares_its_checkpoint(start, same):
     assert same(load_checkpoint(run.folder.checkpoint)['learner'], good['learner'])
     assert run.summary['ended_by'] == 'not finite'
     assert all(torch.isfinite(each).all() for each in run.learner.policy.parameters())
-    assert any('not finite' in line and 'checkpoint' in line for line in run.said)
+    assert any('not finite' in line and 'checkpoint' in line for line in run.lines)
 
 
-def test_policies_are_published_at_the_start_and_after_every_so_many_updates(start):
+def test_policy_is_published_at_the_start_and_every_publish_every_updates(start):
     run = start(publish_every=2, max_policy_lag=4)
     run()
     assert run.published == [0, *range(2, run.learner.version + 1, 2)]
 
 
-def test_a_resumed_run_goes_on_where_it_was(start):
+def test_resumed_run_continues_steps_episodes_and_progress(start):
     first = start()
     first()
     before = first.summary
@@ -224,7 +224,7 @@ def test_a_resumed_run_goes_on_where_it_was(start):
     assert steps[-1] == again.learner.agent_steps
 
 
-def test_lengths_of_episodes_go_on_when_resumed(start):
+def test_episode_lengths_are_restored_when_resumed(start):
     first = start()
     first()
     parts = load_checkpoint(first.folder.checkpoint)
@@ -240,7 +240,7 @@ def test_lengths_of_episodes_go_on_when_resumed(start):
     assert again.trainer.progress.mean_length == 5.0
 
 
-def test_a_run_that_is_over_is_over_when_resumed(start):
+def test_finished_run_ends_at_once_when_resumed(start):
     first = start()
     first()
     again = start(resume=True)
@@ -249,37 +249,37 @@ def test_a_run_that_is_over_is_over_when_resumed(start):
     assert again.summary['agent_steps'] == first.learner.agent_steps
 
 
-def test_a_learner_started_again_by_its_launch_is_counted(start):
+def test_restart_by_the_launch_is_counted(start):
     start(launch_id='x')()
-    assert start(launch_id='x').trainer.summary('')['learner_restarts'] == 1
+    assert start(launch_id='x').trainer.reporter.summary('')['learner_restarts'] == 1
 
 
-def test_checkpoints_and_reports_come_in_time(start):
+def test_checkpoints_and_status_lines_follow_their_periods(start):
     run = start(periods=(0.0, 0.0))
     saved = []
     save = run.folder.save
     run.folder.save = lambda **parts: (saved.append(run.learner.version), save(**parts))
     run()
     assert set(saved) >= set(range(1, run.learner.version + 1))
-    assert len(run.said) >= run.learner.version
+    assert len(run.lines) >= run.learner.version
 
 
 @pytest.mark.parametrize(('changed', 'message'), [
     ({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
     ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")])
-def test_another_run_is_not_gone_on_with(start, changed, message):
+def test_resuming_with_another_environment_or_algorithm_is_rejected(start, changed, message):
     start()()
     with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
         start(resume=True, settings={**SETTINGS, **changed})
 
 
-def test_another_network_is_not_gone_on_with(start):
+def test_resuming_with_another_network_is_rejected(start):
     start()()
     with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
         start(resume=True, hidden_size=5)
 
 
-def test_a_broken_checkpoint_is_said(start):
+def test_unreadable_checkpoint_raises_an_error(start):
     run = start()
     run()
     run.folder.checkpoint.write_bytes(b'')
@@ -288,7 +288,7 @@ def test_a_broken_checkpoint_is_said(start):
 
 
 @pytest.mark.parametrize('key', ['returns', 'received', 'lag'])
-def test_a_checkpoint_without_its_counts_is_said(start, key):
+def test_checkpoint_without_its_counts_raises_an_error(start, key):
     run = start()
     run()
     found = load_checkpoint(run.folder.checkpoint)
@@ -320,7 +320,7 @@ def test_episodes_are_counted_across_losses_restarts_and_other_sizes(start):
 def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
     from vdl_ros.rl.data.unroll import UnrollError
     run = start()
-    decode, calls = run.learner.decode, []
+    decode, calls = run.learner.make_batch, []
 
     def sometimes(unrolls):
         calls.append(unrolls)
@@ -328,15 +328,15 @@ def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
             raise UnrollError('reset_index: bad')
         return decode(unrolls)
 
-    monkeypatch.setattr(run.learner, 'decode', sometimes)
+    monkeypatch.setattr(run.learner, 'make_batch', sometimes)
     assert run() == 'total_steps'
     assert run.summary['trajectories_rejected'] == 2
-    assert any('reset_index: bad' in line for line in run.said)
+    assert any('reset_index: bad' in line for line in run.lines)
     # The actor's credit comes back all the same.
     assert run.trainer.flow_stats.credits() == {1: ('a', run.inbox.sequence)}
 
 
-def test_a_status_line_is_for_people():
+def test_status_line_is_readable():
     line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
                        mean_return=math.nan, lag_mean=0.52, lag_max=4, lost=7)
     assert ' '.join(line.split()) == (

@@ -1,4 +1,4 @@
-"""What a trainer learns from: so much of each actor that waits, and nothing that is too old."""
+"""The training loop: which trajectories an update takes; synchronous actors, stale ones."""
 
 import dataclasses
 import queue
@@ -38,7 +38,7 @@ class Graph:
         self.folder = RunFolder(path)
         self.trainer = Trainer(
             self.learner, self.folder, SETTINGS, inbox=self, flow_stats=self.flow_stats,
-            publish=self._publish, say=lambda line: None, num_actors=num_actors,
+            publish=self._publish, log=lambda line: None, num_actors=num_actors,
             checkpoint_period=1e6, status_period=1e6)
         learn = self.learner.algorithm.update
 
@@ -87,7 +87,7 @@ def graph(random_unroll, spaces, tmp_path):
     return make
 
 
-def test_one_that_waits_for_nobody_learns_from_any_two(graph):
+def test_asynchronous_trainer_learns_from_any_two_trajectories(graph):
     each = graph(actors=3, num_actors=3, total_steps=200)
     assert each.run() == 'total_steps'
     assert {len(batch) for batch in each.batches} == {2}
@@ -95,7 +95,7 @@ def test_one_that_waits_for_nobody_learns_from_any_two(graph):
 
 
 @pytest.mark.parametrize('batch_size', [1, 2])
-def test_synchronous_actors_are_all_in_every_update_with_a_batch_each(graph, batch_size):
+def test_synchronous_update_takes_batch_size_of_every_actor(graph, batch_size):
     each = graph(actors=3, num_actors=3, synchronous=True, batch_size=batch_size,
                  total_steps=200)
     assert each.run() == 'total_steps'
@@ -109,14 +109,14 @@ def test_synchronous_actors_are_all_in_every_update_with_a_batch_each(graph, bat
     assert each.flow_stats.lag_count == 3 * batch_size * len(each.batches)
 
 
-def test_synchronous_actors_are_waited_for(graph):
+def test_synchronous_trainer_waits_for_all_actors(graph):
     each = graph(actors=2, num_actors=3, synchronous=True)
     assert each.run() == 'interrupted'
     assert each.batches == []
     assert each.learner.version == 0
 
 
-def test_what_is_too_old_is_not_learned_from_but_counted_and_its_credit_goes_out(graph):
+def test_stale_trajectories_are_counted_and_credited_but_not_learned_from(graph):
     each = graph(actors=1, batch_size=1, max_policy_lag=1, max_version_lag=2, total_steps=300)
     each.slow.add(0)
     assert run_until_stale(each, 5) == 'interrupted'
@@ -130,7 +130,7 @@ def test_what_is_too_old_is_not_learned_from_but_counted_and_its_credit_goes_out
         range(1, 3 + 5 + 1))
     assert [version for version, _ in each.published] == [0, 1, 2, 3, 3, 3, 3, 3, 3]
     assert each.flow_stats.lag_max == 3
-    summary = each.trainer.summary('')
+    summary = each.trainer.reporter.summary('')
     assert (summary['trajectories_stale'], summary['trajectories_received']) == (5, 8)
 
 
@@ -148,7 +148,7 @@ def run_until_stale(each, count):
     return each.run()
 
 
-def test_the_newest_and_the_oldest_that_counts_are_learned_from_together(graph):
+def test_trajectories_up_to_max_version_lag_are_learned_from(graph):
     each = graph(actors=2, batch_size=1, max_policy_lag=1, max_version_lag=4, total_steps=400)
     each.slow.add(1)
     assert each.run() == 'total_steps'
@@ -159,7 +159,7 @@ def test_the_newest_and_the_oldest_that_counts_are_learned_from_together(graph):
     assert each.flow_stats.stale > 3
 
 
-def test_half_a_batch_outlives_one_that_is_too_old(graph):
+def test_half_a_batch_survives_a_stale_trajectory(graph):
     each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
                  total_steps=200)
     each.slow.add(1)
@@ -170,7 +170,7 @@ def test_half_a_batch_outlives_one_that_is_too_old(graph):
     assert dict(each.flow_stats.credits()) == {0: ('actor0', 1), 1: ('actor1', 4)}
 
 
-def test_an_actor_that_is_told_of_its_stale_trajectory_catches_up(graph):
+def test_actor_with_a_stale_trajectory_catches_up(graph):
     each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
                  total_steps=150)
     each.slow.add(1)
@@ -181,13 +181,13 @@ def test_an_actor_that_is_told_of_its_stale_trajectory_catches_up(graph):
             each.slow.clear()
         publish()
 
-    each.trainer._publish = publish_and_wake
+    each.trainer._publish_policy = publish_and_wake
     assert each.run() == 'total_steps'
     assert each.flow_stats.stale == 1
     # What actor 1 sent second was too old, and is in no batch.
     assert each.batches[:3] == [
         [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
-    assert each.trainer.summary('')['trajectories_stale'] == 1
+    assert each.trainer.reporter.summary('')['trajectories_stale'] == 1
 
 
 class CentralGraph:
@@ -207,7 +207,7 @@ class CentralGraph:
         self.early, self._unrolls = [], []
         self.trainer = Trainer(
             self.learner, RunFolder(path), SETTINGS, inbox=self, flow_stats=self.flow_stats,
-            publish=self._publish, say=lambda line: None, num_actors=2)
+            publish=self._publish, log=lambda line: None, num_actors=2)
 
     def _serve(self, *requests):
         answers, unrolls = self.central.serve(requests, None)
@@ -232,7 +232,7 @@ class CentralGraph:
 @pytest.mark.parametrize(('settings', 'nobody_behind'), [
     ({'synchronous': True, 'batch_size': 1}, True), ({'synchronous': True}, True),
     ({'max_policy_lag': 1, 'batch_size': 1}, False)], ids=str)
-def test_whom_the_learner_answers_is_never_behind_if_synchronous(
+def test_central_inference_has_no_lag_if_synchronous(
         tmp_path, settings, nobody_behind):
     each = CentralGraph(tmp_path / 'run', total_steps=500, **settings)
     assert each.trainer.run(threading.Event()) == 'total_steps'

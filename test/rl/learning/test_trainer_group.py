@@ -1,4 +1,4 @@
-"""Several trainers make one run: they learn, end and fail together, and the first knows all."""
+"""The training loop of several learners: they learn, end and fail together."""
 
 import dataclasses
 import json
@@ -44,9 +44,9 @@ def runs(learners, scripted, spaces, tmp_path):
             learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
             folder = RunFolder(tmp_path / 'run') if rank == 0 else None
             inbox = scripted(flow_stats, start_id=10 + rank, **inboxes[rank])
-            said, published = [], []
+            lines, published = [], []
             trainer = Trainer(
-                learner, folder, SETTINGS, inbox=inbox, flow_stats=flow_stats, say=said.append,
+                learner, folder, SETTINGS, inbox=inbox, flow_stats=flow_stats, log=lines.append,
                 publish=lambda: published.append((learner.version, dict(flow_stats.credits()))))
             stop = threading.Event()
             prepare(rank, trainer, stop)
@@ -54,7 +54,7 @@ def runs(learners, scripted, spaces, tmp_path):
                 reason = trainer.run(stop)
             except GroupError as error:
                 reason = str(error)
-            return {'reason': reason, 'version': learner.version, 'said': said,
+            return {'reason': reason, 'version': learner.version, 'lines': lines,
                     'weights': [each.tobytes() for each in learner.weights().values()],
                     'steps': learner.agent_steps, 'published': published,
                     'sequence': inbox.sequence}
@@ -69,7 +69,7 @@ def summary(runs):
     return json.loads((runs.folder / 'summary.json').read_text())
 
 
-def test_two_make_one_run_and_the_first_knows_all(runs):
+def test_two_learners_make_one_run_and_learner_0_reports_it(runs):
     # The second one's environments are more, and its trajectories begin with a gap.
     def lose_one(inbox):
         if inbox.sequence == 3:
@@ -105,14 +105,14 @@ def test_credits_of_all_actors_are_in_every_policy(runs):
     assert second['published'][-1][1] == {11: ('a', 2 * second['version'])}
 
 
-def test_a_return_that_all_reach_ends_both(runs):
+def test_stop_at_return_over_all_learners_ends_both(runs):
     first, second = runs(stop_at_return=5.0, total_steps=10**6)
     assert first['reason'] == second['reason'] == 'stop_at_return'
     assert 100 <= summary(runs)['episodes'] <= 115
 
 
 @pytest.mark.parametrize('who', [0, 1])
-def test_an_interruption_of_one_ends_both_though_the_other_waits(runs, who):
+def test_interrupting_one_learner_ends_both(runs, who):
     """One has no actors: the other has a batch, and waits; it learns of the end at once."""
     def nobody(inbox):
         raise queue.Empty
@@ -138,20 +138,20 @@ def test_an_interruption_of_one_ends_both_though_the_other_waits(runs, who):
 
 
 @pytest.mark.parametrize('who', [0, 1])
-def test_what_is_not_finite_in_one_ends_both(runs, who):
+def test_nonfinite_loss_of_one_learner_ends_both(runs, who):
     inboxes = [{}, {}]
     inboxes[who] = {'poison': 6}
     first, second = runs(inboxes)
     assert first['reason'] == second['reason'] == 'not finite'
     assert first['version'] == second['version'] == 3
     assert first['weights'] == second['weights']
-    assert 'loss of another learner' in (first, second)[1 - who]['said'][-1]
+    assert 'loss of another learner' in (first, second)[1 - who]['lines'][-1]
     assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == 0
 
 
-def test_a_batch_that_cannot_be_decoded_holds_nobody_up(runs):
+def test_rejected_batch_of_one_learner_does_not_block_the_other(runs):
     def prepare(rank, trainer, stop):
-        decode, calls = trainer.learner.decode, []
+        decode, calls = trainer.learner.make_batch, []
 
         def sometimes(unrolls):
             calls.append(unrolls)
@@ -159,7 +159,7 @@ def test_a_batch_that_cannot_be_decoded_holds_nobody_up(runs):
                 raise UnrollError('reset_index: bad')
             return decode(unrolls)
 
-        trainer.learner.decode = sometimes
+        trainer.learner.make_batch = sometimes
 
     first, second = runs(prepare=prepare)
     assert first['reason'] == second['reason'] == 'total_steps'
@@ -171,7 +171,7 @@ def test_a_batch_that_cannot_be_decoded_holds_nobody_up(runs):
     assert (2, {11: ('a', 6)}) in second['published']
 
 
-def test_what_was_learned_is_saved_when_another_dies(runs, tmp_path):
+def test_checkpoint_is_saved_when_another_learner_dies(runs, tmp_path):
     def prepare(rank, trainer, stop):
         if rank == 1:
             learn = trainer.learner.learn

@@ -44,7 +44,7 @@ def test_statistics_of_several_learners_include_the_numbers_of_all(pair, shape):
         def run(group):
             normalizer, states = Normalizer(shape), []
             for part in halves[rank]:
-                normalizer.update(torch.from_numpy(part), group.sum)
+                normalizer.update(torch.from_numpy(part), group.all_reduce_sum)
                 states.append({name: each.clone()
                                for name, each in normalizer.state_dict().items()})
             return normalizer, states

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -121,6 +122,19 @@ def test_an_unknown_name_lists_the_known_ones(run):
         f'{run}: has no losses/entropie; there is return, length, agent_steps, wall_s, '
         'mean_return_100, mean_length_100, episodes, steps_per_s, policy_lag_mean, '
         'trajectories_lost, losses/entropy')
+
+
+def test_tags_of_earlier_versions_are_read_by_both_names(run):
+    """Also where an earlier version began the run and this one resumed it."""
+    with SummaryWriter(str(run)) as events:
+        events.add_scalar('losses/policy', 1.0, 100)
+        events.add_scalar('losses/policy', 2.0, 200)
+        events.add_scalar('losses/policy_loss', 3.0, 400)
+    found = RecordedRun(run)
+    for name in ('losses/policy', 'losses/policy_loss'):
+        series = found.series('steps', name)
+        assert (series.x.tolist(), series.y.tolist()) == ([100, 200, 400], [1.0, 2.0, 3.0])
+    assert 'losses/policy' not in found.names()
 
 
 def test_damaged_events_are_read_as_far_as_they_go(run):

@@ -1,9 +1,9 @@
 """
-Learning algorithms, each a file to be read from top to bottom.
+Learning algorithms: one file for each, to be read from top to bottom.
 
-An algorithm is what becomes of a batch: see ``algorithm.py``. Another one is a file here named as
-the algorithm, with a class ``Algorithm`` in it; its settings in ``rl/algorithm_config.py``; and
-``config/algorithms/<name>.yaml``.
+An algorithm turns a batch into optimizer steps; see ``algorithm.py``. To add one, write a file
+here named as the algorithm with a class ``Algorithm`` in it, its settings in
+``rl/algorithm_config.py``, and ``config/algorithms/<name>.yaml``.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ['Algorithm', 'make_algorithm']
 
 
 def make_algorithm(
-    policy: Policy, config: TrainConfig, own: AlgorithmConfig, schema: UnrollSchema,
+    policy: Policy, config: TrainConfig, algorithm_config: AlgorithmConfig, schema: UnrollSchema,
     group: Group | None = None,
 ) -> Algorithm:
     """
     Return the algorithm that ``config`` names.
 
     Raises:
-        ValueError: settings that this machine cannot serve.
+        ValueError: settings that do not fit this machine, such as a replay larger than its memory.
     """
     module = importlib.import_module(f'{__name__}.{config.algorithm}')
-    found: Algorithm = module.Algorithm(
-        policy, config, own, schema, group or Group())
-    return found
+    algorithm: Algorithm = module.Algorithm(
+        policy, config, algorithm_config, schema, group or Group())
+    return algorithm

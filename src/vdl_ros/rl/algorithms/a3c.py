@@ -1,12 +1,12 @@
 """
-A3C and A2C: policy gradient on the advantages of what was just done.
+A3C and A2C: policy gradient on n-step or generalised advantages.
 
-Mnih et al. 2016, arXiv:1602.01783. Asynchronous, the learner makes a step from each batch as it
-comes, though the policy that acted is an update or more behind, and corrects nothing: what the
-asynchronous workers of the paper do to their shared parameters. With ``synchronous`` every actor
-waits for the step that its unrolls are part of (A2C), and each is of the newest policy.
-Advantages are n-step with ``gae_lambda`` 1, as in the paper, or GAE below. The paper sums over
-an unroll; here each term is a mean over valid steps.
+Mnih et al. 2016, arXiv:1602.01783. Asynchronous (A3C): each batch gives an optimizer step when it
+arrives, although the acting policy is an update or more behind; as with the paper's asynchronous
+workers, nothing corrects for that. ``synchronous`` (A2C): every actor waits for the step that its
+unrolls are part of, so each unroll is of the newest policy. Advantages are n-step with
+``gae_lambda`` 1, as in the paper, and GAE below 1. The paper sums over an unroll; here each term
+is a mean over valid steps.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ __all__ = ['Algorithm']
 
 
 class Algorithm(algorithm.Algorithm):
-    """One step of the optimiser from each batch."""
+    """One optimizer step for each batch."""
 
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
-        loss, parts = self.loss(batch)
-        told = self.optimizer.step(loss, parts)
-        self.see(batch)
-        return told
+        metrics = self.optimizer.step(*self.loss(batch))
+        self.update_normalizer(batch)
+        return metrics
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise and its parts, each a scalar."""
+        """Return the loss to minimise, a scalar, and its metrics."""
         config, policy = self.config, self.policy
         parameters, values, _ = policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
@@ -49,7 +48,7 @@ class Algorithm(algorithm.Algorithm):
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
         return loss, {
-            'losses/total': loss, 'losses/policy': policy_loss, 'losses/value': value_loss,
-            'losses/entropy': entropy,
-            'losses/kl': self.mean(batch.behaviour_log_probs - log_pi, mask),
+            'losses/loss': loss, 'losses/policy_loss': policy_loss,
+            'losses/value_loss': value_loss, 'losses/entropy': entropy,
+            'losses/approx_kl': self.mean(batch.behaviour_log_probs - log_pi, mask),
             'losses/mean_value': self.mean(values[:-1], mask)}

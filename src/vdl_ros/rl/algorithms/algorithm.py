@@ -1,4 +1,4 @@
-"""What every learning algorithm is: a policy, a batch, an update."""
+"""Base class of the learning algorithms: a batch in, optimizer steps and metrics out."""
 
 from __future__ import annotations
 
@@ -23,36 +23,34 @@ Metrics = dict[str, Tensor]
 
 class Algorithm:
     """
-    A policy and how it learns.
-
-    How it acts is the policy's own matter: ``policy.distribution``, whose parameters it puts out.
-    Subclasses write :meth:`update`.
+    Base class of the learning algorithms; subclasses implement :meth:`update`.
 
     Attributes:
-        learns_from_host: whether batches stay in host memory, to be kept for later; else they
-            come on ``device``.
-        device: where the policy is, and all that meets it.
+        learns_from_host: whether batches stay in host memory, as for a replay; else they are on
+            ``device``.
+        device: device of the policy and of all tensors that are computed with it.
         policy: the network.
         config: settings of every algorithm.
-        own: settings of this one.
-        optimizer: the optimiser's steps.
-        group: of the learners that share the work.
+        algorithm_config: settings of this algorithm.
+        optimizer: the optimizer of the policy's parameters.
+        group: the learners that share the work.
     """
 
     learns_from_host = False
-    own: AlgorithmConfig
+    algorithm_config: AlgorithmConfig
 
     def __init__(
-        self, policy: Policy, config: TrainConfig, own: AlgorithmConfig, schema: UnrollSchema,
-        group: Group,
+        self, policy: Policy, config: TrainConfig, algorithm_config: AlgorithmConfig,
+        schema: UnrollSchema, group: Group,
     ) -> None:
         """
         Learn the parameters of ``policy`` from unrolls of ``schema``.
 
         Raises:
-            ValueError: settings that this machine cannot serve.
+            ValueError: settings that do not fit this machine.
         """
-        self.policy, self.config, self.own, self.group = policy, config, own, group
+        self.policy, self.config, self.group = policy, config, group
+        self.algorithm_config = algorithm_config
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
 
@@ -61,28 +59,28 @@ class Algorithm:
         Learn from a batch.
 
         Returns:
-            Figures by the tag that TensorBoard shows them under, as ``losses/policy``.
+            Metrics by TensorBoard tag, such as ``losses/policy_loss``.
 
         Raises:
-            FloatingPointError: a loss or gradient that is not finite; it names it.
+            FloatingPointError: a loss or gradient is not finite; the message names it.
         """
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold beside the policy: tensors and plain values."""
+        """Return the checkpoint's state beside the policy: tensors and plain values."""
         return {'optimizer': self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """
-        Go on from :meth:`state`.
+        Restore :meth:`state`.
 
         Raises:
-            KeyError, TypeError, RuntimeError, ValueError: of another algorithm or optimiser.
+            KeyError, TypeError, RuntimeError, ValueError: state of another algorithm or optimizer.
         """
         self.optimizer.load_state(state['optimizer'])
 
     def rewards(self, batch: Batch) -> Tensor:
-        """Return what losses see of rewards, float [T, B]."""
+        """Return the transformed and scaled rewards of the loss, float [T, B]."""
         return self.config.reward_scale * transform_rewards(
             batch.rewards, self.config.reward_transform)
 
@@ -90,12 +88,13 @@ class Algorithm:
         """Return gamma, and 0 where the task terminated, float [T, B]."""
         return self.config.discount * (~batch.terminated).float()
 
-    def see(self, batch: Batch) -> None:
-        """Take observations into the statistics that normalise them, if any do."""
+    def update_normalizer(self, batch: Batch) -> None:
+        """Add the batch's observations to the normalizer's statistics, if there is one."""
         if self.policy.normalizer is not None:
             kept = batch.observations[:-1][batch.valid]
-            self.policy.normalizer.update(send(kept.flatten(1), self.device), self.group.sum)
+            self.policy.normalizer.update(
+                send(kept.flatten(1), self.device), self.group.all_reduce_sum)
 
     def mean(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return this learner's part of a mean over all; see :func:`masked_mean`."""
+        """Return this learner's part of a mean over all learners; see :func:`masked_mean`."""
         return masked_mean(values, mask, self.group)

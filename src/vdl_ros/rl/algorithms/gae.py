@@ -1,9 +1,9 @@
 """
-Advantages of actions that the policy itself chose.
+Generalised advantage estimation (GAE), for on-policy actions.
 
-Generalised advantage estimation, Schulman et al. 2016, arXiv:1506.02438, equation (16). With
-lambda 1 these are the n-step returns of A3C (Mnih et al. 2016, arXiv:1602.01783) to the end of
-the unroll, less the value.
+Schulman et al. 2016, arXiv:1506.02438, equation (16). With lambda 1 these are the
+n-step returns of A3C (Mnih et al. 2016, arXiv:1602.01783) to the end of the unroll, less the
+value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def gae(
 
     As in V-trace, a step that is not valid has no advantage and cuts the sum of the step before
     it; so a time limit bootstraps from the value of the last observation, and a termination,
-    whose discount is 0, from nothing. Values to learn are advantages plus ``values[:-1]``.
+    whose discount is 0, from nothing. Value targets are advantages plus ``values[:-1]``.
 
     Args:
         discounts: [T, B] float, gamma, and 0 where the task terminated.
@@ -33,7 +33,7 @@ def gae(
         lambda_: lambda, 0 to 1.
 
     Raises:
-        ValueError: shapes that do not belong together.
+        ValueError: shapes that do not match.
     """
     steps = tuple(rewards.shape)
     for name, tensor, shape in (

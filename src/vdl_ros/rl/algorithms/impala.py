@@ -1,5 +1,5 @@
 """
-IMPALA: policy gradient on V-trace advantages, for actions of policies that are some updates old.
+IMPALA: policy gradient on V-trace advantages, for trajectories of somewhat older policies.
 
 Espeholt et al. 2018, arXiv:1802.01561, section 4.2. The paper sums over a batch; here each term
 is a mean over valid steps, so that the step size does not depend on T and B.
@@ -19,20 +19,20 @@ __all__ = ['Algorithm']
 
 
 class Algorithm(algorithm.Algorithm):
-    """One step of the optimiser from each batch."""
+    """One optimizer step for each batch."""
 
-    own: ImpalaConfig
+    algorithm_config: ImpalaConfig
 
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
-        loss, parts = self.loss(batch)
-        told = self.optimizer.step(loss, parts)
-        self.see(batch)
-        return told
+        metrics = self.optimizer.step(*self.loss(batch))
+        self.update_normalizer(batch)
+        return metrics
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise and its parts, each a scalar."""
-        config, own, policy = self.config, self.own, self.policy
+        """Return the loss to minimise, a scalar, and its metrics."""
+        config, policy = self.config, self.policy
+        algorithm_config = self.algorithm_config
         parameters, values, _ = policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         parameters = parameters[:-1]
@@ -40,7 +40,8 @@ class Algorithm(algorithm.Algorithm):
         log_rhos = (log_pi - batch.behaviour_log_probs).detach()
         trace = vtrace(
             log_rhos, self.discounts(batch), self.rewards(batch), values.detach(), batch.valid,
-            rho_clip=own.rho_clip, c_clip=own.c_clip, lambda_=own.vtrace_lambda)
+            rho_clip=algorithm_config.rho_clip, c_clip=algorithm_config.c_clip,
+            lambda_=algorithm_config.vtrace_lambda)
         mask = batch.valid.float()
         advantages = trace.advantages
         if config.normalize_advantages:
@@ -50,6 +51,7 @@ class Algorithm(algorithm.Algorithm):
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
         return loss, {
-            'losses/total': loss, 'losses/policy': policy_loss, 'losses/value': value_loss,
-            'losses/entropy': entropy, 'losses/mean_rho': self.mean(log_rhos.exp(), mask),
+            'losses/loss': loss, 'losses/policy_loss': policy_loss,
+            'losses/value_loss': value_loss, 'losses/entropy': entropy,
+            'losses/mean_rho': self.mean(log_rhos.exp(), mask),
             'losses/mean_value': self.mean(values[:-1], mask)}

@@ -1,4 +1,4 @@
-"""Steps of an optimiser: their size, clipped gradients, and nothing that is not finite."""
+"""The optimizer: learning rate, gradient clipping, and the check that all is finite."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ['PolicyOptimizer']
 
 class PolicyOptimizer:
     """
-    An optimiser over the parameters of a network.
+    The optimizer of a network that several learners train together.
 
     Attributes:
-        group: of the learners that share the work.
-        learning_rate: of the next step.
-        steps: made so far.
+        group: the learners that share the work.
+        learning_rate: learning rate of the next step.
+        steps: number of steps made.
     """
 
     def __init__(self, network: nn.Module, config: TrainConfig, group: Group) -> None:
-        """Make the optimiser that ``config`` names."""
+        """Make the optimizer that ``config`` names."""
         self.group = group
         self.learning_rate = config.learning_rate
         self.steps = 0
@@ -44,41 +44,41 @@ class PolicyOptimizer:
                 self._parameters, config.learning_rate, alpha=0.99, eps=self._epsilon)
 
     def schedule(self, agent_steps: int) -> None:
-        """Set the size of the steps to come."""
+        """Set the learning rate by the schedule."""
         config = self._config
         self.learning_rate = config.learning_rate
         if config.learning_rate_schedule == 'linear':
             self.learning_rate *= max(1.0 - agent_steps / config.total_steps, 0.0)
 
-    def step(self, loss: Tensor, parts: Mapping[str, Tensor]) -> dict[str, float]:
+    def step(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> dict[str, float]:
         """
-        Go one step down ``loss``.
+        Make one step that lowers ``loss``.
 
         Args:
             loss: this learner's part of the mean over all.
-            parts: what it is made of, scalars by metric's name, parts of means like it.
+            metrics: scalars by TensorBoard tag, parts of means as ``loss`` is.
 
         Returns:
-            Those means over all learners, and as 'losses/grad_norm' the length of the gradient
-            before it was clipped.
+            The metrics' means over all learners, and 'losses/grad_norm', the norm of the gradient
+            before clipping.
 
         Raises:
-            FloatingPointError: loss or gradient is not finite; no parameter was changed.
+            FloatingPointError: loss or gradient is not finite; no parameter has changed.
         """
-        scalars = torch.stack([each.detach().double() for each in (loss, *parts.values())])
-        sums = self.group.sum(scalars)
+        scalars = torch.stack([each.detach().double() for each in (loss, *metrics.values())])
+        sums = self.group.all_reduce_sum(scalars)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.group.add_gradients(self._parameters)
+        self.group.all_reduce_gradients(self._parameters)
         gradients = {name: parameter.grad for name, parameter in self._named
                      if parameter.grad is not None}
         norm = torch.linalg.vector_norm(torch.stack([
             torch.linalg.vector_norm(gradient) for gradient in gradients.values()]))
-        # One learner's loss may be finite while another's is not: all must agree. It is looked at
-        # only now, with the gradient, because a device is waited for at every look.
+        # The sum over all learners is checked, so that all fail together; only here, because each
+        # read waits for the device.
         total, *means, length = torch.cat([sums, norm.detach().double()[None]]).tolist()
         if not math.isfinite(total):
-            broken = [name for name, value in parts.items() if not torch.isfinite(value)]
+            broken = [name for name, value in metrics.items() if not torch.isfinite(value)]
             raise FloatingPointError(f'{", ".join(broken) or "loss of another learner"} '
                                      'not finite')
         if not math.isfinite(length):
@@ -86,7 +86,7 @@ class PolicyOptimizer:
                       if not torch.isfinite(gradient).all()]
             raise FloatingPointError(
                 f'the gradient of {", ".join(broken) or "all parameters"} is not finite')
-        # Not before: a factor that is NaN would break every gradient.
+        # After the check: a NaN factor would spoil every gradient.
         factor = (self._config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         for gradient in gradients.values():
             gradient.mul_(factor)
@@ -94,20 +94,20 @@ class PolicyOptimizer:
             group['lr'] = self.learning_rate
         self._optimizer.step()
         self.steps += 1
-        return dict(zip(parts, means, strict=True)) | {'losses/grad_norm': length}
+        return dict(zip(metrics, means, strict=True)) | {'losses/grad_norm': length}
 
     def state(self) -> dict[str, Any]:
-        """Return the optimiser's state."""
+        """Return the optimizer's state."""
         return self._optimizer.state_dict()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """
-        Go on from :meth:`state`.
+        Restore :meth:`state`.
 
         Raises:
-            TypeError: of another optimiser.
+            TypeError: state of another optimizer.
         """
-        # torch would load the one into the other, and fail at the next update.
+        # torch would accept another optimizer's state and fail at the next step.
         was = 'adam' if 'betas' in state['param_groups'][0] else 'rmsprop'
         if was != self._config.optimizer:
             raise TypeError(f'optimizer {was} is not {self._config.optimizer}')

@@ -1,16 +1,16 @@
 """
-PPO: several epochs over one batch, with a policy that is kept near the one that acted.
+PPO: several epochs of minibatches from each batch, with a clipped ratio or a KL penalty.
 
 Schulman et al. 2017, arXiv:1707.06347: equation (7), the clipped ratio, or equation (8), a
-penalty on the divergence whose weight beta adapts; advantages by GAE. Ratios are to the policy
+penalty on the KL divergence whose weight beta adapts; advantages by GAE. Ratios are to the policy
 that acted, whose log-probabilities came with the unrolls; the divergence is from the policy at
-the start of the update, of which all is known. Both are the same policy with ``synchronous``.
-Otherwise actors go on meanwhile, and ``max_version_lag`` says how old an unroll may be.
+the start of the update. Both are the same policy with ``synchronous``. Otherwise actors go on
+acting meanwhile, and ``max_version_lag`` bounds the age of an unroll.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,68 +23,97 @@ from vdl_ros.rl.algorithms.gae import gae
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, standardized
+from vdl_ros.rl.distributed.collectives import Group, explained_variance, standardized
 from vdl_ros.rl.policy.normalizer import Normalizer
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['Algorithm']
+__all__ = ['Algorithm', 'PpoBatch']
 
-# The paper's section 4: beta is changed by this factor where the divergence is off by another.
+# Section 4 of the paper: beta changes by this factor where the divergence is off by another.
 _FACTOR, _TOLERANCE = 2.0, 1.5
 _BETA = (1e-4, 100.0)
-# A batch is left early where the policy has gone so many times further than is aimed at.
-_TOO_FAR = 4.0
+# An update ends early once the divergence is this many times ppo_kl_target.
+_STOP_FACTOR = 4.0
 
 
-@dataclass(frozen=True)
-class _Targets:
-    """What is learned from each step of a batch, float [T, B]; ``parameters`` [T, B, P]."""
+@dataclass(frozen=True, kw_only=True)
+class PpoBatch(Batch):
+    """
+    A batch with its targets, computed once before the first epoch.
 
-    parameters: Tensor
+    Attributes:
+        old_parameters: [T, B, P] float, of the action distribution at the start of the update.
+        advantages: [T, B] float.
+        returns: [T, B] float, the value targets.
+    """
+
+    old_parameters: Tensor
     advantages: Tensor
     returns: Tensor
+
+    def flattened(self) -> PpoBatch:
+        """Return the T * B steps as columns of length 1, without the last observations."""
+        others = ('observations', 'is_reset', 'state', 'sources')
+        tensors = {name: each.flatten(0, 1)[None] for name, each in vars(self).items()
+                   if name not in others}
+        valid = self.valid.flatten()
+        return PpoBatch(
+            observations=self.observations[:-1].flatten(0, 1)[None],
+            # With T = 1 only the entries that make a step invalid matter.
+            is_reset=torch.stack([torch.zeros_like(valid), ~valid]),
+            state=self.state.new_zeros(len(valid), 0), **tensors)
 
 
 class Algorithm(algorithm.Algorithm):
     """Several epochs of minibatches from each batch."""
 
-    own: PpoConfig
+    algorithm_config: PpoConfig
 
     def __init__(
-        self, policy: Policy, config: TrainConfig, own: PpoConfig, schema: UnrollSchema,
-        group: Group,
+        self, policy: Policy, config: TrainConfig, algorithm_config: PpoConfig,
+        schema: UnrollSchema, group: Group,
     ) -> None:
         """Learn the parameters of ``policy``."""
-        super().__init__(policy, config, own, schema, group)
+        super().__init__(policy, config, algorithm_config, schema, group)
         self.beta = 1.0
-        self.returns = Normalizer().to(self.device) if own.normalize_returns else None
+        self.returns = (
+            Normalizer().to(self.device) if algorithm_config.normalize_returns else None)
 
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
-        targets = self._targets(batch)
+        algorithm_config = self.algorithm_config
+        data, explained = self.add_targets(batch)
+        # Minibatches are of single steps; with an LSTM or last_action_reward of whole columns.
+        if not self.policy.state_size:
+            data = data.flattened()
+        columns = data.rewards.shape[1]
+        # All learners make the same number of steps.
+        minibatches = self.group.all_reduce_min(min(algorithm_config.ppo_minibatches, columns))
         sums: dict[str, float] = {}
         count = kl = 0.0
-        for _ in range(self.own.ppo_epochs):
-            for part, index in self._minibatches(batch):
-                loss, parts = self.loss(part, _Targets(
-                    *(index(each) for each in vars(targets).values())))
-                told = self.optimizer.step(loss, parts)
-                for name, value in told.items():
+        for _ in range(algorithm_config.ppo_epochs):
+            # The CPU's random numbers, because the checkpoint holds their state.
+            order = send(torch.randperm(columns), self.device)
+            for index in order.tensor_split(minibatches):
+                metrics = self.optimizer.step(*self.loss(data.columns(index)))
+                for name, value in metrics.items():
                     sums[name] = sums.get(name, 0.0) + value
                 count += 1
-                kl = told['losses/kl']
-            if kl > _TOO_FAR * self.own.ppo_kl_target:
+                kl = metrics['losses/approx_kl']
+            if kl > _STOP_FACTOR * algorithm_config.ppo_kl_target:
                 break
-        # The divergence is measured before each step: of the first it is always 0.
+        # The divergence is measured before each step, so with a single step it is always 0.
         if count > 1:
-            self._adapt(kl)
-        self.see(batch)
+            self._adapt_beta(kl)
+        self.update_normalizer(batch)
         return {**{name: value / count for name, value in sums.items()},
-                'losses/last_kl': kl, 'losses/kl_beta': self.beta, 'losses/minibatches': count}
+                'losses/last_kl': kl, 'losses/kl_beta': self.beta, 'losses/minibatches': count,
+                'losses/explained_variance': explained}
 
     @torch.no_grad()
-    def _targets(self, batch: Batch) -> _Targets:
+    def add_targets(self, batch: Batch) -> tuple[PpoBatch, float]:
+        """Return the batch with its targets, and the explained variance of the values."""
         parameters, values, _ = self.policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         if self.returns is not None:
@@ -92,36 +121,18 @@ class Algorithm(algorithm.Algorithm):
         advantages = gae(self.discounts(batch), self.rewards(batch), values, batch.valid,
                          self.config.gae_lambda)
         returns = advantages + values[:-1]
+        explained = explained_variance(values[:-1], returns, batch.valid, self.group)
         if self.returns is not None:
-            self.returns.update(returns[batch.valid], self.group.sum)
+            self.returns.update(returns[batch.valid], self.group.all_reduce_sum)
             returns = self.returns(returns)
         if self.config.normalize_advantages:
             advantages = standardized(advantages, batch.valid.float(), self.group)
-        return _Targets(parameters[:-1], advantages, returns)
+        return PpoBatch(**vars(batch), old_parameters=parameters[:-1], advantages=advantages,
+                        returns=returns), explained
 
-    def _minibatches(self, batch: Batch) -> Iterator[tuple[Batch, Any]]:
-        """
-        Yield parts of ``batch``, with a function that takes the same part of its targets.
-
-        Steps are drawn one by one, but with an LSTM or last_action_reward whole columns.
-        """
-        if self.policy.state_size:
-            for columns in self._draw(batch.rewards.shape[1]):
-                yield batch.columns(columns), lambda each, columns=columns: each[:, columns]
-            return
-        flat = _one_row(batch)
-        for steps in self._draw(flat.rewards.shape[1]):
-            yield flat.columns(steps), lambda each, steps=steps: each.flatten(0, 1)[None, steps]
-
-    def _draw(self, count: int) -> tuple[Tensor, ...]:
-        """Return all numbers below ``count`` in as many random parts as all learners make."""
-        parts = self.group.least(min(self.own.ppo_minibatches, count))
-        # By the CPU's random numbers: their state is in the checkpoint.
-        return send(torch.randperm(count), self.device).tensor_split(parts)
-
-    def loss(self, batch: Batch, targets: _Targets) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise and its parts, each a scalar."""
-        config, own, policy = self.config, self.own, self.policy
+    def loss(self, batch: PpoBatch) -> tuple[Tensor, algorithm.Metrics]:
+        """Return the loss to minimise, a scalar, and its metrics."""
+        config, policy, clip = self.config, self.policy, self.algorithm_config.ppo_clip
         steps = len(batch.rewards)
         parameters, values, _ = policy(
             batch.observations[:steps], batch.is_reset[:steps], batch.state, batch.actions,
@@ -129,31 +140,32 @@ class Algorithm(algorithm.Algorithm):
         mask = batch.valid.float()
         ratio = (policy.distribution.log_prob(parameters, batch.actions)
                  - batch.behaviour_log_probs).exp()
-        advantages = targets.advantages
-        kl = self.mean(policy.distribution.kl(targets.parameters, parameters), mask)
-        if own.ppo_form == 'clip':
-            clipped = ratio.clamp(1 - own.ppo_clip, 1 + own.ppo_clip)
-            surrogate = self.mean(torch.minimum(ratio * advantages, clipped * advantages), mask)
-            policy_loss = -surrogate
+        advantages = batch.advantages
+        kl = self.mean(policy.distribution.kl(batch.old_parameters, parameters), mask)
+        if self.algorithm_config.ppo_form == 'clip':
+            clipped = ratio.clamp(1 - clip, 1 + clip)
+            policy_loss = -self.mean(
+                torch.minimum(ratio * advantages, clipped * advantages), mask)
         else:
             policy_loss = -self.mean(ratio * advantages, mask) + self.beta * kl
-        value_loss = 0.5 * self.mean((targets.returns - values).square(), mask)
+        value_loss = 0.5 * self.mean((batch.returns - values).square(), mask)
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
-        outside = ((ratio - 1).abs() > own.ppo_clip).float()
+        outside = ((ratio - 1).abs() > clip).float()
         return loss, {
-            'losses/total': loss, 'losses/policy': policy_loss, 'losses/value': value_loss,
-            'losses/entropy': entropy, 'losses/kl': kl,
-            'losses/clipped': self.mean(outside, mask),
+            'losses/loss': loss, 'losses/policy_loss': policy_loss,
+            'losses/value_loss': value_loss, 'losses/entropy': entropy, 'losses/approx_kl': kl,
+            'losses/clipfrac': self.mean(outside, mask),
             'losses/mean_value': self.mean(values, mask)}
 
-    def _adapt(self, kl: float) -> None:
-        """Make the penalty stronger where the policy went too far, and weaker where not."""
-        if self.own.ppo_form != 'kl':
+    def _adapt_beta(self, kl: float) -> None:
+        """Raise the weight of the penalty if the policy went too far, and lower it if not."""
+        target = self.algorithm_config.ppo_kl_target
+        if self.algorithm_config.ppo_form != 'kl':
             return
-        if kl > _TOLERANCE * self.own.ppo_kl_target:
+        if kl > _TOLERANCE * target:
             self.beta *= _FACTOR
-        elif kl < self.own.ppo_kl_target / _TOLERANCE:
+        elif kl < target / _TOLERANCE:
             self.beta /= _FACTOR
         self.beta = min(max(self.beta, _BETA[0]), _BETA[1])
 
@@ -168,14 +180,3 @@ class Algorithm(algorithm.Algorithm):
         self.beta = float(state['beta'])
         if self.returns is not None:
             self.returns.load_state_dict(state['returns'])
-
-
-def _one_row(batch: Batch) -> Batch:
-    """Return all steps of a batch side by side: T is 1, and the last observation is left out."""
-    flat = {name: getattr(batch, name).flatten(0, 1)[None] for name in (
-        'actions', 'rewards', 'terminated', 'truncated', 'behaviour_log_probs')}
-    valid = batch.valid.flatten()
-    # Of is_reset only what makes a step valid is of use in one row.
-    resets = torch.stack([torch.zeros_like(valid), ~valid])
-    return Batch(observations=batch.observations[:-1].flatten(0, 1)[None], is_reset=resets,
-                 state=batch.state.new_zeros(len(valid), 0), **flat)

@@ -1,11 +1,10 @@
 """
-REINFORCE: policy gradient on the rewards that really came until the episode ended.
+REINFORCE: policy gradient on the discounted returns of whole episodes.
 
 Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
-learning", with a learned baseline. Nothing is bootstrapped where the task ended; where a time
-limit did, the baseline stands for what would have come. Episodes are put together from the
-actors' unrolls, so those that were begun with an older policy are a little off-policy; with
-``synchronous`` by as many updates as they have unrolls.
+learning", with a learned baseline. A termination is not bootstrapped; a time limit bootstraps from
+the baseline. Episodes are assembled from the actors' unrolls, so an episode that began under an
+older policy is a little off-policy; with ``synchronous`` by as many updates as it has unrolls.
 """
 
 from __future__ import annotations
@@ -27,43 +26,43 @@ __all__ = ['Algorithm']
 
 
 class Algorithm(algorithm.Algorithm):
-    """One step of the optimiser whenever enough episodes have ended."""
+    """One optimizer step whenever enough episodes have ended."""
 
     learns_from_host = True
-    own: ReinforceConfig
+    algorithm_config: ReinforceConfig
 
     def __init__(
-        self, policy: Policy, config: TrainConfig, own: ReinforceConfig, schema: UnrollSchema,
-        group: Group,
+        self, policy: Policy, config: TrainConfig, algorithm_config: ReinforceConfig,
+        schema: UnrollSchema, group: Group,
     ) -> None:
         """Learn the parameters of ``policy``."""
-        super().__init__(policy, config, own, schema, group)
-        self._assembly = EpisodeAssembly(own.longest_episode)
+        super().__init__(policy, config, algorithm_config, schema, group)
+        self._assembly = EpisodeAssembly(algorithm_config.longest_episode)
         self._ended: list[Episode] = []
 
     def update(self, batch: Batch) -> dict[str, float]:
         """See :meth:`algorithm.Algorithm.update`."""
         self._ended += self._assembly.add(batch)
-        told = self._learn()
-        self.see(batch)
-        return told
+        metrics = self._learn()
+        self.update_normalizer(batch)
+        return metrics
 
     def _learn(self) -> dict[str, float]:
-        # All learners must make a step, or none.
-        fewest = self.group.sum(torch.tensor(
-            float(len(self._ended) >= self.own.reinforce_episodes)))
-        if float(fewest) < self.group.size:
+        # All learners make a step, or none does.
+        ready = self.group.all_reduce_sum(torch.tensor(
+            float(len(self._ended) >= self.algorithm_config.reinforce_episodes)))
+        if float(ready) < self.group.size:
             return {}
         episodes, self._ended = self._ended, []
-        loss, parts = self.loss(episodes)
-        told = self.optimizer.step(loss, parts)
-        ended, cut = self.group.sum(torch.tensor(
+        metrics = self.optimizer.step(*self.loss(episodes))
+        ended, cut = self.group.all_reduce_sum(torch.tensor(
             [len(episodes), self._assembly.cut], dtype=torch.float64)).tolist()
-        return told | {'losses/episodes': ended, 'losses/cut_episodes': cut}
+        return metrics | {'losses/episodes': ended, 'losses/cut_episodes': cut}
 
     def loss(self, episodes: list[Episode]) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise and its parts, each a scalar."""
-        config, own, policy = self.config, self.own, self.policy
+        """Return the loss to minimise, a scalar, and its metrics."""
+        config, policy = self.config, self.policy
+        with_baseline = self.algorithm_config.reinforce_baseline
         observations, actions, rewards, mask = (
             send(each, self.device) for each in pad(episodes))
         steps, count = rewards.shape
@@ -73,7 +72,7 @@ class Algorithm(algorithm.Algorithm):
         parameters = parameters[:-1]
         returns = self._returns(episodes, rewards, values.detach())
         advantages = returns
-        if own.reinforce_baseline:
+        if with_baseline:
             advantages = returns - values[:-1].detach()
         if config.normalize_advantages:
             advantages = standardized(advantages, mask, self.group)
@@ -82,11 +81,12 @@ class Algorithm(algorithm.Algorithm):
         value_loss = 0.5 * self.mean((returns - values[:-1]).square(), mask)
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss - config.entropy_cost * entropy
-        if own.reinforce_baseline:
+        if with_baseline:
             loss = loss + config.baseline_cost * value_loss
         return loss, {
-            'losses/total': loss, 'losses/policy': policy_loss, 'losses/value': value_loss,
-            'losses/entropy': entropy, 'losses/mean_return': self.mean(returns, mask)}
+            'losses/loss': loss, 'losses/policy_loss': policy_loss,
+            'losses/value_loss': value_loss, 'losses/entropy': entropy,
+            'losses/mean_return': self.mean(returns, mask)}
 
     def _returns(self, episodes: list[Episode], rewards: Tensor, values: Tensor) -> Tensor:
         """Return discounted sums of rewards to the end of each episode, float [L, N]."""
@@ -95,7 +95,7 @@ class Algorithm(algorithm.Algorithm):
         lengths = send(torch.tensor([len(each.rewards) for each in episodes]), self.device)
         goes_on = send(torch.tensor([not each.terminated for each in episodes]), self.device)
         beyond = torch.zeros(len(episodes), device=self.device)
-        if self.own.reinforce_baseline:
+        if self.algorithm_config.reinforce_baseline:
             beyond = goes_on.float() * values.gather(0, lengths[None])[0]
         returns = torch.zeros_like(rewards)
         for t in range(len(rewards) - 1, -1, -1):

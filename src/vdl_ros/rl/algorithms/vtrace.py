@@ -43,9 +43,9 @@ def vtrace(
     Return V-trace targets and policy-gradient advantages.
 
     A step that is not valid (an environment that resets itself ignores one action) has its value
-    as its target and no advantage, and cuts the trace of the step before it. So a time limit
-    bootstraps from the value of the last observation, and a termination, whose discount is 0,
-    from nothing.
+    as its target, no advantage, and cuts the trace of the step before it. So a time limit
+    bootstraps from the value of the last observation; a termination, whose discount is 0, does
+    not bootstrap.
 
     Args:
         log_rhos: [T, B] float, log pi(a|x) - log mu(a|x).
@@ -58,7 +58,7 @@ def vtrace(
         lambda_: factor of the trace coefficients, of the paper's remark 2.
 
     Raises:
-        ValueError: shapes that do not belong together.
+        ValueError: shapes that do not match.
     """
     steps = tuple(log_rhos.shape)
     for name, tensor, shape in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.device import HostMemory
 
 __all__ = ['Batch', 'Source', 'make_batch', 'transform_rewards']
+
+B = TypeVar('B', bound='Batch')
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,11 @@ class Batch:
         """All tensors of the batch."""
         return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
 
-    def columns(self, index: Tensor) -> Batch:
+    def columns(self: B, index: Tensor) -> B:
         """Return the columns of ``index``, int64 [N], without their sources."""
-        return replace(
-            self, state=self.state[index], sources=(),
-            **{name: getattr(self, name)[:, index] for name in (
-                'observations', 'actions', 'rewards', 'terminated', 'truncated', 'is_reset',
-                'behaviour_log_probs')})
+        columns = {name: each[:, index] for name, each in vars(self).items()
+                   if isinstance(each, Tensor) and name != 'state'}
+        return replace(self, **columns, state=self.state[index], sources=())
 
 
 def make_batch(

@@ -1,75 +1,97 @@
 """
-Sums over several learners, each of which has a part of one batch.
+Collective operations of several learners, each of which has a part of one batch.
 
-What a loss divides by, the statistics that it standardises with and the gradients are sums; with
-these taken over all learners, their step is the one that a single learner would make from the
-joined batch.
+The divisor of a loss, the statistics for standardising and the gradients are sums over all
+learners; so their step is the step that a single learner would make from the joined batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-__all__ = ['Group', 'GroupError', 'masked_mean', 'standardized']
+__all__ = ['Group', 'GroupError', 'explained_variance', 'masked_mean', 'standardized']
 
 
 class GroupError(RuntimeError):
-    """The group is broken: it must be left, and met again; the message says who is missing."""
+    """The group is broken and must be joined anew; the message names who is missing."""
 
 
 class Group:
     """
-    One learner alone: a sum over all is its own.
+    The group of one learner alone: each operation returns its own input.
 
     Attributes:
-        rank: which of the learners this one is.
-        size: how many there are.
+        rank: rank of this learner, from 0.
+        size: number of learners.
     """
 
     rank = 0
     size = 1
 
-    def sum(self, numbers: Tensor) -> Tensor:
-        """Return the sum of ``numbers`` over all learners; nothing flows back through it."""
+    def all_reduce_sum(self, numbers: Tensor) -> Tensor:
+        """Return the sum of ``numbers`` over all learners, detached."""
         return numbers.detach()
 
-    def least(self, number: int) -> int:
+    def all_reduce_min(self, number: int) -> int:
         """Return the smallest ``number`` of all learners."""
         return number
 
-    def add_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Add up the gradients of all learners, in place."""
+    def all_reduce_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Sum the gradients of all learners, in place."""
 
     def broadcast(self, data: bytes) -> bytes:
-        """Return the ``data`` of the first learner; what the others give is ignored."""
+        """Return the ``data`` of learner 0; the other learners' data are ignored."""
         return data
 
-    def gather(self, text: str) -> list[str]:
+    def all_gather(self, text: str) -> list[str]:
         """Return the ``text`` of every learner, in the order of their ranks."""
         return [text]
 
     def close(self) -> None:
-        """Leave the others."""
+        """Leave the group."""
 
 
 def masked_mean(values: Tensor, mask: Tensor, group: Group) -> Tensor:
     """
     Return this learner's part of the mean over all learners of ``values`` where ``mask`` is 1.
 
-    The sum of all learners' parts is the mean; so is the sum of their gradients its gradient.
+    The sum of all learners' parts is the mean; the sum of their gradients is its gradient.
 
     Args:
         values: float [...].
         mask: float [...] of 0 and 1.
-        group: of the learners.
+        group: the learners.
     """
-    return (values * mask).sum() / group.sum(mask.sum()).clamp(min=1.0)
+    return (values * mask).sum() / group.all_reduce_sum(mask.sum()).clamp(min=1.0)
 
 
 def standardized(values: Tensor, mask: Tensor, group: Group) -> Tensor:
-    """Return values of mean 0 and deviation 1, over all learners, where ``mask`` is 1; else 0."""
-    centered = values - group.sum(masked_mean(values, mask, group))
-    deviation = group.sum(masked_mean(centered.square(), mask, group)).sqrt()
+    """Return values with mean 0 and deviation 1 over all learners where ``mask`` is 1; else 0."""
+    centered = values - group.all_reduce_sum(masked_mean(values, mask, group))
+    deviation = group.all_reduce_sum(masked_mean(centered.square(), mask, group)).sqrt()
     return centered / (deviation + 1e-8) * mask
+
+
+def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Group) -> float:
+    """
+    Return 1 - Var(returns - values) / Var(returns) over the valid steps of all learners.
+
+    1: the values predict the returns; 0: no better than a constant; NaN if all returns are equal.
+
+    Args:
+        values: float [...], predictions.
+        returns: float [...], targets.
+        valid: bool [...].
+        group: the learners.
+    """
+    pair = torch.stack([returns, returns - values])[:, valid].double()
+    moments = group.all_reduce_sum(torch.cat([
+        torch.ones_like(pair).sum(1), pair.sum(1), pair.square().sum(1)]))
+    count, sums, squares = moments.view(3, 2)
+    # 0 / 0 without a valid step is NaN, which is not greater than 0.
+    variance, error = (squares / count - (sums / count).square()).tolist()
+    return 1.0 - error / variance if variance > 0 else math.nan

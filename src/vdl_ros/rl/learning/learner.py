@@ -1,4 +1,4 @@
-"""The learner: a policy and an algorithm that learns it, counted in versions and agent steps."""
+"""The learner: a policy and the algorithm that trains it; counts its updates and agent steps."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Learner:
     Learns a policy from unrolls.
 
     Attributes:
-        config: settings of the learning.
-        own: settings of its algorithm.
+        config: settings of every algorithm.
+        algorithm_config: settings of the chosen algorithm.
         policy: the network.
-        algorithm: how it learns.
-        schema: what unrolls look like.
-        group: of the learners that share the work.
-        device: what it computes on.
+        algorithm: the learning algorithm.
+        schema: arrays of an unroll, their shapes and dtypes.
+        group: the learners that share the work.
+        device: device that it computes on.
         version: number of updates made.
         agent_steps: valid steps learned from, by all learners.
     """
@@ -46,71 +46,76 @@ class Learner:
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         frames_per_observation: int = 1,
-        phases: ThreadTimer | None = None,
+        timer: ThreadTimer | None = None,
         *,
-        own: AlgorithmConfig | None = None,
+        algorithm_config: AlgorithmConfig | None = None,
         group: Group | None = None,
         device: torch.device = CPU,
     ) -> None:
         """
-        Make the network with weights drawn by ``config.seed``.
+        Make the network, with weights drawn from ``config.seed``.
 
         Args:
-            config: settings of the learning.
+            config: settings of every algorithm.
             observation_space: of one environment.
             action_space: of one environment.
-            frames_per_observation: pictures stacked in one observation.
-            phases: the clock of the thread that learns.
-            own: settings of the algorithm; its defaults if they are not given.
-            group: of the learners that share the work; this one alone if it is not given.
-            device: what it computes on; see :func:`choose_device`.
+            frames_per_observation: frames stacked in one observation.
+            timer: timer of the training thread.
+            algorithm_config: settings of the chosen algorithm; default: its defaults.
+            group: the learners that share the work; default: this one alone.
+            device: device to compute on; see :func:`choose_device`.
 
         Raises:
-            ValueError: spaces the network or the algorithm cannot serve.
+            ValueError: spaces that the network or the algorithm does not support.
         """
         torch.manual_seed(config.seed)
-        self.config, self.own = config, own or make_algorithm_config(config, {})
+        self.config = config
+        self.algorithm_config = algorithm_config or make_algorithm_config(config, {})
         self.group = group or Group()
         self.device = device
-        self.policy = make_policy(config, observation_space, action_space, self.own, device)
+        self.policy = make_policy(
+            config, observation_space, action_space, self.algorithm_config, device)
         self.schema = UnrollSchema(
             observation_space, action_space, config.unroll_length, frames_per_observation,
             self.policy.state_size)
         self.algorithm = make_algorithm(
-            self.policy, config, self.own, self.schema, self.group)
+            self.policy, config, self.algorithm_config, self.schema, self.group)
         self._memory = memory_of(CPU if self.algorithm.learns_from_host else device)
         self.version = 0
         self.agent_steps = 0
-        self._phases = phases or ThreadTimer()
+        self._timer = timer or ThreadTimer()
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
         """
-        Learn from unrolls; see :meth:`decode` and :meth:`learn`.
+        Learn from unrolls: :meth:`make_batch`, then :meth:`learn`.
 
         Raises:
-            UnrollError, FloatingPointError: as these.
+            UnrollError, FloatingPointError: see there.
         """
-        return self.learn(self.decode(unrolls))
+        return self.learn(self.make_batch(unrolls))
 
-    def decode(self, unrolls: Sequence[Unroll]) -> Batch:
+    def make_batch(self, unrolls: Sequence[Unroll]) -> Batch:
         """
         Return unrolls as one batch.
 
         Raises:
             UnrollError: an unroll whose frames do not fit together.
         """
-        with self._phases('decode'):
+        with self._timer('decode'):
             return make_batch(unrolls, self.schema, self._memory)
 
     def learn(self, batch: Batch) -> dict[str, float]:
         """
-        Learn from one batch, and from those of the other learners; return what is told of it.
+        Make one update from this learner's batch and those of the other learners.
+
+        Returns:
+            Metrics by TensorBoard tag.
 
         Raises:
-            FloatingPointError: the loss or its gradient is not finite; it names what.
+            FloatingPointError: a loss or gradient is not finite; the message names it.
             GroupError: another learner is gone.
         """
-        with self._phases('learn'):
+        with self._timer('learn'):
             self._memory.wait_for_copies(batch.tensors)
             optimizer = self.algorithm.optimizer
             optimizer.schedule(self.agent_steps)
@@ -119,16 +124,16 @@ class Learner:
             except FloatingPointError as error:
                 raise FloatingPointError(f'update {self.version}: {error}') from None
             self.version += 1
-            self.agent_steps += int(self.group.sum(batch.valid.sum()))
+            self.agent_steps += int(self.group.all_reduce_sum(batch.valid.sum()))
             metrics['charts/learning_rate'] = optimizer.learning_rate
             return metrics
 
     def broadcast_state(self) -> None:
         """
-        Go on from the state of the first learner: all call this at the same time.
+        Load the state of learner 0; all learners call this at the same time.
 
         Raises:
-            ValueError: the first one has another network, algorithm or optimiser.
+            ValueError: learner 0 has another network, algorithm or optimizer.
             GroupError: another learner is gone.
         """
         if self.group.size == 1:
@@ -143,9 +148,9 @@ class Learner:
 
     def copy_policy(self) -> Policy:
         """
-        Return another policy of the same network, to act while this one learns.
+        Return a copy of the policy, to act while this one learns.
 
-        It acts where all actors do, on the CPU, and so may compute in another precision.
+        Like every acting policy it runs on the CPU, so its precision may differ.
         """
         policy = copy.deepcopy(self.policy)
         if self.device != CPU:
@@ -153,7 +158,7 @@ class Learner:
         return policy
 
     def state(self) -> dict[str, Any]:
-        """Return everything that a checkpoint must hold to go on from here."""
+        """Return the state for a checkpoint."""
         return {
             'policy': self.policy.state_dict(),
             'algorithm': self.algorithm.state(),
@@ -164,10 +169,10 @@ class Learner:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """
-        Go on from a checkpoint's state.
+        Restore :meth:`state`.
 
         Raises:
-            ValueError: the state of another network, algorithm or optimiser.
+            ValueError: the state of another network, algorithm or optimizer.
         """
         try:
             self.algorithm.load_state(state['algorithm'])

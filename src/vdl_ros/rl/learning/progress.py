@@ -1,4 +1,4 @@
-"""What a run has come to: trajectories and episodes of all learners, over all its starts."""
+"""Progress of a run: episodes, trajectories, lag and time, of all learners and all its starts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from vdl_ros.rl.data.unroll import Unroll
 
 __all__ = ['Progress', 'status_line']
 
-# Processes whose episodes are followed at a time.
-_MOST_ACTORS = 1024
-# Counts of the flow_stats that go on over all starts of a run.
+# Actor processes whose episodes are counted at a time.
+_MAX_ACTORS = 1024
+# Counts of FlowStats that continue when a run is resumed.
 _TOTALS = ('received', 'lost', 'rejected', 'stale', 'actor_restarts', 'bytes_in', 'bytes_out')
 
 
 class Progress:
     """
-    Accounts of one learner; those of the first have the others' in them.
+    Counts of one learner; those of learner 0 include the others'.
 
-    The others tell what is new (:meth:`tell`), and the first hears it (:meth:`hear`).
+    The other learners send what is new (:meth:`drain_report`), and learner 0 adds it
+    (:meth:`merge_reports`).
 
     Attributes:
-        flow_stats: of the trajectories of this learner's actors.
-        episodes: that have ended.
-        restarts: of the learner.
+        flow_stats: counts of the trajectories of this learner's actors.
+        episodes: number of episodes that have ended.
+        restarts: restarts of the learner.
     """
 
-    def __init__(self, flow_stats: FlowStats, *, tells: bool = False) -> None:
-        """Begin with nothing; one that ``tells`` keeps what is new until it has told it."""
-        self.flow_stats, self._tells = flow_stats, tells
+    def __init__(self, flow_stats: FlowStats, *, reports: bool = False) -> None:
+        """Start at zero; with ``reports``, keep what is new for :meth:`drain_report`."""
+        self.flow_stats, self._keeps_reports = flow_stats, reports
         self.episodes = self.restarts = 0
         self._returns: deque[float] = deque(maxlen=100)
         self._lengths: deque[int] = deque(maxlen=100)
@@ -46,22 +47,22 @@ class Progress:
         self._totals_before = dict.fromkeys(_TOTALS, 0)
         self._wall_before = 0.0
         self._started: float | None = None
-        # What was not told yet, and what was heard last, by rank.
-        self._untold: dict[str, list[float]] = {'returns': [], 'lengths': [], 'ages_ms': []}
-        self._heard: dict[int, dict[str, Any]] = {}
+        # New since the last report, and the last report of each other learner by rank.
+        self._unreported: dict[str, list[float]] = {'returns': [], 'lengths': [], 'ages_ms': []}
+        self._reports: dict[int, dict[str, Any]] = {}
 
-    def begin(self) -> bool:
-        """Note that a trajectory has come; return whether it is the first one of this start."""
+    def start_clock(self) -> bool:
+        """Start the wall clock at the first trajectory; return whether this call started it."""
         if self._started is not None:
             return False
         self._started = time.monotonic()
         return True
 
-    def account(self, unroll: Unroll) -> None:
+    def record(self, unroll: Unroll) -> None:
         """Count age, bytes and episodes of an unroll that arrived."""
-        self._see('ages_ms', [unroll.age_s * 1e3])
+        self._extend('ages_ms', [unroll.age_s * 1e3])
         self.flow_stats.bytes_in += unroll.num_bytes
-        # Taken out and put back: the newest is last, and the dead ones are the first to go.
+        # Moved to the end: actors that are gone stay in front and are deleted first.
         counter, expected = self._counters.pop(unroll.start_id, (None, 0))
         if counter is None or counter.num_envs != unroll.num_envs:
             counter = EpisodeCounter(unroll.num_envs)
@@ -72,35 +73,36 @@ class Progress:
             arrays['rewards'], arrays['terminated'],
             arrays['truncated'], arrays['is_reset'])
         self._counters[unroll.start_id] = (counter, unroll.sequence + 1)
-        if len(self._counters) > _MOST_ACTORS:
+        if len(self._counters) > _MAX_ACTORS:
             del self._counters[next(iter(self._counters))]
-        self._see('returns', [episode.episode_return for episode in finished])
-        self._see('lengths', [episode.length for episode in finished])
+        self._extend('returns', [episode.episode_return for episode in finished])
+        self._extend('lengths', [episode.length for episode in finished])
 
-    def _see(self, name: str, values: Sequence[float]) -> None:
+    def _extend(self, name: str, values: Sequence[float]) -> None:
         getattr(self, f'_{name}').extend(values)
-        if self._tells:
-            self._untold[name] += values
+        if self._keeps_reports:
+            self._unreported[name] += values
         if name == 'returns':
             self.episodes += len(values)
 
-    def tell(self) -> str:
-        """Return what another learner must know: JSON, of what is new since the last call."""
-        untold, self._untold = self._untold, {name: [] for name in self._untold}
+    def drain_report(self) -> str:
+        """Return a report for learner 0: JSON, of what is new since the last call."""
+        unreported, self._unreported = (
+            self._unreported, {name: [] for name in self._unreported})
         flow_stats = self.flow_stats
         return json.dumps({
-            **untold, 'totals': {name: getattr(flow_stats, name) for name in _TOTALS},
+            **unreported, 'totals': {name: getattr(flow_stats, name) for name in _TOTALS},
             'lag': [flow_stats.lag_sum, flow_stats.lag_max, flow_stats.lag_count],
             'credits': [[key, *credit] for key, credit in flow_stats.credits().items()]})
 
-    def hear(self, told: Mapping[int, str]) -> None:
-        """Take over what other learners told, by rank; the actors' credits into the flow_stats."""
-        for rank, text in told.items():
-            found = self._heard[rank] = json.loads(text)
-            for name in self._untold:
-                self._see(name, found[name])
+    def merge_reports(self, reports: Mapping[int, str]) -> None:
+        """Add the other learners' reports, by rank, and their actors' credits."""
+        for rank, text in reports.items():
+            report = self._reports[rank] = json.loads(text)
+            for name in self._unreported:
+                self._extend(name, report[name])
             self.flow_stats.other_credits.update(
-                {key: (name, used) for key, name, used in found['credits']})
+                {key: (name, used) for key, name, used in report['credits']})
 
     @property
     def mean_return(self) -> float:
@@ -113,27 +115,27 @@ class Progress:
         return float(np.mean(self._lengths)) if self._lengths else float('nan')
 
     def reaches(self, mean_return: float) -> bool:
-        """Return whether there were 100 episodes, and the last of them were so good."""
+        """Return whether the mean return of the last 100 episodes is at least ``mean_return``."""
         return len(self._returns) == 100 and self.mean_return >= mean_return
 
     @property
     def wall_s(self) -> float:
-        """Seconds since the first trajectory came, over all the starts of this run."""
+        """Seconds since the first trajectory, summed over all starts of this run."""
         running = time.monotonic() - self._started if self._started is not None else 0.0
         return self._wall_before + running
 
     @property
     def totals(self) -> dict[str, int]:
-        """The ledgers' counts over all starts."""
+        """Counts of FlowStats, of all learners and all starts."""
         return {name: self._totals_before[name] + getattr(self.flow_stats, name)
-                + sum(each['totals'][name] for each in self._heard.values()) for name in _TOTALS}
+                + sum(each['totals'][name] for each in self._reports.values()) for name in _TOTALS}
 
     @property
     def lag(self) -> tuple[int, int, int]:
         """Sum, maximum and count of the trajectories' lag, policy versions."""
         flow_stats = self.flow_stats
         lags = [(flow_stats.lag_sum, flow_stats.lag_max, flow_stats.lag_count),
-                *(each['lag'] for each in self._heard.values())]
+                *(each['lag'] for each in self._reports.values())]
         sums, largest, counts = zip(*lags, strict=True)
         return sum(sums), max(largest), sum(counts)
 
@@ -144,11 +146,11 @@ class Progress:
         return total / count if count else 0.0
 
     def _age_percentile(self, percent: float) -> float | None:
-        """Return an age that so many of the trajectories do not exceed, ms."""
+        """Return a percentile of the trajectories' ages, ms."""
         return round(float(np.percentile(self._ages_ms, percent)), 3) if self._ages_ms else None
 
     def summary(self) -> dict[str, Any]:
-        """Return what summary.json says of trajectories and episodes; see docs/runs.md."""
+        """Return the keys of summary.json about trajectories and episodes; see docs/runs.md."""
         totals = self.totals
         return {
             'mean_return_100': round(self.mean_return, 3) if self._returns else None,
@@ -165,7 +167,7 @@ class Progress:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold to go on from here."""
+        """Return the state for a checkpoint."""
         return {
             'returns': list(self._returns), 'lengths': list(self._lengths),
             'episodes': self.episodes, 'wall_s': self.wall_s,
@@ -174,7 +176,7 @@ class Progress:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """
-        Go on from a checkpoint's state.
+        Restore :meth:`state`.
 
         Raises:
             KeyError, TypeError: it is of another version.
@@ -194,7 +196,7 @@ def status_line(
     *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
     lag_mean: float, lag_max: int, lost: int,
 ) -> str:
-    """Return one line of progress for a person."""
+    """Return one line of progress for the log."""
     shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
     return (f'steps {agent_steps:>9,} / {total_steps:,}   {steps_per_s:>7,.0f}/s   '
             f'return {shown:>7}   lag {lag_mean:.1f} (max {lag_max})   lost {lost}')

@@ -1,11 +1,19 @@
 """
-The training loop: takes unrolls from a queue, learns, reports, saves, and says when it ends.
+The training loop: collect, batch, learn, publish, report; see :meth:`Trainer.run`.
 
-It knows nothing of how unrolls come or where policies go: topic callbacks fill the queue in the
-learner's process, the actor itself in serial mode. Several learners have one loop each, and each
-turn of all begins with a sum, :meth:`Trainer._agree`: so all learn, publish and end in the same
-turn. A learner whose actors are slow makes turns without learning meanwhile, so that nobody waits
-long to hear of an end, or of a learner that died.
+A step on its way from an environment to the gradient, file by file:
+
+1. ``rl/acting/actor.py`` chooses actions and records an unroll (``rl/data/unroll.py``).
+2. ``ros/training/acting.py`` sends it; ``ros/training/trajectories.py`` queues it at the learner.
+   ``local_training.py`` replaces both by a call.
+3. The loop here takes it from the inbox, and makes a batch of several (``rl/data/batch.py``).
+4. ``rl/algorithms/<algorithm>.py`` computes the loss, ``optimizer.py`` there makes the step.
+5. The loop publishes the new policy, which the actor loads before its next unroll.
+
+With several learners each runs this loop, and every iteration contains one sum over all,
+:meth:`Trainer._agree`, so all learn, publish and end in the same iteration. A learner whose actors
+are slow iterates without learning, so that all notice within ``_COLLECT_S`` that the run is over
+or that a learner has died.
 """
 
 from __future__ import annotations
@@ -13,50 +21,51 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
 
-from vdl_ros.common.thread_timer import TRAINING, ThreadTimer, TimerWindow
+from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
-from vdl_ros.rl.device import describe
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Progress, status_line
+from vdl_ros.rl.learning.progress import Progress
+from vdl_ros.rl.learning.run_reporter import RunReporter
 from vdl_ros.rl.runs.checkpoint import CheckpointError
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 
 __all__ = ['Inbox', 'Trainer']
 
-# In the order in which they count.
+# Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'interrupted')
-# Longest wait for an unroll in one turn, s.
-_TURN_S = 0.1
+# Longest wait for an unroll in one iteration, s.
+_COLLECT_S = 0.1
 
 
 class Inbox(Protocol):
-    """Where unrolls come from."""
+    """The source of unrolls."""
 
     def get(self, timeout: float) -> Unroll:
         """
-        Return the next unroll; its arrays must have passed :meth:`UnrollSchema.check`.
+        Return the next unroll, whose arrays have passed :meth:`UnrollSchema.check`.
 
         Raises:
-            queue.Empty: none came within ``timeout`` seconds.
+            queue.Empty: none arrived within ``timeout`` seconds.
         """
 
 
 class Trainer:
     """
-    One run from its first update to its summary.
+    One run, from its first update to its summary.
 
     Attributes:
-        flow_stats: the accounts of what came and what is missing; the inbox writes them too.
-        progress: what the run has come to.
+        flow_stats: counts of trajectories received and lost; the inbox updates them too.
+        progress: progress of the run.
+        reporter: writes reports and checkpoints.
     """
 
     def __init__(
@@ -68,61 +77,59 @@ class Trainer:
         inbox: Inbox,
         flow_stats: FlowStats,
         publish: Callable[[], None],
-        say: Callable[[str], None],
-        topics: Callable[[], Mapping[str, float]] = dict,
-        clocks: Mapping[str, ThreadTimer] | None = None,
+        log: Callable[[str], None],
+        extra_scalars: Callable[[], Mapping[str, float]] = dict,
+        timers: Mapping[str, ThreadTimer] | None = None,
         num_actors: int = 1,
-        checkpoint_period: float = 60.0,
-        status_period: float = 2.0,
+        checkpoint_period: float = RunConfig.checkpoint_period,
+        status_period: float = RunConfig.status_period,
     ) -> None:
         """
-        Prepare a run, or go on with the one in ``folder``.
+        Prepare a run, or resume the one in ``folder``.
 
         Args:
-            learner: what learns.
-            folder: where the run is written; None for all learners but the first.
-            settings: every setting as resolved, with ``env_id`` among them.
-            inbox: where unrolls come from.
-            flow_stats: accounts.
-            publish: called after every ``publish_every`` updates, to send the weights out.
-            say: called with each status line.
-            topics: returns more scalars for the events, by tag: of how messages travel, since
-                the last call.
-            clocks: of the process's threads by name; the trainer's own is ``training``.
-            num_actors: of this learner, that all wait for an update, if they are synchronous.
-            checkpoint_period: seconds from one checkpoint to the next.
-            status_period: seconds from one report to the next.
+            learner: the learner.
+            folder: folder of the run; None for all learners but learner 0.
+            settings: every setting as resolved, including ``env_id``.
+            inbox: source of unrolls.
+            flow_stats: counts of trajectories.
+            publish: called after every ``publish_every`` updates, to publish the policy.
+            log: called with each line of progress.
+            extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
+            timers: timers of the process's threads by name; ``training`` is the trainer's own.
+            num_actors: actors of this learner; with ``synchronous`` all wait for an update.
+            checkpoint_period: seconds between checkpoints.
+            status_period: seconds between lines of progress.
 
         Raises:
             CheckpointError: the folder's checkpoint cannot be read.
-            ValueError: it is of another environment, algorithm or network.
+            ValueError: the checkpoint is of another environment, algorithm or network.
         """
-        self.learner, self.folder, self.settings = learner, folder, settings
+        self.learner, self.folder = learner, folder
         self.group, self.inbox, self.flow_stats = learner.group, inbox, flow_stats
-        self.progress = Progress(flow_stats, tells=folder is None)
-        self._publish, self._say, self._topics = publish, say, topics
-        self._checkpoint_period, self._status_period = checkpoint_period, status_period
+        self.progress = Progress(flow_stats, reports=folder is None)
+        self._publish_policy, self._log = publish, log
         config = learner.config
         self._needed = config.batch_size * (num_actors if config.synchronous else 1)
         self._unrolls: list[Unroll] = []
         self._batch: Batch | None = None
-        self._clocks = clocks or {TRAINING: ThreadTimer()}
-        self._phases = self._clocks[TRAINING]
-        self._run_laps, self._row_laps = (
-            {name: TimerWindow(clock) for name, clock in self._clocks.items()} for _ in range(2))
+        timers = timers or {TRAINING: ThreadTimer()}
+        self._timer = timers[TRAINING]
         self._metrics: dict[str, float] = {}
-        self._owed = False
-        self._last_status = self._last_row = self._last_checkpoint = time.monotonic()
+        self._publish_due = False
         if folder is not None:
-            checkpoint = folder.load()
-            if checkpoint is not None:
-                self._resume(folder, checkpoint)
-            folder.open(settings, learner.agent_steps)
-        self._steps_in_row = self._steps_in_status = learner.agent_steps
+            self._resume(folder, settings)
+        self.reporter = RunReporter(
+            learner, self.progress, folder, settings, log=log, extra_scalars=extra_scalars,
+            timers=timers, checkpoint_period=checkpoint_period, status_period=status_period)
 
-    def _resume(self, folder: RunFolder, checkpoint: dict[str, Any]) -> None:
+    def _resume(self, folder: RunFolder, settings: Mapping[str, Any]) -> None:
+        """Restore learner and progress from the folder's checkpoint, if there is one."""
+        checkpoint = folder.load()
+        if checkpoint is None:
+            return
         for name in ('env_id', 'algorithm'):
-            was, now = checkpoint['config'].get(name), self.settings[name]
+            was, now = checkpoint['config'].get(name), settings[name]
             if was != now:
                 raise ValueError(f'{folder.checkpoint}: {name} {was!r} is not {now!r}')
         self.learner.load_state(checkpoint['learner'])
@@ -140,211 +147,142 @@ class Trainer:
             Why it ended: 'total_steps', 'stop_at_return', 'interrupted' or 'not finite'.
 
         Raises:
-            GroupError: another learner is gone; what was learned is saved.
+            GroupError: another learner is gone; the checkpoint is saved before.
             OSError: the folder cannot be written.
         """
         self.learner.broadcast_state()
-        # At once, so that a full disk is known before the work, and a restart can be counted.
-        self.save()
-        self._share()
+        # Before the first update: a full disk shows early, and restarts can be counted.
+        self.reporter.save()
         self._publish()
-        self._last_status = self._last_row = self._last_checkpoint = time.monotonic()
+        self.reporter.start()
         try:
-            reason = self._learn_until_over(stop)
-            self._share()
+            reason = self._train(stop)
+            self._merge_progress()
         except FloatingPointError as error:
-            # The last good checkpoint stays: what led here must not overwrite it.
-            self._say(f'{error}; the run ends, its checkpoint is left as it was')
+            # The last good checkpoint is not overwritten.
+            self._log(f'{error}; the run ends, its checkpoint is left as it was')
             reason = 'not finite'
-            self._share()
+            self._merge_progress()
         except GroupError:
-            # The weights are whole: a step of the optimiser is made or it is not.
-            self.save()
+            # The weights are consistent: an optimizer step happens completely or not at all.
+            self.reporter.save()
             raise
         if reason != 'not finite':
-            self.save()
-        if self.folder is not None:
-            if reason != 'not finite':
-                self._report_and_checkpoint(over=True)
-            self.folder.close(self.summary(reason))
-        # Who ends first ends the launch: not before the folder is whole.
+            self.reporter.save()
+            self.reporter.report(self._metrics, over=True)
+        self.reporter.close(reason)
+        # The first learner to end shuts the launch down: not before the folder is complete.
         with contextlib.suppress(*(() if self.folder is None else (GroupError,))):
-            self.group.sum(torch.zeros(1))
+            self.group.all_reduce_sum(torch.zeros(1))
         return reason
 
-    def _learn_until_over(self, stop: threading.Event) -> str:
-        """Return why it is over."""
-        config = self.learner.config
+    def _train(self, stop: threading.Event) -> str:
+        """Repeat the steps of the loop until the run is over; return why it ended."""
         while True:
             reason = self._reason_to_end()
             if not reason:
                 self._collect(stop)
-                if stop.is_set() and self._batch is None:
-                    reason = 'interrupted'
-            ready, owed, reason = self._agree(reason)
+                self._make_batch()
+            learn, reason = self._agree(reason, stop)
             if reason:
                 return reason
-            if ready:
-                assert self._batch is not None
-                self._learn(self._batch)
-                owed = owed or self.learner.version % config.publish_every == 0
-            if owed:
-                self._share()
-                with self._phases('publish'):
-                    self._publish()
-                self._owed = False
-            if self.folder is not None:
-                self._report_and_checkpoint()
-
-    def _report_and_checkpoint(self, *, over: bool = False) -> None:
-        """Report and save if it is time; report what is left if it is over."""
-        now, steps = time.monotonic(), self.learner.agent_steps
-        # A row for each hundredth of the run so far: a long one has no more than a thousand, a
-        # short one still makes a curve.
-        due = over or now - self._last_row >= max(0.1, 0.01 * self.progress.wall_s)
-        if due and steps > self._steps_in_row:
-            self._report(now)
-        due = over or now - self._last_status >= self._status_period
-        if due and steps > self._steps_in_status:
-            self._say(self._status(now))
-        if not over and now - self._last_checkpoint >= self._checkpoint_period:
-            self.save()
-            self._last_checkpoint = now
+            if learn:
+                self._learn()
+            if self._publish_due:
+                self._publish()
+            self.reporter.report(self._metrics)
 
     def _reason_to_end(self) -> str:
+        """Return why the run is over, or ''."""
         config = self.learner.config
         if self.learner.agent_steps >= config.total_steps:
             return 'total_steps'
-        # The first learner knows the episodes of all.
+        # Only learner 0 counts the episodes of all.
         if self.folder is not None and self.progress.reaches(config.stop_at_return):
             return 'stop_at_return'
         return ''
 
-    def _agree(self, reason: str) -> tuple[bool, bool, str]:
-        """
-        Return what all learners do in this turn.
-
-        Args:
-            reason: why the run is over for this one, or ''.
-
-        Returns:
-            Whether they learn, which is if each has a batch; whether they publish, which is if
-            actors of any wait for credit; and why the run is over, if it is for any of them.
-        """
-        flags = [self._batch is not None, self._owed, *(reason == each for each in _REASONS)]
-        with self._phases('wait'):
-            ready, owed, *reasons = self.group.sum(
-                torch.tensor(flags, dtype=torch.int64)).tolist()
-        why = [each for each, count in zip(_REASONS, reasons, strict=True) if count]
-        return ready == self.group.size, owed > 0, why[0] if why else ''
-
     def _collect(self, stop: threading.Event) -> None:
-        """Make a batch; return once there is one, or the other learners must hear of something."""
-        while self._batch is None and not (self._owed or stop.is_set()):
+        """Take unrolls until there are enough, none arrives, or the policy must be published."""
+        while len(self._unrolls) < self._needed and not (self._publish_due or stop.is_set()):
             try:
-                unroll = self.inbox.get(_TURN_S)
+                unroll = self.inbox.get(_COLLECT_S)
             except queue.Empty:
                 return
-            if self.progress.begin():
-                for lap in (*self._run_laps.values(), *self._row_laps.values()):
-                    lap.restart()
-            self.progress.account(unroll)
+            if self.progress.start_clock():
+                self.reporter.restart_windows()
+            self.progress.record(unroll)
             lag = self.learner.version - unroll.policy_version
-            if lag > self.learner.config.max_version_lag:
-                # Nothing is learned from it, and its actor may wait for just this credit.
+            if lag <= self.learner.config.max_version_lag:
+                self._unrolls.append(unroll)
+            else:
+                # Not learned from; publish, because its actor may wait for this credit.
                 self.flow_stats.stale += 1
                 self.flow_stats.use(unroll.start_id, unroll.sequence, lag)
-                self._owed = True
-                continue
-            self._unrolls.append(unroll)
-            if len(self._unrolls) == self._needed:
-                self._decode()
+                self._publish_due = True
 
-    def _decode(self) -> None:
+    def _make_batch(self) -> None:
+        """Make a batch once there are enough unrolls."""
+        if self._batch is not None or len(self._unrolls) < self._needed:
+            return
         try:
-            self._batch = self.learner.decode(self._unrolls)
+            self._batch = self.learner.make_batch(self._unrolls)
         except UnrollError as error:
             self.flow_stats.rejected += len(self._unrolls)
-            self._say(f'a batch was left out: {error}')
-            # The actors wait for their credit, whatever became of the batch.
-            self._owed = True
-            self._use(self.learner.version)
+            self._log(f'a batch was left out: {error}')
+            # The actors wait for their credit nevertheless.
+            self._publish_due = True
+            self._release_unrolls(self.learner.version)
 
-    def _learn(self, batch: Batch) -> None:
+    def _agree(self, reason: str, stop: threading.Event) -> tuple[bool, str]:
+        """
+        Return what all learners do in this iteration: whether they learn, and why the run is over.
+
+        They learn if each has a batch, publish if any of them has to, and end if any of them ends.
+
+        Args:
+            reason: why the run is over for this learner, or ''.
+            stop: the run is interrupted once it is set and no batch is left.
+        """
+        if not reason and stop.is_set() and self._batch is None:
+            reason = 'interrupted'
+        flags = [self._batch is not None, self._publish_due,
+                 *(reason == each for each in _REASONS)]
+        with self._timer('wait'):
+            ready, publish, *reasons = self.group.all_reduce_sum(
+                torch.tensor(flags, dtype=torch.int64)).tolist()
+        self._publish_due = publish > 0
+        found = [each for each, count in zip(_REASONS, reasons, strict=True) if count]
+        return ready == self.group.size, found[0] if found else ''
+
+    def _learn(self) -> None:
+        """Make one update from the batch."""
+        assert self._batch is not None
         version = self.learner.version
-        self._metrics = self.learner.learn(batch)
-        self._use(version)
+        self._metrics = self.learner.learn(self._batch)
+        self._release_unrolls(version)
+        if self.learner.version % self.learner.config.publish_every == 0:
+            self._publish_due = True
 
-    def _use(self, version: int) -> None:
-        """Note that the unrolls of the batch are done with, at this version of the policy."""
+    def _release_unrolls(self, version: int) -> None:
+        """Drop the unrolls of the batch and credit their actors; ``version`` learned from them."""
         for unroll in self._unrolls:
             self.flow_stats.use(
                 unroll.start_id, unroll.sequence, version - unroll.policy_version)
         self._unrolls, self._batch = [], None
 
-    def _share(self) -> None:
-        """Let the first learner know what the others know."""
+    def _publish(self) -> None:
+        """Publish the policy with the credits of all learners' actors."""
+        self._merge_progress()
+        with self._timer('publish'):
+            self._publish_policy()
+        self._publish_due = False
+
+    def _merge_progress(self) -> None:
+        """Send the other learners' progress to learner 0."""
         if self.group.size == 1:
             return
-        with self._phases('encode'):
-            told = self.group.gather(self.progress.tell())
+        with self._timer('encode'):
+            reports = self.group.all_gather(self.progress.drain_report())
             if self.group.rank == 0:
-                self.progress.hear(dict(list(enumerate(told))[1:]))
-
-    def _status(self, now: float) -> str:
-        learner, progress = self.learner, self.progress
-        seconds, self._last_status = now - self._last_status, now
-        rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
-        self._steps_in_status = learner.agent_steps
-        return status_line(
-            agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
-            steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
-            lag_max=progress.lag[1], lost=progress.totals['lost'])
-
-    def _report(self, now: float) -> None:
-        """Write a row of progress since the row before."""
-        assert self.folder is not None
-        learner, progress, totals = self.learner, self.progress, self.progress.totals
-        seconds, self._last_row = now - self._last_row, now
-        rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
-        self._steps_in_row = learner.agent_steps
-        row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
-               'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
-               'episodes': progress.episodes, 'steps_per_s': round(rate, 1),
-               'policy_lag_mean': round(progress.lag_mean, 3),
-               'trajectories_lost': totals['lost']}
-        self.folder.report(row, self._metrics | {
-            'charts/episodic_return': progress.mean_return,
-            'charts/episodic_length': progress.mean_length, 'charts/SPS': rate,
-            'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
-            'flow/trajectories_lost': totals['lost'],
-            'flow/trajectories_stale': totals['stale'],
-            'flow/wire_bytes': totals['bytes_in'],
-            **{f'time/{name}/{phase}': share for name, lap in self._row_laps.items()
-               for phase, share in lap.take().items()},
-            **self._topics()})
-
-    def save(self) -> None:
-        """Write the checkpoint, if this is the first learner."""
-        if self.folder is not None:
-            self.folder.save(config=self.settings, learner=self.learner.state(),
-                             progress=self.progress.state())
-
-    def summary(self, reason: str) -> dict[str, Any]:
-        """Return what summary.json holds; see docs/runs.md."""
-        learner, wall = self.learner, self.progress.wall_s
-        return {
-            'env_id': self.settings['env_id'],
-            'algorithm': learner.config.algorithm,
-            'ended_by': reason,
-            'learners': self.group.size,
-            'device': describe(learner.device),
-            'agent_steps': learner.agent_steps,
-            'updates': learner.version,
-            'wall_s': round(wall, 3),
-            'steps_per_s': round(learner.agent_steps / wall, 1) if wall else 0.0,
-            **self.progress.summary(),
-            'time_shares': {
-                name: {phase: round(share, 4) for phase, share in lap.shares().items()}
-                for name, lap in self._run_laps.items()},
-        }
+                self.progress.merge_reports(dict(list(enumerate(reports))[1:]))

@@ -1,0 +1,125 @@
+"""Reports of a run: progress.csv, TensorBoard scalars, status lines, checkpoints, summary.json."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vdl_ros.common.thread_timer import ThreadTimer, TimerWindow
+from vdl_ros.rl.device import describe
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Progress, status_line
+from vdl_ros.rl.runs.run_folder import RunFolder
+
+__all__ = ['RunReporter']
+
+
+class RunReporter:
+    """Writes the reports and checkpoints of a run when they are due; without a folder, nothing."""
+
+    def __init__(
+        self, learner: Learner, progress: Progress, folder: RunFolder | None,
+        settings: dict[str, Any], *, log: Callable[[str], None],
+        extra_scalars: Callable[[], Mapping[str, float]], timers: Mapping[str, ThreadTimer],
+        checkpoint_period: float, status_period: float,
+    ) -> None:
+        """Open the folder, and continue its reports after ``learner.agent_steps``."""
+        self._learner, self._progress, self._folder = learner, progress, folder
+        self._settings, self._log, self._extra_scalars = settings, log, extra_scalars
+        self._checkpoint_period, self._status_period = checkpoint_period, status_period
+        self._run_windows, self._row_windows = (
+            {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
+        if folder is not None:
+            folder.open(settings, learner.agent_steps)
+        self._steps_in_row = self._steps_in_status = learner.agent_steps
+        self.start()
+
+    def start(self) -> None:
+        """Count the periods of reports and checkpoints from now."""
+        self._last_status = self._last_row = self._last_checkpoint = time.monotonic()
+
+    def restart_windows(self) -> None:
+        """Count the shares of the threads' time from now."""
+        for window in (*self._run_windows.values(), *self._row_windows.values()):
+            window.restart()
+
+    def report(self, metrics: dict[str, float], *, over: bool = False) -> None:
+        """Write progress, status and checkpoint when due; what is left if the run is ``over``."""
+        if self._folder is None:
+            return
+        now, steps = time.monotonic(), self._learner.agent_steps
+        # A row for each hundredth of the run so far: at most about a thousand of a long run, yet
+        # enough of a short one for a curve.
+        due = over or now - self._last_row >= max(0.1, 0.01 * self._progress.wall_s)
+        if due and steps > self._steps_in_row:
+            self._write_row(self._folder, metrics, now)
+        due = over or now - self._last_status >= self._status_period
+        if due and steps > self._steps_in_status:
+            self._log(self._status(now))
+        if not over and now - self._last_checkpoint >= self._checkpoint_period:
+            self.save()
+            self._last_checkpoint = now
+
+    def _write_row(self, folder: RunFolder, metrics: dict[str, float], now: float) -> None:
+        """Write a row of progress.csv and the scalars for TensorBoard."""
+        learner, progress, totals = self._learner, self._progress, self._progress.totals
+        seconds, self._last_row = now - self._last_row, now
+        rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
+        self._steps_in_row = learner.agent_steps
+        row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
+               'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
+               'episodes': progress.episodes, 'steps_per_s': round(rate, 1),
+               'policy_lag_mean': round(progress.lag_mean, 3),
+               'trajectories_lost': totals['lost']}
+        folder.report(row, metrics | {
+            'charts/episodic_return': progress.mean_return,
+            'charts/episodic_length': progress.mean_length, 'charts/SPS': rate,
+            'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
+            'flow/trajectories_lost': totals['lost'],
+            'flow/trajectories_stale': totals['stale'],
+            'flow/wire_bytes': totals['bytes_in'],
+            **{f'time/{name}/{phase}': share for name, window in self._row_windows.items()
+               for phase, share in window.take().items()},
+            **self._extra_scalars()})
+
+    def _status(self, now: float) -> str:
+        """Return the line of progress since the line before."""
+        learner, progress = self._learner, self._progress
+        seconds, self._last_status = now - self._last_status, now
+        rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
+        self._steps_in_status = learner.agent_steps
+        return status_line(
+            agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
+            steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
+            lag_max=progress.lag[1], lost=progress.totals['lost'])
+
+    def save(self) -> None:
+        """Write the checkpoint, if this is learner 0."""
+        if self._folder is not None:
+            self._folder.save(config=self._settings, learner=self._learner.state(),
+                             progress=self._progress.state())
+
+    def summary(self, reason: str) -> dict[str, Any]:
+        """Return the content of summary.json; see docs/runs.md."""
+        learner, wall = self._learner, self._progress.wall_s
+        return {
+            'env_id': self._settings['env_id'],
+            'algorithm': learner.config.algorithm,
+            'ended_by': reason,
+            'learners': learner.group.size,
+            'device': describe(learner.device),
+            'agent_steps': learner.agent_steps,
+            'updates': learner.version,
+            'wall_s': round(wall, 3),
+            'steps_per_s': round(learner.agent_steps / wall, 1) if wall else 0.0,
+            **self._progress.summary(),
+            'time_shares': {
+                name: {phase: round(share, 4) for phase, share in window.shares().items()}
+                for name, window in self._run_windows.items()},
+        }
+
+    def close(self, reason: str) -> None:
+        """Write summary.json and the learning curve, and close the folder."""
+        if self._folder is not None:
+            self._folder.close(self.summary(reason))
