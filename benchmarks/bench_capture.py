@@ -41,9 +41,9 @@ BARE = '--bare'
 def plain(frames: int) -> float:
     """Return the frames/s of bare rendering of the plain scene."""
     geometry = load()
-    studio = RandomizedScene(geometry, SIZE, SIZE)
-    scene = studio.scene
-    studio.close()
+    randomized = RandomizedScene(geometry, SIZE, SIZE)
+    scene = randomized.scene
+    randomized.close()
     data = mujoco.MjData(scene.model)
     random = np.random.default_rng(0)
     poses = random.uniform(geometry.lower, geometry.upper, (frames, len(geometry.lower)))
@@ -69,12 +69,12 @@ def same(frames: int, domain: str) -> float:
         return True
 
     chosen = [sample('train', 0, index, domain, geometry, fits) for index in range(frames)]
-    studio = RandomizedScene(geometry, SIZE, SIZE)
+    randomized = RandomizedScene(geometry, SIZE, SIZE)
     began = time.perf_counter()
     for each in chosen:
-        studio.draw(each.positions, each.distance, each.elevation, each.azimuth, each.look)
+        randomized.draw(each.positions, each.distance, each.elevation, each.azimuth, each.look)
     took = time.perf_counter() - began
-    studio.close()
+    randomized.close()
     return frames / took
 
 

@@ -1,4 +1,4 @@
-"""Frames for the pose estimator: with their truth of the simulated arm, else without."""
+"""Capture frames for the pose estimator; those of the simulated arm have labels."""
 
 from launch import LaunchDescription
 from launch.actions import (
@@ -20,26 +20,27 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
-ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or on the USB.', choices=('sim', 'real'))
-DEVICE = Setting('device', str, '/dev/video0', 'Camera that looks at the real arm.')
+ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
+DEVICE = Setting('device', str, '/dev/video0', 'Camera of the real arm.')
 WIDTH = Setting('image_width', int, 128, 'Width of the pictures.', minimum=8, maximum=4096)
 HEIGHT = Setting('image_height', int, 128, 'Height of the pictures.', minimum=8, maximum=4096)
-OWN = (ARM, DEVICE, WIDTH, HEIGHT)
+LAUNCH_SETTINGS = (ARM, DEVICE, WIDTH, HEIGHT)
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
 ARGUMENTS = [
     *(DeclareLaunchArgument(each.name, default_value=str(each.default),
-                            description=f'{each.doc} ({each.allowed})') for each in OWN),
+                            description=f'{each.doc} ({each.allowed})')
+      for each in LAUNCH_SETTINGS),
     *launch_arguments.declare(*SETTINGS),
 ]
 
 
 def start(context):
-    """Start what the arguments ask for."""
+    """Start the nodes for these arguments."""
     launch_arguments.reject_unknown_arguments(
         context, 'capture.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     arm, device, width, height = (
-        each.parse(context.launch_configurations[each.name]) for each in OWN)
+        each.parse(context.launch_configurations[each.name]) for each in LAUNCH_SETTINGS)
     size = {'image_width': width, 'image_height': height}
 
     def node(name, *settings, **more):

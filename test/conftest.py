@@ -21,8 +21,7 @@ from domain_coordinator import domain_id
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from vdl_ros.ros.bags.bag_reader import BagReader
-from vdl_ros.ros.bags.bag_writer import BagError
+from vdl_ros.bags.reader import BagError, BagReader
 
 pytest_plugins = ['schedule', 'stall_detector']
 

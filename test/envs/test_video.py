@@ -6,7 +6,7 @@ import pytest
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, make
-from vdl_ros.envs.video import VideoWriter, record_episode
+from vdl_ros.envs.video import enlarge, record_episode
 
 
 def decode(path):
@@ -98,20 +98,7 @@ def test_environment_that_cannot_render_is_explained(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_video_has_one_size_and_even_sides(tmp_path):
-    path = tmp_path / 'odd.mp4'
-    with VideoWriter(path, 25) as video:
-        video.add(np.full((331, 401, 3), 90, np.uint8))
-        with pytest.raises(ValueError, match='of the first'):
-            video.add(np.zeros((331, 501, 3), np.uint8))
-        with pytest.raises(ValueError, match=r'float64 .* is not uint8'):
-            video.add(np.zeros((331, 401, 3)))
-    images = decode(path)[2]
-    assert images.shape == (1, 330, 400, 3)
-    assert abs(images.astype(int) - 90).max() < 5
-
-
-def test_video_without_images_leaves_no_file(tmp_path):
-    with VideoWriter(tmp_path / 'none.mp4', 25):
-        pass
-    assert not list(tmp_path.iterdir())
+def test_small_images_are_enlarged_and_sides_are_even():
+    assert enlarge(np.zeros((48, 160, 3), np.uint8)).shape == (336, 1120, 3)
+    image = np.arange(331 * 401 * 3).reshape(331, 401, 3).astype(np.uint8)
+    assert np.array_equal(enlarge(image), image[:330, :400])

@@ -1,4 +1,4 @@
-"""Bad bags are refused in one line, damaged ones exported as far as they go; memory is bounded."""
+"""Invalid bags are errors of one line, damaged ones are exported in part; memory is bounded."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from sensor_msgs.msg import Image
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.export import pipeline
-from vdl_ros.export.bag_scan import Choices
+from vdl_ros.export.bag_scan import ExportOptions
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.pipeline import export
 from vdl_ros.tools import export_dataset
@@ -20,11 +20,11 @@ from vdl_ros.tools import export_dataset
 COMMAND = [sys.executable, '-m', 'vdl_ros.tools.export_dataset']
 
 
-def refuse(bag, tmp_path, match, format_name='hdf5', choices=None, **more):
+def refuse(bag, tmp_path, match, format_name='hdf5', options=None, **more):
     """Expect one line, and nothing left behind."""
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ExportError, match=match) as caught:
-        export(bag, tmp_path / 'out', format_name, choices or Choices(), **more)
+        export(bag, tmp_path / 'out', format_name, options or ExportOptions(), **more)
     assert '\n' not in str(caught.value)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -34,70 +34,71 @@ def rows(output):
         return int(file['data'].attrs['total'])
 
 
-def test_no_bag_an_empty_bag_and_one_without_what_is_needed(film, tmp_path, helpers):
+def test_missing_empty_and_incomplete_bags_are_errors(builder, tmp_path, helpers):
     refuse(tmp_path / 'missing', tmp_path, 'no bag is there')
     (tmp_path / 'words.mcap').write_text('not a bag, just words')
-    refuse(tmp_path / 'words.mcap', tmp_path, 'not a bag')
+    refuse(tmp_path / 'words.mcap', tmp_path, 'not an MCAP file')
     (tmp_path / 'empty.mcap').write_bytes(b'')
-    refuse(tmp_path / 'empty.mcap', tmp_path, 'not a bag')
-    refuse(helpers.Film(tmp_path / 'nothing').write(), tmp_path, 'no image on camera/image_raw')
-    film.image(helpers.START_NS, helpers.picture(0))
-    refuse(film.write(), tmp_path, 'no arm/joint_states')
+    refuse(tmp_path / 'empty.mcap', tmp_path, 'not an MCAP file')
+    refuse(helpers.BagBuilder(tmp_path / 'nothing').write(), tmp_path,
+           'no image on camera/image_raw')
+    builder.image(helpers.START_NS, helpers.picture(0))
+    refuse(builder.write(), tmp_path, 'no arm/joint_states')
 
 
-def test_joints_of_another_time_tell_nothing(film, tmp_path, helpers):
-    film.joints(helpers.START_NS, [0.0] * 5)
-    film.image(helpers.START_NS + 800 * helpers.MS, helpers.picture(0))
-    refuse(film.write(), tmp_path, '1 images, but no arm/joint_states at their times')
+def test_old_joint_states_are_not_used(builder, tmp_path, helpers):
+    builder.joints(helpers.START_NS, [0.0] * 5)
+    builder.image(helpers.START_NS + 800 * helpers.MS, helpers.picture(0))
+    refuse(builder.write(), tmp_path, '1 images, but no arm/joint_states at their times')
 
 
-def test_images_that_change_their_size_or_cannot_be_read(film, tmp_path, helpers):
-    helpers.add_scenario(film, 3)
-    film.image(helpers.START_NS + 150 * helpers.MS, helpers.picture(0, (24, 24)))
-    refuse(film.write(), tmp_path, 'image 4 is 24 x 24 pixels, those before it 48 x 32')
-    other = helpers.Film(tmp_path / 'other')
-    other.say('camera/image_raw', helpers.START_NS, Image(
+def test_images_of_changing_size_or_unknown_encoding_are_errors(builder, tmp_path, helpers):
+    helpers.add_scenario(builder, 3)
+    builder.image(helpers.START_NS + 150 * helpers.MS, helpers.picture(0, (24, 24)))
+    refuse(builder.write(), tmp_path, 'image 4 is 24 x 24 pixels, those before it 48 x 32')
+    other = helpers.BagBuilder(tmp_path / 'other')
+    other.add('camera/image_raw', helpers.START_NS, Image(
         height=2, width=2, encoding='bayer_rggb8', step=2, data=[0] * 4))
     refuse(other.write(), tmp_path, "encoding 'bayer_rggb8' cannot be exported: rgb8, bgr8")
 
 
-def test_a_video_of_an_odd_size_is_refused(film, tmp_path, helpers):
-    helpers.add_scenario(film, 3, size=(31, 48))
-    refuse(film.write(), tmp_path, '48 x 31 pixels make no h264 video', 'lerobot')
+def test_a_video_of_an_odd_size_is_an_error(builder, tmp_path, helpers):
+    helpers.add_scenario(builder, 3, size=(31, 48))
+    refuse(builder.write(), tmp_path, '48 x 31 pixels make no h264 video', 'lerobot')
 
 
-def test_an_output_that_exists_stays_as_it_is(teleop, tmp_path):
+def test_an_existing_output_is_not_changed(teleop, tmp_path):
     (tmp_path / 'out').mkdir()
     (tmp_path / 'out/precious').write_text('mine')
     refuse(teleop[0], tmp_path, 'exists; name another output')
     assert (tmp_path / 'out/precious').read_text() == 'mine'
 
 
-def test_two_arms_are_told_apart_by_their_namespace(tmp_path, helpers):
-    bag = helpers.Film(tmp_path / 'bag', prefix='/left')
+def test_the_namespace_selects_one_of_two_arms(tmp_path, helpers):
+    bag = helpers.BagBuilder(tmp_path / 'bag', prefix='/left')
     helpers.add_scenario(bag, 4)
     bag.prefix = '/right'
     helpers.add_scenario(bag, 6, size=(20, 20))
     path = bag.write()
     refuse(path, tmp_path, '/left/.* and /right/.*: choose one with --namespace')
-    export(path, tmp_path / 'out', 'hdf5', Choices(), namespace='/right')
+    export(path, tmp_path / 'out', 'hdf5', ExportOptions(), namespace='/right')
     assert rows(tmp_path / 'out') == 6
 
 
-def test_a_bag_that_was_cut_off_is_exported_up_to_there(film, tmp_path, helpers):
-    helpers.add_scenario(film, 600)
-    bag = film.write()
+def test_truncated_and_damaged_bags_are_exported_up_to_the_damage(builder, tmp_path, helpers):
+    helpers.add_scenario(builder, 600)
+    bag = builder.write()
     file = bag / 'bag_0.mcap'
     whole = file.read_bytes()
     file.write_bytes(whole[:len(whole) * 2 // 3])
-    report = export(bag, tmp_path / 'out', 'hdf5', Choices())
+    report = export(bag, tmp_path / 'out', 'hdf5', ExportOptions())
     assert any('cut off' in note and 'exported up to there' in note for note in report.notes)
     assert 100 < report.rows < 600
     assert rows(tmp_path / 'out') == report.rows
     # A chunk whose bytes changed: as far as the one before it.
     middle = len(whole) // 2
     file.write_bytes(whole[:middle] + b'\xff' * 5000 + whole[middle + 5000:])
-    report = export(bag, tmp_path / 'other', 'hdf5', Choices())
+    report = export(bag, tmp_path / 'other', 'hdf5', ExportOptions())
     assert any('cut off or damaged' in note for note in report.notes)
     assert 100 < report.rows < 600
     with h5py.File(tmp_path / 'other/dataset.hdf5') as file:
@@ -106,16 +107,16 @@ def test_a_bag_that_was_cut_off_is_exported_up_to_there(film, tmp_path, helpers)
             [helpers.picture(number) for number in range(report.rows)])
 
 
-def test_what_is_broken_is_left_out_and_counted(film, tmp_path, helpers):
-    stamps = helpers.add_scenario(film, 10)
+def test_malformed_messages_are_skipped_and_counted(builder, tmp_path, helpers):
+    stamps = helpers.add_scenario(builder, 10)
     period = stamps[1] - stamps[0]
-    film.say('camera/image_raw', stamps[-1] + period, Image(
+    builder.add('camera/image_raw', stamps[-1] + period, Image(
         height=32, width=48, encoding='rgb8', step=144, data=[0] * 100))
-    film.joints(stamps[-1] + 2, [0.0] * 3, names=JOINTS[:3])
-    film.joints(stamps[-1] + 3, [0.0] * 4)
-    film.joints(stamps[-1] + 4, [float('nan')] * 5)
-    film.motors(stamps[-1] + 5, [7, 0, 0, 0, 0])
-    report = export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+    builder.joints(stamps[-1] + 2, [0.0] * 3, names=JOINTS[:3])
+    builder.joints(stamps[-1] + 3, [0.0] * 4)
+    builder.joints(stamps[-1] + 4, [float('nan')] * 5)
+    builder.motors(stamps[-1] + 5, [7, 0, 0, 0, 0])
+    report = export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     assert report.rows == 10
     notes = '\n'.join(report.notes)
     assert 'left out 1 messages: camera/image_raw: an image with a wrong number of bytes' in notes
@@ -123,20 +124,20 @@ def test_what_is_broken_is_left_out_and_counted(film, tmp_path, helpers):
     assert 'left out 1 messages: arm/joint_states: names and values' in notes
 
 
-def test_images_before_the_first_joints_and_uneven_ones_are_counted(film, tmp_path, helpers):
+def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path, helpers):
     early = helpers.START_NS - 100 * helpers.MS
-    film.image(early, helpers.picture(0))
-    stamps = helpers.add_scenario(film, 30)
+    builder.image(early, helpers.picture(0))
+    stamps = helpers.add_scenario(builder, 30)
     gone = {stamps[10], stamps[11], stamps[20]}
-    film.messages = [each for each in film.messages
+    builder.messages = [each for each in builder.messages
                      if not (each[1] == '/camera/image_raw' and each[0] - 2 * helpers.MS in gone)]
-    bag = film.write()
+    bag = builder.write()
     refuse(bag, tmp_path, 'image 11 comes 0.1500 s after the one before it and 0.1000 s after the '
            'time of its row')
-    report = export(bag, tmp_path / 'out', 'hdf5', Choices(resample=True))
+    report = export(bag, tmp_path / 'out', 'hdf5', ExportOptions(resample=True))
     assert '1 images became no row: without joint states of their time' in report.notes
-    assert '3 rows show the image before once more' in report.notes
-    assert (report.survey.images, report.rows) == (28, 30)
+    assert '3 rows repeat the image before' in report.notes
+    assert (report.summary.images, report.rows) == (28, 30)
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
         demo = file['data/demo_0']
         shown = [9 if each in (10, 11) else 19 if each == 20 else each for each in range(30)]
@@ -145,33 +146,33 @@ def test_images_before_the_first_joints_and_uneven_ones_are_counted(film, tmp_pa
         assert np.all(np.diff(demo['stamps'][:]) > 0)
 
 
-def test_before_the_first_command_the_motors_are_off(film, tmp_path, helpers):
+def test_before_the_first_command_the_motors_are_off(builder, tmp_path, helpers):
     stamps = [helpers.START_NS + number * 50 * helpers.MS for number in range(6)]
     for number, ns in enumerate(stamps):
-        film.image(ns, helpers.picture(number))
-        film.joints(ns, [0.0] * 5)
-    film.motors(stamps[3] - 1, [1, 0, -1, 0, 0], sender='/an/odd/name')
+        builder.image(ns, helpers.picture(number))
+        builder.joints(ns, [0.0] * 5)
+    builder.motors(stamps[3] - 1, [1, 0, -1, 0, 0], sender='/an/odd/name')
     # Of the very moment after an image: not its action.
-    film.motors(stamps[4] + 1, [0, 1, 0, 0, 1])
-    export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+    builder.motors(stamps[4] + 1, [0, 1, 0, 0, 1])
+    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
         assert file['data/demo_0/actions'][:].tolist() == [
             [0, 0, 0, 0, 0]] * 3 + [[1, 0, -1, 0, 0]] * 2 + [[0, 1, 0, 0, 1]]
 
 
-def test_a_long_silence_keeps_the_last_command(film, tmp_path, helpers):
-    film.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
+def test_the_last_command_is_kept_without_new_ones(builder, tmp_path, helpers):
+    builder.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
     for number in range(120):
         ns = helpers.START_NS + number * 50 * helpers.MS
-        film.image(ns, helpers.picture(number))
-        film.joints(ns, [0.0] * 5)
-    export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+        builder.image(ns, helpers.picture(number))
+        builder.joints(ns, [0.0] * 5)
+    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
         assert (file['data/demo_0/actions'][:] == [0, 0, 0, 0, 1]).all()
 
 
 @pytest.mark.parametrize(('format_name', 'module'), [('lerobot', 'pyarrow'), ('hdf5', 'h5py')])
-def test_a_missing_library_is_said_before_anything(
+def test_a_missing_library_is_an_error_before_the_export(
         teleop, tmp_path, monkeypatch, format_name, module):
     monkeypatch.setitem(sys.modules, module, None)
     refuse(teleop[0], tmp_path, f'--format {format_name} needs {module}, which is not installed',
@@ -186,12 +187,12 @@ def test_an_interrupted_export_leaves_nothing(teleop, tmp_path, monkeypatch, for
 
     before = sorted(tmp_path.iterdir())
     with pytest.raises(KeyboardInterrupt):
-        export(teleop[0], tmp_path / 'out', format_name, Choices(), progress=stop)
+        export(teleop[0], tmp_path / 'out', format_name, ExportOptions(), progress=stop)
     assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
-def test_a_row_that_is_lost_is_noticed(teleop, tmp_path, monkeypatch, format_name):
+def test_a_lost_row_is_detected(teleop, tmp_path, monkeypatch, format_name):
     class Loses(pipeline.FORMATS[format_name]):
         added = 0
 
@@ -216,26 +217,26 @@ def sigterm():
 def test_the_command_prints_counts_and_one_line_for_bad_input(teleop, tmp_path, capsys):
     assert export_dataset.main([str(teleop[0]), '--format', 'lerobot', '--output',
                                 str(tmp_path / 'out')]) == 0
-    said = capsys.readouterr()
-    assert '65 images, 65 rows in 2 episodes at 20 frames/s; every row is there' in said.out
-    assert 'writing 65 of 65 rows (100 %)' in said.err
+    output = capsys.readouterr()
+    assert '65 images, 65 rows in 2 episodes at 20 frames/s; every row is there' in output.out
+    assert 'writing 65 of 65 rows (100 %)' in output.err
     assert export_dataset.main([str(teleop[0]), '--format', 'lerobot', '--output',
                                 str(tmp_path / 'out')]) == 2
-    said = capsys.readouterr()
-    assert said.err == f'export_dataset: {tmp_path / "out"} exists; name another output\n'
+    output = capsys.readouterr()
+    assert output.err == f'export_dataset: {tmp_path / "out"} exists; name another output\n'
     with pytest.raises(SystemExit) as caught:
         export_dataset.main([str(teleop[0]), '--format', 'csv', '--output', 'x'])
     assert caught.value.code == 2
 
 
-def big(film, helpers, count, size):
+def big(builder, helpers, count, size):
     """Return a bag of so many images, with their joints; the same few pictures again and again."""
     shown = [helpers.picture(number, size) for number in range(4)]
     for number in range(count):
         ns = helpers.START_NS + number * 40 * helpers.MS
-        film.joints(ns, [0.1] * 5)
-        film.image(ns, shown[number % 4])
-    return film.write()
+        builder.joints(ns, [0.1] * 5)
+        builder.image(ns, shown[number % 4])
+    return builder.write()
 
 
 def peak_memory(bag, format_name, output):
@@ -257,7 +258,7 @@ def peak_memory(bag, format_name, output):
 
 @pytest.mark.process
 def test_memory_does_not_grow_with_the_bag(tmp_path, helpers):
-    bags = [big(helpers.Film(tmp_path / f'bag-{count}'), helpers, count, (360, 480))
+    bags = [big(helpers.BagBuilder(tmp_path / f'bag-{count}'), helpers, count, (360, 480))
             for count in (150, 450)]
     sizes = [sum(file.stat().st_size for file in bag.iterdir()) for bag in bags]
     for format_name in ('lerobot', 'hdf5'):
@@ -268,7 +269,7 @@ def test_memory_does_not_grow_with_the_bag(tmp_path, helpers):
         assert 0 < large < small + (sizes[1] - sizes[0]) // 4
 
 
-# The command; in the middle of what it writes it says so, and waits.
+# The command, which prints a line in the middle of writing and waits.
 HELD = '''
 import sys, time
 from vdl_ros.export import pipeline
@@ -296,7 +297,7 @@ def test_a_killed_export_leaves_no_data_set(teleop, tmp_path):
     assert process.stdout.readline() == 'held\n'
     assert list(tmp_path.glob('.out.partial-*/dataset/*'))
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f'interrupted: {tmp_path / "out"} was not made' in said
+    assert f'interrupted: {tmp_path / "out"} was not made' in output
     assert sorted(each.name for each in tmp_path.iterdir()) == ['bag']

@@ -1,4 +1,4 @@
-"""A LeRobotDataset v3 is read back as LeRobot's loader reads it: from the files alone."""
+"""A LeRobotDataset v3 is read back from its files, as LeRobot's loader reads it."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.export import lerobot
-from vdl_ros.export.bag_scan import Choices
+from vdl_ros.export.bag_scan import ExportOptions
 from vdl_ros.export.pipeline import export
 
 TOLERANCE_S = 1e-4  # LeRobot's own
@@ -64,17 +64,17 @@ class Loader:
         path = self.root / self.info['video_path'].format(
             video_key=key, chunk_index=episode[f'videos/{key}/chunk_index'],
             file_index=episode[f'videos/{key}/file_index'])
-        wanted = np.float32(episode[f'videos/{key}/from_timestamp'] + row['timestamp'])
-        assert wanted < episode[f'videos/{key}/to_timestamp']
+        expected = np.float32(episode[f'videos/{key}/from_timestamp'] + row['timestamp'])
+        assert expected < episode[f'videos/{key}/to_timestamp']
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
-            container.seek(round(float(wanted) / stream.time_base) - 1, stream=stream)
+            container.seek(round(float(expected) / stream.time_base) - 1, stream=stream)
             best = None
             for frame in container.decode(stream):
-                distance = abs(np.float32(frame.pts * stream.time_base) - wanted)
+                distance = abs(np.float32(frame.pts * stream.time_base) - expected)
                 if best is None or distance < best[0]:
                     best = distance, frame.to_ndarray(format='rgb24')
-                if frame.pts * stream.time_base >= float(wanted):
+                if frame.pts * stream.time_base >= float(expected):
                     break
         assert best[0] <= TOLERANCE_S
         return best[1]
@@ -102,11 +102,11 @@ def check_rows(loader, takes, fps):
     return [ns for take in takes for ns in take]
 
 
-def test_a_film_is_read_back_row_by_row(teleop, tmp_path, helpers):
+def test_exported_rows_are_read_back(teleop, tmp_path, helpers):
     bag, takes = teleop
     output = tmp_path / 'out'
-    report = export(bag, output, 'lerobot', Choices(), task='lift the cup')
-    assert (report.rows, report.episodes, report.survey.images) == (65, 2, 65)
+    report = export(bag, output, 'lerobot', ExportOptions(), task='lift the cup')
+    assert (report.rows, report.episodes, report.summary.images) == (65, 2, 65)
     loader = Loader(output)
     loader.check_columns()
     stamps = check_rows(loader, takes, 20)
@@ -117,13 +117,13 @@ def test_a_film_is_read_back_row_by_row(teleop, tmp_path, helpers):
         if number % 7 == 0 or number in (39, 40, 64):
             found = loader.picture(row).astype(int)
             shown = helpers.picture(row['frame_index']).astype(int)
-            # The film is compressed, each picture still its own and not its neighbour's.
+            # The builder is compressed, each picture still its own and not its neighbour's.
             assert abs(found - shown).mean() < 3.0
     assert loader.episodes[0]['tasks'] == ['lift the cup']
 
 
 def test_pandas_finds_the_task_by_its_index(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'lerobot', Choices(), task='lift the cup')
+    export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(), task='lift the cup')
     table = pq.read_table(tmp_path / 'out/meta/tasks.parquet')
     assert table.to_pylist() == [{'task_index': 0, 'task': 'lift the cup'}]
     note = json.loads(table.schema.metadata[b'pandas'])
@@ -133,7 +133,7 @@ def test_pandas_finds_the_task_by_its_index(teleop, tmp_path):
 
 def test_statistics_are_those_of_the_values(teleop, tmp_path, helpers):
     bag, takes = teleop
-    export(bag, tmp_path / 'out', 'lerobot', Choices())
+    export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
     loader = Loader(tmp_path / 'out')
     state = np.array([row['observation.state'] for row in loader.rows])
     image = 'observation.images.camera'
@@ -157,27 +157,27 @@ def test_statistics_are_those_of_the_values(teleop, tmp_path, helpers):
     np.testing.assert_allclose(np.ravel(first[f'stats/{image}/q90']), quantile, atol=1.5 / 255)
 
 
-def test_the_video_is_what_the_info_says(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'lerobot', Choices())
+def test_the_video_matches_its_description(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions())
     loader = Loader(tmp_path / 'out')
-    told = loader.features['observation.images.camera']
+    feature = loader.features['observation.images.camera']
     path = tmp_path / 'out/videos/observation.images.camera/chunk-000/file-000.mp4'
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
-        assert told['shape'] == [stream.height, stream.width, 3]
-        assert told['info']['video.codec'] == stream.codec.canonical_name
-        assert told['info']['video.pix_fmt'] == stream.pix_fmt
-        assert told['info']['video.fps'] == stream.average_rate == 20
+        assert feature['shape'] == [stream.height, stream.width, 3]
+        assert feature['info']['video.codec'] == stream.codec.canonical_name
+        assert feature['info']['video.pix_fmt'] == stream.pix_fmt
+        assert feature['info']['video.fps'] == stream.average_rate == 20
         frames = [frame.pts * stream.time_base for frame in container.decode(stream)]
     assert frames == [pytest.approx(number / 20) for number in range(65)]
 
 
-def test_files_that_are_full_are_followed_by_others(teleop, tmp_path, monkeypatch, helpers):
+def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch, helpers):
     monkeypatch.setattr(lerobot, '_VIDEO_S', 0.5)
     monkeypatch.setattr(lerobot, '_DATA_BYTES', 1)
     monkeypatch.setattr(lerobot, '_FILES_PER_CHUNK', 3)
     monkeypatch.setattr(lerobot, '_EPISODES_AT_ONCE', 2)
-    export(teleop[0], tmp_path / 'out', 'lerobot', Choices(episode_seconds=0.5))
+    export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(episode_seconds=0.5))
     loader = Loader(tmp_path / 'out')
     assert [each['length'] for each in loader.episodes] == [10, 10, 10, 10, 10, 10, 5]
     places = [(each['data/chunk_index'], each['data/file_index']) for each in loader.episodes]
@@ -191,7 +191,7 @@ def test_files_that_are_full_are_followed_by_others(teleop, tmp_path, monkeypatc
 
 def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
     bag, cameras = captured
-    report = export(bag, tmp_path / 'out', 'lerobot', Choices())
+    report = export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
     assert (report.rows, report.episodes) == (12, 1)
     assert any('no action' in note for note in report.notes)
     loader = Loader(tmp_path / 'out')

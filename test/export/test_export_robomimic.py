@@ -1,4 +1,4 @@
-"""robomimic's HDF5 is read back with h5py alone, by the names that robomimic's reader asks for."""
+"""robomimic's HDF5 is read back by h5py, with the names that robomimic's reader uses."""
 
 import json
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.export.bag_scan import Choices
+from vdl_ros.export.bag_scan import ExportOptions
 from vdl_ros.export.pipeline import export
 
 
@@ -16,9 +16,9 @@ def read(output):
     return h5py.File(output / 'dataset.hdf5', 'r', swmr=True, libver='latest')
 
 
-def test_a_film_is_read_back_exactly(teleop, tmp_path, helpers):
+def test_exported_rows_are_read_back_exactly(teleop, tmp_path, helpers):
     bag, takes = teleop
-    report = export(bag, tmp_path / 'out', 'hdf5', Choices(), task='lift the cup')
+    report = export(bag, tmp_path / 'out', 'hdf5', ExportOptions(), task='lift the cup')
     assert (report.rows, report.episodes) == (65, 2)
     with read(tmp_path / 'out') as file:
         assert file['data'].attrs['total'] == 65
@@ -41,8 +41,8 @@ def test_a_film_is_read_back_exactly(teleop, tmp_path, helpers):
             assert len(demo['states']) == len(take)
 
 
-def test_what_is_next_is_the_row_after_and_the_last_its_own(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'hdf5', Choices())
+def test_next_observations_are_those_of_the_following_row(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions())
     # Under another name and in another place it is still in its own file.
     (tmp_path / 'out').rename(tmp_path / 'moved')
     (tmp_path / 'moved/dataset.hdf5').rename(tmp_path / 'moved/other.hdf5')
@@ -57,14 +57,15 @@ def test_what_is_next_is_the_row_after_and_the_last_its_own(teleop, tmp_path):
     assert (tmp_path / 'moved/other.hdf5').stat().st_size < stored + 300_000
 
 
-def test_its_environment_and_splits(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'hdf5', Choices(episode_seconds=0.25), valid=0.3,
+def test_environment_arguments_and_splits_are_written(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions(episode_seconds=0.25), valid=0.3,
            task='lift the cup')
     with read(tmp_path / 'out') as file:
-        told = json.loads(file['data'].attrs['env_args'])
-        assert (told['env_name'], told['type']) == ('vdl_ros', 2)
-        assert told['env_kwargs']['joints'] == list(JOINTS)
-        assert (told['env_kwargs']['fps'], told['env_kwargs']['task']) == (20, 'lift the cup')
+        arguments = json.loads(file['data'].attrs['env_args'])
+        assert (arguments['env_name'], arguments['type']) == ('vdl_ros', 2)
+        assert arguments['env_kwargs']['joints'] == list(JOINTS)
+        kwargs = arguments['env_kwargs']
+        assert (kwargs['fps'], kwargs['task']) == (20, 'lift the cup')
         demos = {f'demo_{number}' for number in range(13)}
         assert set(file['data']) == demos
         train = {each.decode() for each in file['mask/train'][:]}
@@ -74,21 +75,21 @@ def test_its_environment_and_splits(teleop, tmp_path):
         assert len(valid) == 4
 
 
-def test_an_episode_may_be_one_row(film, tmp_path, helpers):
+def test_an_episode_may_be_one_row(builder, tmp_path, helpers):
     for number in range(3):
         ns = helpers.START_NS + number * 5_000 * helpers.MS
-        film.image(ns, helpers.picture(number))
-        film.joints(ns, [0.1] * 5)
-    export(film.write(), tmp_path / 'out', 'hdf5', Choices(fps=10))
+        builder.image(ns, helpers.picture(number))
+        builder.joints(ns, [0.1] * 5)
+    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions(fps=10))
     with read(tmp_path / 'out') as file:
         assert [demo.attrs['num_samples'] for demo in file['data'].values()] == [1, 1, 1]
         np.testing.assert_array_equal(file['data/demo_2/next_obs/camera_image'][0],
                                       helpers.picture(2))
 
 
-def test_captured_frames_bring_their_camera(captured, tmp_path, helpers):
+def test_captured_frames_have_the_camera_pose(captured, tmp_path, helpers):
     bag, cameras = captured
-    export(bag, tmp_path / 'out', 'hdf5', Choices())
+    export(bag, tmp_path / 'out', 'hdf5', ExportOptions())
     with read(tmp_path / 'out') as file:
         demo = file['data/demo_0']
         assert 'actions' not in demo
@@ -100,13 +101,13 @@ def test_captured_frames_bring_their_camera(captured, tmp_path, helpers):
 
 
 @pytest.mark.parametrize(('encoding', 'order'), [('bgr8', [2, 1, 0]), ('rgba8', [0, 1, 2])])
-def test_other_encodings_become_rgb(film, tmp_path, helpers, encoding, order):
+def test_other_encodings_become_rgb(builder, tmp_path, helpers, encoding, order):
     shown = helpers.picture(3)
     sent = shown[:, :, order]
     if encoding == 'rgba8':
         sent = np.concatenate([sent, np.full((*sent.shape[:2], 1), 77, np.uint8)], axis=2)
-    film.image(helpers.START_NS, sent, encoding=encoding)
-    film.joints(helpers.START_NS, [0.1] * 5)
-    export(film.write(), tmp_path / 'out', 'hdf5', Choices())
+    builder.image(helpers.START_NS, sent, encoding=encoding)
+    builder.joints(helpers.START_NS, [0.1] * 5)
+    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     with read(tmp_path / 'out') as file:
         np.testing.assert_array_equal(file['data/demo_0/obs/camera_image'][0], shown)

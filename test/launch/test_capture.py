@@ -1,4 +1,4 @@
-"""`ros2 launch vdl_ros capture.launch.py`: frames with their truth, whole, once, and resumable."""
+"""`ros2 launch vdl_ros capture.launch.py`: complete labelled frames, and resuming."""
 
 import signal
 
@@ -10,10 +10,10 @@ from rosbags.highlevel import AnyReader
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.bags.reader import BagReader
 from vdl_ros.nodes import capture as capture_node
 from vdl_ros.pose.data.domain_randomization import sample
 from vdl_ros.pose.data.randomized_scene import RandomizedScene
-from vdl_ros.ros.bags.bag_reader import BagReader
 
 TOPICS = {'/capture/scene', '/arm/joint_states', '/camera/camera_info', '/camera/image_raw'}
 
@@ -54,12 +54,12 @@ def check(bag, count, seed):
     return found
 
 
-def test_frames_are_what_their_numbers_say(capture, tmp_path):
+def test_frames_are_determined_by_seed_and_number(capture, tmp_path):
     process = capture(tmp_path / 'bag', 'frames:=40', 'seed:=7')
     assert process.wait() == 0
     assert '40 of 40 frames captured' in process.output
     found = check(tmp_path / 'bag', 40, 7)
-    studio = RandomizedScene(load(), 64, 64)
+    renderer = RandomizedScene(load(), 64, 64)
     try:
         for index in (0, 17, 39):
             scene = found['/capture/scene'][index]
@@ -70,18 +70,18 @@ def test_frames_are_what_their_numbers_say(capture, tmp_path):
             assert list(state.name) == list(JOINTS)
             assert (scene.domain, scene.split, scene.seed) == ('random', 'train', 7)
             assert dict(zip(scene.name, scene.value, strict=True)) == frame.look
-            picture = studio.draw(np.array(state.position), frame.distance, frame.elevation,
-                                  frame.azimuth, frame.look)
+            picture = renderer.draw(np.array(state.position), frame.distance, frame.elevation,
+                                    frame.azimuth, frame.look)
             image = found['/camera/image_raw'][index]
             np.testing.assert_array_equal(image.data.reshape(64, 64, 3), picture)
             np.testing.assert_allclose(
-                found['/camera/camera_info'][index].k.reshape(3, 3), studio.matrix)
+                found['/camera/camera_info'][index].k.reshape(3, 3), renderer.matrix)
     finally:
-        studio.close()
+        renderer.close()
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL], ids=['ctrl-c', 'killed'])
-def test_an_interrupted_capture_goes_on(capture, tmp_path, number):
+def test_an_interrupted_capture_can_be_resumed(capture, tmp_path, number):
     bag = tmp_path / 'bag'
     first = capture(bag, 'frames:=100000', 'domain:=texture')
     first.wait_for(lambda: first.nodes('capture') and sum(
@@ -89,7 +89,7 @@ def test_an_interrupted_capture_goes_on(capture, tmp_path, number):
     if number == signal.SIGINT:
         first.interrupt()
         assert first.wait() == 0
-        assert 'the same command goes on' in first.output
+        assert 'the same command resumes' in first.output
     else:
         first.nodes('capture')[0].kill()
         assert first.wait() == 1
@@ -111,17 +111,17 @@ def test_an_interrupted_capture_goes_on(capture, tmp_path, number):
     check(bag, total, 0)
 
 
-def test_another_capture_does_not_go_on_with_it(capture, run_here, tmp_path):
+def test_a_capture_with_other_settings_cannot_resume(capture, run_here, tmp_path):
     assert capture(tmp_path / 'bag', 'frames:=4').wait() == 0
-    status, said = run_here(
+    status, output = run_here(
         capture_node.main, f'output:={tmp_path / "bag"}', 'frames:=8', 'seed:=1')
     assert status == 2
-    assert 'seed: 1 is not allowed: the capture in' in said
-    assert 'was begun with 0' in said
+    assert 'seed: 1 is not allowed: the capture in' in output
+    assert 'was begun with 0' in output
     (tmp_path / 'other').mkdir()
-    status, said = run_here(capture_node.main, f'output:={tmp_path / "other"}', 'frames:=8')
+    status, output = run_here(capture_node.main, f'output:={tmp_path / "other"}', 'frames:=8')
     assert status == 2
-    assert 'exists and is no capture' in said
+    assert 'exists and is no capture' in output
 
 
 def save(pixels, path):
@@ -152,7 +152,7 @@ def test_pictures_of_a_real_camera_have_no_labels(capture, tmp_path):
     ('arm:=robot', "arm: 'robot' is not allowed"),
     ('spilt:=test', "spilt: no such argument of capture.launch.py; did you mean 'split'?"),
 ])
-def test_what_cannot_be_is_said(capture, tmp_path, argument, reason):
+def test_invalid_arguments_are_errors(capture, tmp_path, argument, reason):
     process = capture(tmp_path / 'bag', argument)
     assert process.wait() == 1
     assert reason in process.output.replace("'0'", '0')

@@ -1,4 +1,4 @@
-"""The commands of docs/pose.md one after the other: capture, train, evaluate, estimate."""
+"""The commands of docs/pose.md in turn: capture, train, evaluate, estimate."""
 
 import json
 import subprocess
@@ -28,18 +28,18 @@ def run_command():
 
 
 @pytest.fixture
-def forgetful(tmp_path):
-    """Return a model file: the shipped network, whose last layer knows nothing any more."""
+def headless(tmp_path):
+    """Return a model file: the shipped network with a new random last layer."""
     model, _ = load_model(SHIPPED)
     torch.manual_seed(0)
     model.head.load_state_dict(make_model('resnet').head.state_dict())
-    path = tmp_path / 'forgetful.pt'
+    path = tmp_path / 'headless.pt'
     save_model(path, 'resnet', model.state_dict(), {'scale': [0.1] * 6, 'threshold': 1.0}, {})
     return path
 
 
-def test_what_is_captured_teaches_a_network_that_the_graph_can_use(
-        launch, peer, run_command, forgetful, tmp_path):
+def test_a_network_trained_on_a_capture_runs_in_the_graph(
+        launch, peer, run_command, headless, tmp_path):
     for bag, split, frames in (('train', 'train', 64), ('test_basic', 'test', 20)):
         capture = launch(
             'ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={tmp_path / bag}',
@@ -51,16 +51,16 @@ def test_what_is_captured_teaches_a_network_that_the_graph_can_use(
             'ros2', 'run', 'vdl_ros', 'evaluate_pose', '--data', tmp_path / 'test_basic',
             '--threads', '1', '--json', *arguments))['data']['test_basic']
 
-    before = evaluate('--model', forgetful)['mean_error']
+    before = evaluate('--model', headless)['mean_error']
     assert before['camera_elevation_deg'] > 30.0
     assert before['camera_azimuth_deg'] > 30.0
 
     # Twenty-four steps; from random weights it would take minutes.
     model = tmp_path / 'run'
-    said = run_command(
-        'ros2', 'run', 'vdl_ros', 'train_pose', '--data', tmp_path / 'train', '--init', forgetful,
+    output = run_command(
+        'ros2', 'run', 'vdl_ros', 'train_pose', '--data', tmp_path / 'train', '--init', headless,
         '--output', model, '--epochs', '4', '--batch', '10', '--lr', '0.02', '--threads', '2')
-    assert 'epoch 4: joints' in said
+    assert 'epoch 4: joints' in output
     found = evaluate('--model', model)
     assert found['frames'] == 20
     assert set(found['accuracy_10deg']) == set(OUTPUTS)

@@ -1,4 +1,4 @@
-"""The player as a process: what was recorded is heard again, commands of an arm excepted."""
+"""The player as a process: recorded messages are published again, commands of an arm excepted."""
 
 import signal
 import threading
@@ -10,10 +10,10 @@ from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
 
+from vdl_ros.bags.reader import BagReader
 from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes.player import PlayerNode
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_reader import BagReader
 from vdl_ros.ros.bags.bag_writer import BagWriter
 
 COUNT, SPACING_NS = 40, 20_000_000
@@ -43,20 +43,20 @@ def play(launch, bag):
     return start
 
 
-def test_a_bag_is_heard_as_it_was_recorded_without_commands(peer, play):
+def test_a_bag_is_played_as_recorded_without_commands(peer, play):
     talk, sent_at = [], []
 
-    def hear(message, info):
+    def receive(message, info):
         talk.append(int(message.data))
         sent_at.append(info['source_timestamp'])
 
-    peer.node.create_subscription(String, 'talk', hear, qos.TOPICS['episodes'])
+    peer.node.create_subscription(String, 'talk', receive, qos.TOPICS['episodes'])
     state = peer.listen(String, 'state', qos.LATCHED)
     motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
     process = play('loop:=true', 'play_delay:=0.0')
-    # Whoever is found late hears all of it the next time.
+    # A subscriber that is discovered late receives everything in the next round.
     peer.until(lambda: len(talk) >= 3 * COUNT and state, 'all messages, and some again')
-    # From the first that was heard on, each in its turn.
+    # In order, from the first that was received.
     assert talk == [number % COUNT for number in range(talk[0], talk[0] + len(talk))]
     # No faster than it was recorded: from end to end, as a first that is late is caught up with.
     ends = [at for number, at in zip(talk, sent_at, strict=True) if number == COUNT - 1]
@@ -67,20 +67,20 @@ def test_a_bag_is_heard_as_it_was_recorded_without_commands(peer, play):
     assert process.wait() == 0
 
 
-def test_it_ends_with_the_bag(play):
+def test_the_player_ends_with_the_bag(play):
     process = play('play_delay:=0.0')
     assert process.wait() == 0
     assert f'{COUNT + 1} messages played, to the end of the bag' in process.output
 
 
-def test_commands_are_played_when_they_are_named(peer, play):
+def test_commands_are_played_if_selected(peer, play):
     motors = peer.listen(MotorCommand, 'arm/motors', qos.REPORT)
     play('play_topics:=/arm/*', 'play_rate:=2.0', 'loop:=true')
-    # Whoever is found late hears them the second time.
+    # A subscriber that is discovered late receives them in the second round.
     peer.until(lambda: len(motors) >= COUNT, 'the commands')
 
 
-def test_it_begins_again_and_tells_the_time_of_the_recording(peer, play):
+def test_a_looped_bag_is_repeated_with_its_clock(peer, play):
     clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
     talk = peer.listen(String, 'talk', qos.TOPICS['episodes'])
     process = play('loop:=true', 'publish_clock:=true', 'play_rate:=4.0')
@@ -92,14 +92,14 @@ def test_it_begins_again_and_tells_the_time_of_the_recording(peer, play):
 
 @pytest.mark.parametrize(('path', 'reason'), [
     ('', 'bag: none is given'), ('/nowhere/bag', 'no bag is there')])
-def test_what_cannot_be_played_is_said_in_a_line(launch, path, reason):
+def test_invalid_bags_are_errors_of_one_line(launch, path, reason):
     process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f"bag:='{path}'")
     assert process.wait() == 2
     assert reason in process.output
     assert len(process.output.strip().splitlines()) == 1
 
 
-def test_the_time_it_takes_to_open_a_bag_is_not_made_up_for(bag, monkeypatch):
+def test_the_time_to_open_a_bag_does_not_shorten_intervals(bag, monkeypatch):
     rclpy.init(args=['--ros-args', '-p', f'bag:={bag}'])
     try:
         node = PlayerNode()

@@ -1,4 +1,4 @@
-"""The pose estimator as a process: the newest picture in, a pose with its stamp out."""
+"""The pose estimator as a process: a pose with the stamp of the newest picture."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ NOISE = RANDOM.integers(0, 256, (128, 128, 3), np.uint8)
 
 @pytest.fixture(scope='module')
 def model(tmp_path_factory):
-    """Return a model file: what an untrained network says is as good as any for its topics."""
+    """Return the model file of an untrained network, which is enough to test topics."""
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp('model') / 'model.pt'
     save_model(path, 'resnet', make_model('resnet').state_dict(),
@@ -74,8 +74,8 @@ def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
     assert len(pose.position) == len(pose.variance) == 3
     assert all(each > 0 for each in (*pose.variance, *pose.camera_variance))
     assert pose.confident
-    # The same picture again and again, and nothing commanded: it is where the estimate says, in so
-    # far as the joint can be there. Of other joints it says nothing.
+    # Without commands, the same picture again and again gives the estimate, within the limits of
+    # the joints; other joints are not published.
     state = node.states[-1]
     assert state.header.stamp in [each.header.stamp for each in node.poses]
     assert list(state.name) == list(pose.name)
@@ -86,27 +86,27 @@ def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
                'the latency')
 
 
-def test_what_the_motors_were_told_moves_the_joints_it_follows(estimator, peer):
+def test_motor_commands_move_the_tracked_joints(estimator, peer):
     node = estimator('joint_states:=true', 'joint_std:=3.0')
-    told = peer.talk(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-    node.until(lambda: node.states and told.get_subscription_count(), 'joint states')
+    commands = peer.talk(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    node.until(lambda: node.states and commands.get_subscription_count(), 'joint states')
     before = node.states[-1]
 
     def turn():
-        told.publish(MotorCommand(
+        commands.publish(MotorCommand(
             header=Header(stamp=Time(sec=node._stamp)), sender='/arm_driver', base=1))
         node.show(NOISE)
 
     peer.until(lambda: node.states[-1].position[0] > before.position[0] + 0.05, 'a turn',
                every=0.1, say=turn)
-    told.publish(MotorCommand(base=7))
+    commands.publish(MotorCommand(base=7))
     node.until(lambda: 'arm/motors_sent refused: motor base: 7' in node.process.output, 'refusal')
     count = len(node.states)
     node.until(lambda: len(node.states) > count, 'more joint states')
 
 
 @pytest.mark.parametrize('level', [0, 255])
-def test_black_and_saturated_pictures_are_not_trusted(estimator, level):
+def test_black_and_saturated_pictures_are_not_confident(estimator, level):
     node = estimator('joint_states:=true')
     node.until(lambda: node.poses, 'a pose', np.full((128, 128, 3), level, np.uint8))
     assert not node.poses[-1].confident
@@ -114,7 +114,7 @@ def test_black_and_saturated_pictures_are_not_trusted(estimator, level):
     node.until(lambda: node.poses[-1].confident, 'a picture that shows something')
 
 
-def test_pictures_of_other_sizes_are_cut_and_scaled(estimator):
+def test_pictures_of_other_sizes_are_cropped_and_scaled(estimator):
     node = estimator()
     wide = np.repeat(np.repeat(NOISE, 2, 0), 2, 1)
     wide = np.concatenate([np.zeros((256, 40, 3), np.uint8), wide,
@@ -123,7 +123,7 @@ def test_pictures_of_other_sizes_are_cut_and_scaled(estimator):
     assert not node.states
 
 
-def test_what_is_no_picture_is_refused_and_it_lives(estimator, peer):
+def test_invalid_messages_are_rejected_and_the_node_survives(estimator, peer):
     node = estimator()
     health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     for change, reason in (
@@ -144,7 +144,7 @@ def test_what_is_no_picture_is_refused_and_it_lives(estimator, peer):
 
 
 @pytest.mark.parametrize('content', [b'', b'not a model', None])
-def test_what_is_no_model_is_said_in_a_line(run_here, tmp_path, content):
+def test_invalid_models_are_errors_of_one_line(run_here, tmp_path, content):
     path = tmp_path / 'model.pt'
     if content is not None:
         path.write_bytes(content)

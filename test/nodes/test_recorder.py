@@ -1,4 +1,4 @@
-"""The recorder as a process: what it hears is in the bag, whatever ends it."""
+"""The recorder as a process: every received message is in the bag, however the recording ends."""
 
 import signal
 
@@ -35,16 +35,16 @@ def talker():
 
 
 def record(launch, talker, output, *parameters):
-    """Start a recorder and wait until it hears the talker."""
+    """Start a recorder and wait until it receives from the talker."""
     recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
                       f'output:={output}', *parameters)
 
-    def heard():
+    def receives():
         talker.spin()
         return all(each.get_subscription_count() for each in (
             talker.reliable, talker.latched, *talker.others))
 
-    recorder.wait_for(heard, 'the recorder')
+    recorder.wait_for(receives, 'the recorder')
     return recorder
 
 
@@ -58,43 +58,43 @@ def messages(output):
         return found
 
 
-def test_everything_heard_is_in_the_bag(launch, talker, tmp_path):
+def test_every_received_message_is_in_the_bag(launch, talker, tmp_path):
     recorder = record(launch, talker, tmp_path / 'bag')
-    # On each topic as many as may wait: none is lost, however late it is looked at them.
-    said = [f'message {number}' for number in range(qos.REPORT.depth)]
+    # As many on each topic as its queue holds: none is lost, however late they are taken.
+    sent = [f'message {number}' for number in range(qos.REPORT.depth)]
     talks = [talker.reliable, *talker.others]
-    for data in said:
+    for data in sent:
         for each in talks:
             each.publish(String(data=data))
     for each in (*talks, talker.latched):
         assert each.wait_for_all_acked(Duration(seconds=60))
-    # They have come; what of them was not looked at yet is not left behind.
+    # They have arrived; those that are still queued must be recorded too.
     recorder.interrupt()
     assert recorder.wait() == 0, recorder.output
     found = messages(tmp_path / 'bag')
     assert found['/state'] == ['early'], 'a latched message from before is recorded'
     for each in talks:
-        assert found[each.topic_name] == said
+        assert found[each.topic_name] == sent
     assert ' 0 dropped' in recorder.output
 
 
-def test_only_what_matches_is_recorded(launch, talker, tmp_path):
+def test_only_matching_topics_are_recorded(launch, talker, tmp_path):
     recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
                       f'output:={tmp_path / "bag"}', '-p', 'topics:=st*,/sensor')
 
-    def heard():
+    def receives():
         talker.spin()
         talker.sensor.publish(String(data='x'))
         return 'recording /state' in recorder.output and 'recording /sensor' in recorder.output
 
-    recorder.wait_for(heard, 'both topics')
+    recorder.wait_for(receives, 'both topics')
     assert talker.reliable.get_subscription_count() == 0
     recorder.interrupt()
     assert recorder.wait() == 0, recorder.output
     assert set(messages(tmp_path / 'bag')) <= {'/state', '/sensor'}
 
 
-def test_a_full_disk_ends_it_with_the_reason(launch, talker, tmp_path):
+def test_a_full_disk_ends_the_recording_with_the_reason(launch, talker, tmp_path):
     # A file may not grow beyond 64 KiB: to the recorder it is as if the disk were full.
     recorder = launch('sh', '-c', 'ulimit -f 128; exec ros2 run vdl_ros recorder "$@"', 'sh',
                       '--ros-args', '-p', f'output:={tmp_path / "bag"}')
@@ -110,7 +110,7 @@ def test_a_full_disk_ends_it_with_the_reason(launch, talker, tmp_path):
     assert 'Traceback' not in recorder.output
 
 
-def test_a_bag_that_exists_is_refused(launch, tmp_path):
+def test_an_existing_bag_is_an_error(launch, tmp_path):
     (tmp_path / 'bag').mkdir()
     recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
                       f'output:={tmp_path / "bag"}')

@@ -1,4 +1,4 @@
-"""Small bags as a capture writes them, with pictures drawn by numpy: no renderer is needed."""
+"""Small bags as a capture writes them, with pictures made by numpy instead of a renderer."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def labels(index):
 
 
 def picture(index, size=(128, 128)):
-    """Return bars whose place and brightness tell the six values, and noise to know frames by."""
+    """Return bars that encode the six values, and noise that identifies the frame."""
     camera, joints = labels(index)
     values = np.concatenate([[camera[0] * 4 - 3], camera[1:] / 3.2, joints[:3] / 2.8])
     pixels = np.random.default_rng([8, index]).integers(0, 60, (*size, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Networks, their labels, their files: what they say and whom they trust."""
+"""Networks, losses, keypoints, augmentation and model files."""
 
 import math
 
@@ -11,10 +11,10 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation import appearance
 from vdl_ros.arm.simulation.render import project
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.pose.augmentation import augment, mirror, to_float
+from vdl_ros.pose.augmentation import augment, flip, to_float
 from vdl_ros.pose.data.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator
-from vdl_ros.pose.keypoints import MIRRORED, POINTS, seen_points
+from vdl_ros.pose.keypoints import MIRRORED, POINTS, project_points
 from vdl_ros.pose.model_file import ModelError, load_model, save_file, save_model
 from vdl_ros.pose.networks import MODELS, Raw, make_model
 from vdl_ros.pose.outputs import decode, encode, errors
@@ -39,7 +39,7 @@ def targets(count):
     return low + (high - low) * torch.rand(count, 6, generator=generator)
 
 
-def test_labels_come_back_and_neighbours_stay_neighbours():
+def test_encoding_is_invertible_and_continuous():
     truth = targets(50)
     torch.testing.assert_close(decode(encode(truth)), truth)
     torch.testing.assert_close(decode(encode(truth) * 3.0)[:, 1:], truth[:, 1:])
@@ -49,7 +49,7 @@ def test_labels_come_back_and_neighbours_stay_neighbours():
 
 
 @pytest.mark.parametrize('name', MODELS)
-def test_a_network_tells_any_angle_and_learns_a_batch(name):
+def test_a_network_outputs_any_angle_and_fits_a_batch(name):
     torch.manual_seed(0)
     model = make_model(name)
     truth, points = targets(8), torch.zeros(8, len(POINTS), 3)
@@ -73,7 +73,7 @@ def test_a_network_tells_any_angle_and_learns_a_batch(name):
     assert (decode(raw.encoded)[:, 1:] < 0).any()
 
 
-def test_the_loss_is_least_at_the_truth_and_for_true_errors():
+def test_the_loss_is_minimal_at_the_truth_and_the_true_std():
     truth, points = targets(20), torch.zeros(20, len(POINTS), 3)
 
     def of(estimate, log_std):
@@ -85,9 +85,9 @@ def test_the_loss_is_least_at_the_truth_and_for_true_errors():
     turned = truth + torch.tensor([0.0, 2.0, 2.0, 2.0, 2.0, 2.0]) * math.pi
     assert float(of(off, unsure).pose) > 0.05
     assert float(of(turned, unsure).pose) < 1e-4
-    said = {std: float(of(off, torch.full((20, 6), math.log(std))).sureness)
+    losses = {std: float(of(off, torch.full((20, 6), math.log(std))).sureness)
             for std in (0.05, 0.18, 0.6)}
-    assert min(said, key=said.get) == 0.18
+    assert min(losses, key=losses.get) == 0.18
     # To be unsure does not make an error smaller: its gradient is the same.
     gradients = []
     for value in (-3.0, 1.0):
@@ -97,7 +97,7 @@ def test_the_loss_is_least_at_the_truth_and_for_true_errors():
     assert torch.equal(*gradients)
 
 
-def test_maps_are_taught_the_cells_around_a_point_and_nothing_of_one_outside():
+def test_map_targets_are_the_cells_around_a_point_inside_the_picture():
     truth = targets(1)
     points = torch.zeros(1, len(POINTS), 3)
     # Column 2.25 and row 1 of four: three quarters of it in one cell, one in the next.
@@ -119,11 +119,11 @@ def test_maps_are_taught_the_cells_around_a_point_and_nothing_of_one_outside():
     assert of(torch.zeros_like(maps)) == pytest.approx(math.log(16.0), abs=1e-5)
 
 
-def test_points_are_where_the_renderer_puts_them(bags):
+def test_keypoints_match_the_renderer(bags):
     scene = build_scene()
     data = PoseDataset([bags.write('some', 12)])
     data.focal[:] = 0.5 / math.tan(0.375)
-    found = seen_points(data, load())
+    found = project_points(data, load())
     kinematics = Kinematics(scene.geometry)
     for index in range(12):
         camera = [float(each) for each in data.targets[index, :3]]
@@ -134,23 +134,23 @@ def test_points_are_where_the_renderer_puts_them(bags):
         np.testing.assert_allclose((found[index, :, :2] + 1.0) * 64 - 0.5, seen, atol=1e-2)
 
 
-def test_the_mirror_image_is_that_of_the_mirrored_pose(bags):
+def test_a_flipped_picture_has_the_labels_of_the_mirrored_pose(bags):
     data = PoseDataset([bags.write('some', 6)])
     data.parameters.clear()  # no roll
-    points = torch.from_numpy(seen_points(data, load()))
+    points = torch.from_numpy(project_points(data, load()))
     chosen = torch.tensor([True, False, True, True, False, True])
-    pictures, truth, moved = mirror(data.pictures(range(6)), data.targets, points, chosen)
+    pictures, truth, moved = flip(data.pictures(range(6)), data.targets, points, chosen)
     assert torch.equal(pictures[0], data[0][0].flip(1))
     assert torch.equal(pictures[1], data[1][0])
     data.targets, before = truth, data.targets
     data.joints[chosen.numpy(), 0] *= -1.0
-    torch.testing.assert_close(moved, torch.from_numpy(seen_points(data, load())),
+    torch.testing.assert_close(moved, torch.from_numpy(project_points(data, load())),
                                atol=1e-4, rtol=0)
     assert torch.equal(truth[:, 3:].abs(), before[:, 3:].abs())
     assert sorted(MIRRORED) == list(range(len(POINTS)))
 
 
-def test_augmented_pictures_follow_from_the_seed_and_some_are_empty():
+def test_augmentation_is_reproducible_and_some_pictures_are_blank():
     pictures = torch.full((600, 32, 32, 3), 100, dtype=torch.uint8)
     pictures[:, :, 16:] = 180
     one, two, other = (augment(to_float(pictures), torch.Generator().manual_seed(seed))
@@ -164,7 +164,7 @@ def test_augmented_pictures_follow_from_the_seed_and_some_are_empty():
     assert float(edge.median()) == pytest.approx(80 / 255, rel=0.1)
 
 
-def test_a_file_gives_back_the_network(tmp_path):
+def test_a_model_file_restores_the_network(tmp_path):
     torch.manual_seed(1)
     model = make_model('resnet').eval()
     path = tmp_path / 'model.pt'
@@ -179,16 +179,16 @@ def test_a_file_gives_back_the_network(tmp_path):
     assert PoseEstimator.load(tmp_path).name == 'resnet'
 
 
-def test_a_file_of_another_kind_is_refused_with_the_reason(tmp_path):
+def test_an_invalid_model_file_is_an_error_with_the_reason(tmp_path):
     path = tmp_path / 'model.pt'
     state = make_model('resnet').state_dict()
     save_model(path, 'resnet', state, CALIBRATION, {})
     content = path.read_bytes()
 
-    def refused(said, expected=''):
+    def refused(reason, expected=''):
         with pytest.raises(ModelError) as raised:
             load_model(path, expected)
-        assert said in str(raised.value)
+        assert reason in str(raised.value)
         assert str(path) in str(raised.value)
         assert '\n' not in str(raised.value)
 
@@ -211,11 +211,11 @@ def test_a_file_of_another_kind_is_refused_with_the_reason(tmp_path):
     refused('no such file')
 
 
-def test_pictures_without_an_arm_are_not_trusted():
+def test_pictures_without_an_arm_are_not_confident():
     class Sure(torch.nn.Module):
         def forward(self, pictures):
             count = len(pictures)
-            # All angles 0, in a mirror as well.
+            # All angles 0, also for the flipped picture.
             encoded = torch.tensor([1.0] + 5 * [0.0, 1.0]).expand(count, -1)
             return Raw(encoded, torch.full((count, 6), -5.0),
                        torch.zeros(count, len(POINTS), 3))

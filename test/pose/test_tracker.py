@@ -1,4 +1,4 @@
-"""The joints followed through commands and estimates: what is believed, and for how long."""
+"""The joint tracker: commands, estimates, outliers, limits and resets."""
 
 import math
 
@@ -14,37 +14,37 @@ STD = np.array([0.05, 0.05])
 
 
 class Arm:
-    """Two joints that do what they are told, and pictures of them at 20 Hz."""
+    """Two joints that follow their commands, with estimates at 20 Hz."""
 
     def __init__(self, positions=(0.0, 0.0), config=None):
         self.tracker = JointTracker(LOWER, UPPER, SPEED, config)
-        self.positions, self.now, self.told = np.array(positions), 0.0, np.zeros(2)
+        self.positions, self.now, self.directions = np.array(positions), 0.0, np.zeros(2)
 
     def command(self, *directions):
-        self.told = np.array(directions, float)
+        self.directions = np.array(directions, float)
         self.tracker.command(self.now - DELAY, directions)
 
     def see(self, count=1, off=(0.0, 0.0), std=STD):
-        """Return the track after some pictures that are misread by ``off``."""
+        """Return the track after some estimates with the error ``off``."""
         for _ in range(count):
-            self.positions = np.clip(self.positions + self.told * SPEED * 0.05, LOWER, UPPER)
+            self.positions = np.clip(self.positions + self.directions * SPEED * 0.05, LOWER, UPPER)
             self.now += 0.05
             track = self.tracker.update(self.now, self.positions + off, std)
         return track
 
 
-def test_one_estimate_is_taken_as_it_is():
+def test_the_first_estimate_is_returned_unchanged():
     track = Arm((0.3, -0.2)).see()
     assert track.positions == pytest.approx([0.3, -0.2], abs=0.01)
     assert (track.std > 0.5 * STD).all()
     assert (track.std < 4.0 * STD).all()
 
 
-def test_an_uncertain_estimate_leaves_it_uncertain():
+def test_an_uncertain_estimate_gives_an_uncertain_track():
     assert (Arm().see(std=np.array([2.0, 2.0])).std > 0.5).all()
 
 
-def test_commands_move_it_where_estimates_say_little():
+def test_commands_move_the_track_when_estimates_are_uncertain():
     arm = Arm((0.0, 0.0))
     arm.see()
     arm.command(1, -1)
@@ -53,7 +53,7 @@ def test_commands_move_it_where_estimates_say_little():
     assert track.positions == pytest.approx(arm.positions, abs=0.03)
 
 
-def test_a_command_counts_from_its_own_time_on():
+def test_a_command_takes_effect_at_its_stamp():
     arm = Arm()
     arm.see()
     # ArmStatus now: done after the response time, one picture and a bit later.
@@ -65,25 +65,25 @@ def test_a_command_counts_from_its_own_time_on():
     assert track.positions[0] == pytest.approx(0.1 * SPEED[0], abs=0.01)
 
 
-def test_a_moving_arm_outvotes_pictures_that_are_misread():
+def test_outliers_are_outweighed_while_the_arm_moves():
     arm = Arm((-1.0, -0.5))
     arm.see()
     arm.command(1, 1)
     for number in range(60):
         track = arm.see(off=(2.0, 1.0) if number % 4 == 1 else (0.0, 0.0))
-        # One word against another, it does not know; soon it does.
+        # Undecided after the first estimate, but not for long.
         if number > 8 or track.std.max() <= 0.2:
             assert np.abs(track.positions - arm.positions).max() < 0.1
     assert (track.std < 0.1).all()
 
 
-def test_the_same_picture_again_is_no_news():
+def test_repeated_pictures_add_no_certainty():
     arm = Arm()
     once = arm.see(off=(0.1, 0.1)).std
     assert (arm.see(3, off=(0.1, 0.1)).std > 0.6 * once).all()
 
 
-def test_an_arm_moved_by_hand_is_found_again():
+def test_the_track_recovers_after_a_move_by_hand():
     arm = Arm((1.0, 1.0))
     arm.see(40)
     arm.positions = np.array([-1.0, -0.5])
@@ -92,7 +92,7 @@ def test_an_arm_moved_by_hand_is_found_again():
     assert (track.std < 0.1).all()
 
 
-def test_a_limit_is_not_passed():
+def test_the_track_stays_within_the_limits():
     arm = Arm((1.9, -0.9))
     arm.see()
     arm.command(1, -1)
@@ -105,7 +105,7 @@ def test_a_limit_is_not_passed():
     assert (np.abs(beyond) <= 2.0).all()
 
 
-def test_what_came_before_counts_no_more_when_time_goes_backward():
+def test_the_track_resets_when_time_goes_back():
     arm = Arm((1.0, 1.0))
     arm.see(100)
     arm.now = 0.0
@@ -116,7 +116,7 @@ def test_what_came_before_counts_no_more_when_time_goes_backward():
     assert arm.see(10).positions == pytest.approx(arm.positions, abs=0.03)
 
 
-def test_probabilities_stay_probabilities():
+def test_probabilities_stay_normalised():
     random = np.random.default_rng(0)
     arm = Arm()
     for number in range(300):

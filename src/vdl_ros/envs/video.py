@@ -1,101 +1,36 @@
-"""Videos of episodes: H.264 in MP4 files, written with PyAV."""
+"""Record an episode of a policy as a video."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.common.video_writer import VideoWriter
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-__all__ = ['VideoWriter', 'record_episode']
+__all__ = ['enlarge', 'record_episode']
 
-SMALLEST_SIDE = 320
+_OPTIONS = {'crf': 20, 'threads': 1}
+_SMALLEST_SIDE = 320
 
 
-class VideoWriter:
+def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """
-    Writes images uint8 [H, W, 3] to an MP4 file; use it in a ``with`` statement.
+    Return an image for a video: at least 320 pixels to a side, height and width even.
 
-    The file gets its name when it is complete; after an error it is removed.
+    Players blur small images, so pixels are repeated; Atari's 160 columns are doubled.
     """
-
-    def __init__(self, path: str | Path, fps: float) -> None:
-        """
-        Start a video with ``fps`` images per second.
-
-        Raises:
-            EnvError: PyAV is not installed.
-        """
-        try:
-            import av
-        except ImportError:
-            raise EnvError('videos need PyAV: pip install av') from None
-        self.path = Path(path)
-        self.images = 0
-        self._rate = Fraction(fps).limit_denominator(1001)
-        self._partial = self.path.with_name(f'.{self.path.name}.partial')
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._container = av.open(
-            str(self._partial), 'w', format='mp4', options={'movflags': 'faststart'})
-        self._stream: Any = None
-
-    def add(self, image: NDArray[np.uint8]) -> None:
-        """
-        Append one image; all must have the size of the first.
-
-        Raises:
-            ValueError: not an image, or of another size.
-        """
-        from av import VideoFrame
-
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-            raise ValueError(f'image: {image.dtype} {image.shape} is not uint8 [H, W, 3]')
-        # Players blur small images; Atari's 160 columns are doubled.
-        scale = -(-SMALLEST_SIDE // min(image.shape[:2]))
-        image = image.repeat(scale, axis=0).repeat(scale, axis=1)
-        # yuv420p needs even sides.
-        height, width = image.shape[0] // 2 * 2, image.shape[1] // 2 * 2
-        if self._stream is None:
-            self._stream = self._container.add_stream(
-                'libx264', rate=self._rate, options={'crf': '20', 'threads': '1'})
-            self._stream.width, self._stream.height = width, height
-            self._stream.pix_fmt = 'yuv420p'
-        elif (self._stream.height, self._stream.width) != (height, width):
-            raise ValueError(
-                f'image: {height} x {width} is not the {self._stream.height} x '
-                f'{self._stream.width} of the first')
-        frame = VideoFrame.from_ndarray(
-            np.ascontiguousarray(image[:height, :width]), format='rgb24')
-        self._container.mux(self._stream.encode(frame))
-        self.images += 1
-
-    def __enter__(self) -> VideoWriter:
-        """Return the writer."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Complete the file, or remove it after an error."""
-        try:
-            if self._stream is not None and kind is None:
-                self._container.mux(self._stream.encode(None))
-            self._container.close()
-            if self._stream is not None and kind is None:
-                self._partial.replace(self.path)
-        finally:
-            self._partial.unlink(missing_ok=True)
+    scale = -(-_SMALLEST_SIDE // min(image.shape[:2]))
+    image = image.repeat(scale, axis=0).repeat(scale, axis=1)
+    return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 
 
 def record_episode(
@@ -119,7 +54,8 @@ def record_episode(
         max_steps: largest number of steps; default: 30 minutes of Atari.
 
     Raises:
-        EnvError: the environment cannot be created or rendered, or PyAV is not installed.
+        EnvError: the environment cannot be created or rendered.
+        ValueError: PyAV is not installed.
     """
     # Render into memory, without a display and without pygame's greeting.
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
@@ -130,12 +66,13 @@ def record_episode(
         observations, _ = env.reset()
         rewards: NDArray[Any] = np.zeros(1)
         total, steps, over = 0.0, 0, False
-        with VideoWriter(path, fps or float(env.metadata.get('render_fps', 30))) as video:
-            video.add(_image(env.render()))
+        fps = fps or float(env.metadata.get('render_fps', 30))
+        with VideoWriter(path, fps, _OPTIONS) as video:
+            video.add(enlarge(_image(env.render())))
             while not over and steps < max_steps:
                 observations, rewards, terminated, truncated, _ = env.step(
                     act(observations, np.array([steps == 0]), rewards))
-                video.add(_image(env.render()))
+                video.add(enlarge(_image(env.render())))
                 total += float(rewards[0])
                 steps += 1
                 over = bool(terminated[0] or truncated[0])

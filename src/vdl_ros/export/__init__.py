@@ -1,1 +1,1 @@
-"""Bags become data sets of other projects' robot learning, without ROS."""
+"""Export bags as data sets of LeRobot and robomimic, without ROS."""

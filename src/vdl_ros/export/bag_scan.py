@@ -1,4 +1,4 @@
-"""The first reading of a bag: what it holds, and how many rows will come of it."""
+"""Scan a bag before the export: its content, rate, and number of rows."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.export.messages import Bag, Entry, ExportError
-from vdl_ros.export.resampling import Timeline, measured_rate
-from vdl_ros.export.synchronizer import Frame, join
+from vdl_ros.export.messages import ArmBag, Entry, ExportError
+from vdl_ros.export.resampling import Timeline, mean_rate
+from vdl_ros.export.synchronizer import Frame, synchronize
 
-__all__ = ['Choices', 'Survey', 'reason_against', 'survey', 'timeline_of']
+__all__ = ['ExportOptions', 'BagSummary', 'drop_reason', 'scan_bag', 'make_timeline']
 
 _DEFAULT_RATE = 30
 
 
 @dataclass(frozen=True)
-class Choices:
+class ExportOptions:
     """
-    What the user decides; see :class:`Timeline`.
+    Options of an export; see :class:`Timeline`.
 
     Attributes:
-        fps: rows per second; 0: as many as there were images, rounded.
+        fps: rows per second; 0: the rate of the images, rounded.
     """
 
     fps: int = 0
@@ -35,19 +35,19 @@ class Choices:
 
 
 @dataclass
-class Survey:
+class BagSummary:
     """
-    What a bag holds.
+    Content of a bag.
 
     Attributes:
         size: width and height of the images.
-        joints: names of the joints whose positions every row has.
-        commanded: the motors' commands are known.
-        captured: frames were captured one by one: no film, and the camera is known.
+        joints: names of the joints in every row.
+        commanded: the bag holds motor commands.
+        captured: frames were captured one by one: no sequence, and the camera pose is known.
         measured: images per second.
         fps: rows per second.
-        images, rows, repeated, episodes: how many.
-        dropped: images that become no row, by reason.
+        images, rows, repeated, episodes: their numbers.
+        dropped: number of images that become no row, by reason.
     """
 
     size: tuple[int, int] = (0, 0)
@@ -63,25 +63,25 @@ class Survey:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def survey(bag: Bag, choices: Choices, progress: Callable[[int], None]) -> Survey:
+def scan_bag(bag: ArmBag, options: ExportOptions, progress: Callable[[int], None]) -> BagSummary:
     """
-    Read the bag once, without keeping a picture: eight bytes remain of an image.
+    Read the bag once; of each image only its stamp is kept.
 
     Raises:
-        ExportError: there is nothing that can be exported, or images change their size, or do
-            not come evenly.
+        ExportError: there is nothing that can be exported, or images change their size, or their
+            rate is not constant.
     """
-    found = Survey()
+    found = BagSummary()
     topics: Counter[str] = Counter()
     stamps, faults = array('q'), bytearray()
-    for frame in join(_noted(bag, found, topics)):
+    for frame in synchronize(_counted(bag, found, topics)):
         found.images += 1
         _same_size(bag, found, frame)
         if frame.joints and not found.joints:
             found.joints = tuple(name for name in JOINTS if name in frame.joints)
         stamps.append(frame.stamp_ns)
-        # Which reasons hold against it; which of them count is known at the end.
-        faults.append((not _knows_joints(found.joints, frame)) + 2 * (frame.camera is None))
+        # Bits of both reasons; whether the second one applies is known at the end.
+        faults.append((not _has_joints(found.joints, frame)) + 2 * (frame.camera is None))
         progress(found.images)
     found.commanded, found.captured = 'arm/motors_sent' in topics, 'capture/scene' in topics
     if not found.images:
@@ -89,16 +89,16 @@ def survey(bag: Bag, choices: Choices, progress: Callable[[int], None]) -> Surve
         raise ExportError(f'{bag.path}: no image on camera/image_raw{broken and ": " + broken}')
     if not found.joints:
         raise ExportError(f'{bag.path}: {found.images} images, but no arm/joint_states at their '
-                          'times: nothing tells where the joints are')
+                          'times: the positions of the joints are unknown')
     mask = 3 if found.captured else 1
     good = (np.frombuffer(faults, np.uint8) & mask) == 0
     kept = np.frombuffer(stamps, np.int64)[good]
     found.dropped.update(
         {_WITHOUT_JOINTS: int(np.count_nonzero(np.frombuffer(faults, np.uint8) & 1))})
     found.dropped.update({_WITHOUT_SCENE: len(good) - len(kept) - found.dropped[_WITHOUT_JOINTS]})
-    found.measured = measured_rate(kept)
-    found.fps = choices.fps or _rate(bag, found)
-    _place(found, kept, choices)
+    found.measured = mean_rate(kept)
+    found.fps = options.fps or _rate(bag, found)
+    _place(found, kept, options)
     return found
 
 
@@ -106,30 +106,30 @@ _WITHOUT_JOINTS = 'without joint states of their time'
 _WITHOUT_SCENE = 'without a capture/scene of their stamp'
 
 
-def reason_against(found: Survey, frame: Frame) -> str:
-    """Return why a frame can become no row, '' if it can."""
-    if not _knows_joints(found.joints, frame):
+def drop_reason(found: BagSummary, frame: Frame) -> str:
+    """Return why a frame cannot become a row, '' if it can."""
+    if not _has_joints(found.joints, frame):
         return _WITHOUT_JOINTS
     return _WITHOUT_SCENE if found.captured and frame.camera is None else ''
 
 
-def timeline_of(found: Survey, choices: Choices) -> Timeline:
-    """Return the timeline that the survey used, at its beginning."""
-    return Timeline(found.fps, gap=choices.gap, episode_seconds=choices.episode_seconds,
-                    resample=choices.resample, independent=found.captured)
+def make_timeline(found: BagSummary, options: ExportOptions) -> Timeline:
+    """Return a new timeline, as :func:`scan_bag` uses it."""
+    return Timeline(found.fps, gap=options.gap, episode_seconds=options.episode_seconds,
+                    resample=options.resample, independent=found.captured)
 
 
-def _knows_joints(names: tuple[str, ...], frame: Frame) -> bool:
+def _has_joints(names: tuple[str, ...], frame: Frame) -> bool:
     return frame.joints is not None and all(name in frame.joints for name in names)
 
 
-def _noted(bag: Bag, found: Survey, topics: Counter[str]) -> Iterator[Entry]:
+def _counted(bag: ArmBag, found: BagSummary, topics: Counter[str]) -> Iterator[Entry]:
     for entry in bag.read(pixels=False):
         topics[entry.topic] += 1
         yield entry
 
 
-def _same_size(bag: Bag, found: Survey, frame: Frame) -> None:
+def _same_size(bag: ArmBag, found: BagSummary, frame: Frame) -> None:
     size = frame.picture.size
     if found.size == (0, 0):
         found.size = size
@@ -139,7 +139,7 @@ def _same_size(bag: Bag, found: Survey, frame: Frame) -> None:
             f'{found.size[0]} x {found.size[1]}; a data set has one size')
 
 
-def _rate(bag: Bag, found: Survey) -> int:
+def _rate(bag: ArmBag, found: BagSummary) -> int:
     if found.captured or not found.measured:
         return _DEFAULT_RATE
     if found.measured < 0.75:
@@ -148,9 +148,9 @@ def _rate(bag: Bag, found: Survey) -> int:
     return max(1, round(found.measured))
 
 
-def _place(found: Survey, stamps: np.ndarray[tuple[int], np.dtype[np.int64]],
-           choices: Choices) -> None:
-    timeline = timeline_of(found, choices)
+def _place(found: BagSummary, stamps: np.ndarray[tuple[int], np.dtype[np.int64]],
+           options: ExportOptions) -> None:
+    timeline = make_timeline(found, options)
     for stamp in stamps.tolist():
         placement = timeline.place(stamp)
         if placement.dropped:

@@ -1,18 +1,19 @@
-"""Write a LeRobotDataset v3, rows in Parquet and images in MP4, as its own loader reads them."""
+"""Write a LeRobotDataset v3: rows in Parquet, images in MP4."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from vdl_ros.common.video_writer import CODEC, VideoWriter
 from vdl_ros.export import lerobot_tables as tables
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.resampling import MAX_EPISODE_S
 from vdl_ros.export.statistics import ImageCounts, Statistics, merge, of_values
-from vdl_ros.export.video import VideoFile, check_video
-from vdl_ros.export.writer import Layout, Row, library
+from vdl_ros.export.writer import Layout, Row, require_module
 
 __all__ = ['LeRobotWriter']
 
@@ -26,26 +27,31 @@ _EPISODES_AT_ONCE = 100
 
 class LeRobotWriter:
     """
-    One data set being written.
+    Writer of a LeRobotDataset.
 
-    An episode's numbers are kept until it ends; of its images only the counts of their values.
+    The rows of an episode are kept until it ends; of its images only histograms.
     """
 
     def __init__(self, root: Path, layout: Layout) -> None:
         """
-        Begin in a folder that exists.
+        Start in a folder that exists.
 
         Raises:
-            ExportError: pyarrow is missing.
+            ExportError: pyarrow or PyAV is missing, or the images' size cannot be encoded.
         """
-        self._arrow: Any = library('pyarrow', 'pyarrow', 'lerobot')
-        self._parquet: Any = library('pyarrow.parquet', 'pyarrow', 'lerobot')
+        self._av: Any = require_module('av', 'av', 'lerobot')
+        self._arrow: Any = require_module('pyarrow', 'pyarrow', 'lerobot')
+        self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
+        if layout.size[0] % 2 or layout.size[1] % 2:
+            raise ExportError(
+                f'images of {layout.size[0]} x {layout.size[1]} pixels make no {CODEC} video: '
+                'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
         self._features = tables.features(layout)
         self._schema = tables.data_schema(self._arrow, self._features)
         self._data: Any = None
         self._episodes: Any = None
-        self._video: VideoFile | None = None
+        self._video: VideoWriter | None = None
         self._data_file = self._video_file = -1
         self._videos: list[tuple[Path, int]] = []
         self._meta: list[dict[str, Any]] = []
@@ -60,7 +66,7 @@ class LeRobotWriter:
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if (self._video is None or self._video.count >= _VIDEO_S * self._layout.fps
-                or self._video.path.stat().st_size >= _VIDEO_BYTES):
+                or self._video.bytes_written >= _VIDEO_BYTES):
             self._next_video()
         assert self._video is not None
         self._from_picture = self._video.count
@@ -68,7 +74,7 @@ class LeRobotWriter:
         self._images = ImageCounts()
 
     def add(self, row: Row) -> None:
-        """Add a row to it."""
+        """Add a row to the episode."""
         number = len(self._rows['index'])
         values: dict[str, Any] = {
             'observation.state': row.state, 'action': row.action, tables.CAMERA: row.camera,
@@ -81,7 +87,7 @@ class LeRobotWriter:
         self._video.add(row.image)
 
     def end(self) -> None:
-        """End it."""
+        """End the episode."""
         assert self._video is not None
         length = len(self._rows['index'])
         columns = {name: np.array(values, self._features[name]['dtype'])
@@ -121,17 +127,19 @@ class LeRobotWriter:
         tables.write_info(self._root, self._layout, self._frames, self._count)
 
     def abandon(self) -> None:
-        """Let go of all files."""
-        for each in (self._data, self._episodes, self._video):
+        """Close all files after an error."""
+        for each in (self._data, self._episodes):
             if each is not None:
                 each.close()
+        if self._video is not None:
+            self._video.close(discard=True)
 
     def verify(self) -> tuple[int, int]:
         """
         Read the finished files; return rows and episodes.
 
         Raises:
-            ExportError: rows or pictures are missing, or times do not grow.
+            ExportError: rows or pictures are missing, or times do not increase.
         """
         rows, episode, last = 0, -1, 0.0
         for path in sorted(self._root.glob('data/*/*.parquet')):
@@ -142,14 +150,32 @@ class LeRobotWriter:
                     begins = number == episode + 1 and time == 0.0
                     if index != rows or not (begins or (number == episode and time > last)):
                         raise ExportError(f'{path.name}: row {index} after row {rows - 1} is not '
-                                          'the next one, or its time does not grow')
+                                          'the next one, or its time does not increase')
                     rows, episode, last = rows + 1, number, time
         for video, count in self._videos:
-            check_video(video, count, self._layout.fps)
+            self._check_video(video, count)
         pictures = sum(count for _, count in self._videos)
         if pictures != rows:
             raise ExportError(f'{rows} rows, but {pictures} pictures in the videos')
         return rows, episode + 1
+
+    def _check_video(self, path: Path, count: int) -> None:
+        """
+        Read the times of a finished video without decoding it.
+
+        Raises:
+            ExportError: it does not have ``count`` pictures, or one is not at its time.
+        """
+        found = 0
+        with self._av.open(str(path)) as container:
+            for packet in container.demux(container.streams.video[0]):
+                if packet.pts is None:
+                    continue
+                if packet.pts * packet.time_base != Fraction(found, self._layout.fps):
+                    raise ExportError(f'{path.name}: picture {found} is not at its time')
+                found += 1
+        if found != count:
+            raise ExportError(f'{path.name}: {found} pictures instead of {count}')
 
     def _column(self, name: str, values: np.ndarray[Any, Any]) -> Any:
         if values.ndim == 1:
@@ -173,10 +199,10 @@ class LeRobotWriter:
         self._close_video()
         self._video_file += 1
         chunk, file = divmod(self._video_file, _FILES_PER_CHUNK)
-        self._video = VideoFile(
+        self._video = VideoWriter(
             self._root / tables.VIDEO.format(
                 video_key=tables.IMAGE, chunk_index=chunk, file_index=file),
-            self._layout.size, self._layout.fps)
+            self._layout.fps, {**tables.VIDEO_OPTIONS, 'bf': 0})
 
     def _close_video(self) -> None:
         if self._video is not None:

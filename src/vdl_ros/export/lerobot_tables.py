@@ -1,4 +1,4 @@
-"""The tables and JSON of a LeRobotDataset v3: names, types and shapes that its loader expects."""
+"""Tables and JSON files of a LeRobotDataset v3: names, types and shapes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from vdl_ros.common.video_writer import CODEC, PIXEL_FORMAT
 from vdl_ros.export.statistics import Statistics
-from vdl_ros.export.video import CODEC, OPTIONS, PIXEL_FORMAT
 from vdl_ros.export.writer import Layout
 
 __all__ = [
-    'CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'VIDEO', 'data_schema', 'features', 'flat_statistics',
-    'write_info', 'write_statistics', 'write_tasks',
+    'CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'VIDEO', 'VIDEO_OPTIONS', 'data_schema', 'features',
+    'flat_statistics', 'write_info', 'write_statistics', 'write_tasks',
 ]
 
 IMAGE = 'observation.images.camera'
-#: LeRobot's name for the state of what is around the robot.
+#: LeRobot's name for the state of the environment.
 CAMERA = 'observation.environment_state'
 EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
+#: Every second picture is a key frame, so that any is found fast.
+VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 _VERSION = 'v3.0'
 _COUNTERS = {'timestamp': 'float32', 'frame_index': 'int64', 'episode_index': 'int64',
              'index': 'int64', 'task_index': 'int64'}
@@ -41,7 +43,7 @@ def features(layout: Layout) -> dict[str, dict[str, Any]]:
         'info': {
             'video.height': height, 'video.width': width, 'video.codec': CODEC,
             'video.pix_fmt': PIXEL_FORMAT, 'video.fps': layout.fps, 'video.channels': 3,
-            **{f'video.{name}': value for name, value in OPTIONS.items()},
+            **{f'video.{name}': value for name, value in VIDEO_OPTIONS.items()},
             'has_audio': False, 'is_depth_map': False}}
     return found | {name: {'dtype': kind, 'shape': [1], 'names': None}
                     for name, kind in _COUNTERS.items()}
@@ -81,8 +83,8 @@ def write_tasks(arrow: Any, parquet: Any, root: Path, task: str) -> None:
     """
     Write ``meta/tasks.parquet``.
 
-    LeRobot reads it with pandas and finds a task by the index of the frame, so what pandas
-    stores about an index is added.
+    LeRobot reads it with pandas and finds a task by the data frame's index, so the metadata of
+    pandas about the index is added.
     """
     def column(name: str, pandas_type: str, numpy_type: str) -> dict[str, Any]:
         return {'name': name, 'field_name': name, 'pandas_type': pandas_type,

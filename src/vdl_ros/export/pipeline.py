@@ -1,4 +1,4 @@
-"""Export a bag: survey, rows, check, and only then the name that was asked for."""
+"""Export a bag to a data set: scan, write rows, verify, rename to the output folder."""
 
 from __future__ import annotations
 
@@ -12,76 +12,77 @@ from pathlib import Path
 import numpy as np
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.export.bag_scan import Choices, Survey, reason_against, survey, timeline_of
+from vdl_ros.export.bag_scan import BagSummary, ExportOptions, drop_reason, make_timeline, scan_bag
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import Bag, ExportError
+from vdl_ros.export.messages import ArmBag, ExportError
 from vdl_ros.export.robomimic import RobomimicWriter
-from vdl_ros.export.synchronizer import Frame, join
-from vdl_ros.export.writer import Layout, Row, Writer, library
+from vdl_ros.export.synchronizer import Frame, synchronize
+from vdl_ros.export.writer import Layout, Row, Writer, require_module
 
 __all__ = ['FORMATS', 'Report', 'export']
 
 FORMATS: dict[str, Callable[[Path, Layout], Writer]] = {
     'lerobot': LeRobotWriter, 'hdf5': RobomimicWriter}
 _NEEDS = {'lerobot': 'pyarrow', 'hdf5': 'h5py'}
-#: ArmStatus what is done, how much of it, and of how much, 0 if that is not known.
+#: Called with the name of the stage, what is done of it, and its total (0: unknown).
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Report:
     """
-    What was exported.
+    Result of an export.
 
     Attributes:
-        survey: what the bag holds.
-        rows, episodes: counted in the finished files.
-        notes: what the user should know, in words.
+        summary: content of the bag.
+        rows, episodes: their numbers in the finished files.
+        notes: remarks for the user.
     """
 
-    survey: Survey
+    summary: BagSummary
     rows: int
     episodes: int
     notes: list[str]
 
 
 def export(
-    path: Path, output: Path, format_name: str, choices: Choices, *, task: str = 'move the arm',
-    namespace: str = '', valid: float = 0.0, progress: Progress = lambda *_: None,
+    path: Path, output: Path, format_name: str, options: ExportOptions, *,
+    task: str = 'move the arm', namespace: str = '', valid: float = 0.0,
+    progress: Progress = lambda *_: None,
 ) -> Report:
     """
-    Write a data set; its memory does not grow with the bag.
+    Write a data set; memory does not grow with the bag.
 
     Args:
         path: of the bag.
         output: a folder that does not exist yet.
         format_name: one of :data:`FORMATS`.
-        choices: rate and episodes.
+        options: rate and episodes.
         task: what the arm does, in words.
         namespace: of the topics, where a bag holds several arms.
         valid: share of the episodes for validation (hdf5).
         progress: called for every image.
 
     Raises:
-        ExportError: nothing was exported; why.
-        OSError: a disk that is full, a folder that may not be written.
+        ExportError: nothing was exported.
+        OSError: the disk is full, or the folder is not writable.
     """
     if output.exists():
         raise ExportError(f'{output} exists; name another output')
-    library(_NEEDS[format_name], _NEEDS[format_name], format_name)
-    bag = Bag(path, namespace)
+    require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
+    bag = ArmBag(path, namespace)
     output.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, so that the last step is one rename.
+    # In the same folder, so that the last step is one rename.
     folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))
     try:
         root = folder / 'dataset'
         root.mkdir()
-        found = survey(bag, choices, lambda count: progress('reading', count, 0))
+        found = scan_bag(bag, options, lambda count: progress('reading', count, 0))
         layout = Layout(found.size, found.joints, JOINTS if found.commanded else (),
                         found.captured, found.fps, task, valid)
         writer = FORMATS[format_name](root, layout)
         try:
-            for row, begins in _rows(bag, found, choices, progress):
+            for row, begins in _rows(bag, found, options, progress):
                 if begins is None:
                     writer.end()
                     continue
@@ -91,7 +92,7 @@ def export(
                 writer.add(row)
             writer.close()
         except BaseException:
-            # What the files have to say now is less than why they are abandoned.
+            # The first error matters more than one of closing the files.
             with contextlib.suppress(Exception):
                 writer.abandon()
             raise
@@ -106,14 +107,14 @@ def export(
 
 
 def _rows(
-    bag: Bag, found: Survey, choices: Choices, progress: Progress,
+    bag: ArmBag, found: BagSummary, options: ExportOptions, progress: Progress,
 ) -> Iterator[tuple[Row | None, bool | None]]:
     """Yield each row and whether it begins an episode; (None, None) after an episode's last."""
-    timeline = timeline_of(found, choices)
+    timeline = make_timeline(found, options)
     last: Row | None = None
     written = 0
-    for frame in join(bag.read(pixels=True)):
-        if reason_against(found, frame):
+    for frame in synchronize(bag.read(pixels=True)):
+        if drop_reason(found, frame):
             continue
         placement = timeline.place(frame.stamp_ns)
         if placement.dropped:
@@ -136,7 +137,7 @@ def _rows(
         yield None, None
 
 
-def _row(found: Survey, frame: Frame) -> Row:
+def _row(found: BagSummary, frame: Frame) -> Row:
     assert frame.joints is not None
     return Row(
         frame.picture.pixels(),
@@ -146,7 +147,7 @@ def _row(found: Survey, frame: Frame) -> Row:
         frame.stamp_ns)
 
 
-def _notes(bag: Bag, found: Survey) -> list[str]:
+def _notes(bag: ArmBag, found: BagSummary) -> list[str]:
     notes = []
     if bag.cut_off:
         notes.append(f'{bag.cut_off}: exported up to there')
@@ -154,11 +155,11 @@ def _notes(bag: Bag, found: Survey) -> list[str]:
     notes += [f'{count} images became no row: {why}'
               for why, count in found.dropped.items() if count]
     if found.repeated:
-        notes.append(f'{found.repeated} rows show the image before once more')
+        notes.append(f'{found.repeated} rows repeat the image before')
     if not found.commanded:
         notes.append('no arm/motors_sent: rows have no action')
     if found.captured:
-        notes.append('captured frame by frame: rows are no film, their times only number them')
+        notes.append('captured frame by frame: rows are no sequence, their times only number them')
     elif abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:
         notes.append(f'images came at {found.measured:.2f} Hz, rows are numbered at {found.fps}')
     return notes

@@ -1,4 +1,4 @@
-"""Which image becomes which row: rows have a constant rate, images only almost."""
+"""Assign images to rows of a constant rate: episodes, repeated and dropped images."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ExportError
 
-__all__ = ['MAX_EPISODE_S', 'Placement', 'Timeline', 'measured_rate']
+__all__ = ['MAX_EPISODE_S', 'Placement', 'Timeline', 'mean_rate']
 
-#: Longer episodes are cut: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
-#: which these cannot tell beyond 1024 s.
+#: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
+#: a resolution that float32 does not have beyond 1024 s.
 MAX_EPISODE_S = 600.0
-# So far may an image be from its row, periods: jitter is less, a lost image is more.
+# Largest distance of an image from its row, periods: jitter is less, a lost image is more.
 _TOLERANCE = 0.75
-# Of an image's distance from its row, this share moves the rows after it: no camera's clock is
-# exactly right.
+# Share of an image's distance from its row by which later rows are moved: camera clocks drift.
 _FOLLOW = 0.1
 
 
 @dataclass(frozen=True)
 class Placement:
     """
-    What happens to one image.
+    Placement of one image.
 
     Attributes:
-        dropped: why it becomes no row, '' if it does.
-        begins: it is the first of an episode.
-        repeats: rows that show the image before it once more, to come first.
+        dropped: why it becomes no row, '' if it becomes one.
+        begins: it is the first image of an episode.
+        repeats: rows before it that repeat the previous image.
     """
 
     dropped: str = ''
@@ -37,12 +36,12 @@ class Placement:
     repeats: int = 0
 
 
-def measured_rate(stamps_ns: NDArray[np.int64]) -> float:
+def mean_rate(stamps_ns: NDArray[np.int64]) -> float:
     """
-    Return images per second, 0.0 if it cannot be told.
+    Return images per second, 0.0 if unknown.
 
-    Stamps of a simulation come in its steps, so the mean distance counts and not the commonest;
-    of those near it, as an image that was lost makes a distance twice as long.
+    The mean of the distances between stamps, not the median: stamps of a simulation are multiples
+    of its step. Distances that a lost image has doubled are left out.
     """
     distances = np.diff(stamps_ns)
     distances = distances[distances > 0]
@@ -52,7 +51,7 @@ def measured_rate(stamps_ns: NDArray[np.int64]) -> float:
 
 
 class Timeline:
-    """Places images one after the other, by their stamps alone."""
+    """Places images one after the other, by their stamps."""
 
     def __init__(
         self, fps: int, *, gap: float, episode_seconds: float, resample: bool, independent: bool,
@@ -62,13 +61,13 @@ class Timeline:
 
         Args:
             fps: rows per second.
-            gap: a longer time without an image ends an episode, s.
-            episode_seconds: longest episode, s; 0: as long as is possible.
-            resample: images are repeated and dropped where they do not come evenly.
-            independent: images are no film; their distances do not matter.
+            gap: longest time without an image within an episode, s.
+            episode_seconds: longest episode, s; 0: the maximum.
+            resample: repeat and drop images where their rate varies; else that is an error.
+            independent: images are no sequence; the times between them do not matter.
         """
         self._period_ns = 1e9 / fps
-        # What is called a gap is longer than what is called uneven.
+        # A gap is longer than an uneven distance.
         self._gap_ns = max(gap * 1e9, 2.0 * self._period_ns)
         longest = min(episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S)
         self._longest = max(1, round(longest * fps))
@@ -83,7 +82,7 @@ class Timeline:
         Place the next image.
 
         Raises:
-            ExportError: it comes too early or too late, and resampling was not asked for.
+            ExportError: it comes too early or too late, without resampling.
         """
         self._count += 1
         distance = stamp_ns - self._last_ns
@@ -93,7 +92,7 @@ class Timeline:
             return Placement(dropped='the same stamp twice')
         if distance < 0 and not self._independent and -distance <= self._gap_ns:
             return Placement(dropped='older than the image before')
-        # Far back, the clock began anew.
+        # Far back: the clock was reset.
         if distance < 0 or self._rows >= self._longest:
             return self._begin(stamp_ns)
         if self._independent:

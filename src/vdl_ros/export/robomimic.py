@@ -1,4 +1,4 @@
-"""Write robomimic's HDF5: one group an episode, images as they are."""
+"""Write robomimic's HDF5: a group per episode, images without loss."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.writer import Layout, Row, library
+from vdl_ros.export.writer import Layout, Row, require_module
 
 __all__ = ['FILE_NAME', 'RobomimicWriter']
 
 FILE_NAME = 'dataset.hdf5'
 _IMAGE, _STATE, _CAMERA = 'camera_image', 'joint_positions', 'camera_pose'
-# Rows that are written at once, and numbers that are stored together.
+# Rows that are written at once, and numbers in an HDF5 chunk.
 _AT_ONCE = 64
 _CHUNK = 1024
 # robomimic's number for an environment of Gymnasium.
@@ -24,16 +24,16 @@ _SEED = 0
 
 
 class RobomimicWriter:
-    """One file being written; it holds ``_AT_ONCE`` rows at the most in memory."""
+    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
         """
-        Begin in a folder that exists.
+        Start in a folder that exists.
 
         Raises:
             ExportError: h5py is missing.
         """
-        self._h5py: Any = library('h5py', 'h5py', 'hdf5')
+        self._h5py: Any = require_module('h5py', 'h5py', 'hdf5')
         self._path, self._layout = root / FILE_NAME, layout
         self._file: Any = self._h5py.File(self._path, 'w', libver='latest')
         self._data: Any = self._file.create_group('data')
@@ -48,7 +48,7 @@ class RobomimicWriter:
         self._demo = self._data.create_group(f'demo_{self._count}')
         self._length = 0
         observations = self._demo.create_group('obs')
-        # An image is a chunk: readers fetch single ones.
+        # One image per chunk: readers fetch single images.
         observations.create_dataset(
             _IMAGE, (0, height, width, 3), np.uint8, maxshape=(None, height, width, 3),
             chunks=(1, height, width, 3), compression='gzip', compression_opts=1)
@@ -61,16 +61,16 @@ class RobomimicWriter:
             self._demo.create_dataset(name, (0,), kind, maxshape=(None,), chunks=(_CHUNK,))
 
     def add(self, row: Row) -> None:
-        """Add a row to it."""
+        """Add a row to the episode."""
         self._rows.append(row)
         if len(self._rows) >= _AT_ONCE:
             self._write()
 
     def end(self) -> None:
-        """End it."""
+        """End the episode."""
         self._write()
         self._demo['dones'][-1] = 1
-        # There is no simulation to put into a state; robomimic asks for something.
+        # robomimic requires states; without a simulation they are zeros.
         self._demo.create_dataset('states', data=np.zeros((self._length, 1), np.float32))
         self._demo.attrs['num_samples'] = self._length
         self._link_next()
@@ -85,7 +85,7 @@ class RobomimicWriter:
         self._data.attrs['env_args'] = json.dumps({
             'env_name': 'vdl_ros', 'type': _GYM, 'env_type': _GYM, 'env_kwargs': arguments})
         names = np.array([f'demo_{number}' for number in range(self._count)], dtype='S')
-        # One episode at least is left to train with.
+        # At least one episode remains for training.
         aside = min(self._count - 1, round(self._count * self._layout.valid))
         valid = np.zeros(self._count, bool)
         valid[np.random.default_rng(_SEED).permutation(self._count)[:aside]] = True
@@ -96,7 +96,7 @@ class RobomimicWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the file."""
+        """Close the file after an error."""
         self._file.close()
 
     def verify(self) -> tuple[int, int]:
@@ -104,7 +104,7 @@ class RobomimicWriter:
         Read the finished file; return rows and episodes.
 
         Raises:
-            ExportError: rows are missing somewhere, or times do not grow.
+            ExportError: rows are missing, or times do not increase.
         """
         total = 0
         with self._h5py.File(self._path, 'r') as file:
@@ -118,9 +118,9 @@ class RobomimicWriter:
                 if short:
                     raise ExportError(f'{short[0]} has not {length} rows')
                 if not np.all(np.diff(demo['stamps'][:]) > 0):
-                    raise ExportError(f'the times of {name} do not grow')
+                    raise ExportError(f'the times of {name} do not increase')
             if int(data.attrs['total']) != total:
-                raise ExportError(f'{total} rows, but the file says {data.attrs["total"]}')
+                raise ExportError(f'{total} rows, but total is {data.attrs["total"]}')
             return total, len(data)
 
     def _grow(self, group: Any, name: str, width: int, kind: type) -> None:
@@ -147,12 +147,12 @@ class RobomimicWriter:
             table[first:] = np.asarray(each)
 
     def _link_next(self) -> None:
-        """Add what was observed after each row, without storing it twice."""
+        """Add the observations after each row as a virtual data set, without copying."""
         following = self._demo.create_group('next_obs')
         for name, table in self._demo['obs'].items():
             source = self._h5py.VirtualSource('.', table.name, table.shape, dtype=table.dtype)
             view = self._h5py.VirtualLayout(table.shape, dtype=table.dtype)
             view[:-1] = source[1:]
-            # After the last there is nothing: it follows itself.
+            # The last row has no successor: it is repeated.
             view[-1:] = source[-1:]
             following.create_virtual_dataset(name, view)

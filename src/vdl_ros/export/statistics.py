@@ -1,4 +1,4 @@
-"""Statistics of features as LeRobot keeps them, for each episode and for all."""
+"""Statistics of features as LeRobot stores them, for each episode and for all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 __all__ = ['ImageCounts', 'merge', 'of_values']
 
 _QUANTILES = {'q01': 0.01, 'q10': 0.10, 'q50': 0.50, 'q90': 0.90, 'q99': 0.99}
-# Of larger images every so many-th pixel is counted.
+# Larger images are subsampled to about this size.
 _COUNTED_SIZE = 160
 #: By name: min, max, mean, std, the quantiles, and count, int64 [1].
 Statistics = dict[str, NDArray[Any]]
@@ -35,15 +35,15 @@ def of_values(values: NDArray[Any]) -> Statistics:
 
 
 class ImageCounts:
-    """How often each value occurs in an episode's images, by colour."""
+    """Histograms of an episode's images, by colour."""
 
     def __init__(self) -> None:
-        """Count nothing yet."""
+        """Start with empty histograms."""
         self._counts = np.zeros((3, 256), np.int64)
         self._images = 0
 
     def add(self, image: NDArray[np.uint8]) -> None:
-        """Count an image, uint8 [height, width, 3]."""
+        """Add an image, uint8 [height, width, 3]."""
         step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
         pixels = image[::step, ::step].reshape(-1, 3)
         for channel in range(3):
@@ -72,7 +72,7 @@ def merge(first: Statistics | None, second: Statistics) -> Statistics:
     """
     Return the statistics of two sets of rows together.
 
-    Quantiles cannot be merged: theirs are bounds, the outer one of the two.
+    Quantiles cannot be merged; the outer one of the two is a bound.
     """
     if first is None:
         return second

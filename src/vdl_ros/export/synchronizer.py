@@ -1,4 +1,4 @@
-"""Images with the joints, motors and camera of their moment, in bounded memory."""
+"""Synchronise images with joint states, motor commands and camera poses, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Generic, TypeVar
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.export.messages import Entry, Picture
 
-__all__ = ['Frame', 'join']
+__all__ = ['Frame', 'synchronize']
 
-# Topics have no common order: an image waits so long for messages that belong to its moment and
-# were recorded after it.
+# How long an image waits for messages with its stamp that were recorded after it.
 _WAIT_NS = 250_000_000
-# Nor longer than pictures of so many bytes wait in all.
+# Bytes of images that wait at most.
 _WAITING_BYTES = 64 << 20
-# Joints that were heard so long before an image do not tell where the arm is on it.
+# Joint states older than this are not used for an image.
 _STALE_NS = 500_000_000
-# How long what was recorded is kept for images that come later.
+# How long messages are kept for later images.
 _KEEP_NS = 2_000_000_000
 _KEEP = 10_000
 T = TypeVar('T')
@@ -29,13 +28,13 @@ T = TypeVar('T')
 @dataclass(frozen=True)
 class Frame:
     """
-    One image and what belongs to it.
+    One image with the messages of its time.
 
     Attributes:
         picture: the image.
         stamp_ns: its stamp.
-        joints: position of each joint of the arm that is told, rad; None if none is.
-        motors: what each motor was commanded; zeros before the first command.
+        joints: position of each joint that is known, rad; None if none is.
+        motors: command of each motor; zeros before the first command.
         camera: distance (m), elevation, azimuth (rad) of a captured frame.
     """
 
@@ -47,7 +46,7 @@ class Frame:
 
 
 class _History(Generic[T]):
-    """What was said lately, by stamp."""
+    """Recent messages of a topic, by stamp."""
 
     def __init__(self, *, keep_last: bool = False) -> None:
         self._entries: deque[tuple[int, int, T]] = deque(maxlen=_KEEP)
@@ -61,7 +60,7 @@ class _History(Generic[T]):
             self._entries.popleft()
 
     def newest(self, stamp_ns: int) -> tuple[int, T] | None:
-        """Return stamp and value of the newest at or before a stamp."""
+        """Return stamp and value of the newest message at or before a stamp."""
         found: tuple[int, T] | None = None
         for _, stamp, value in self._entries:
             if stamp <= stamp_ns and (found is None or stamp >= found[0]):
@@ -69,12 +68,12 @@ class _History(Generic[T]):
         return found
 
 
-def join(entries: Iterable[Entry]) -> Iterator[Frame]:
+def synchronize(entries: Iterable[Entry]) -> Iterator[Frame]:
     """
     Yield a frame for each image, in their order.
 
     An image gets the newest joint state at or before its stamp, the newest command likewise, and
-    the scene of the very same stamp.
+    the scene of the same stamp.
     """
     joints: _History[dict[str, float]] = _History()
     motors: _History[tuple[float, ...]] = _History(keep_last=True)
@@ -95,12 +94,12 @@ def join(entries: Iterable[Entry]) -> Iterator[Frame]:
     for entry in entries:
         while waiting and (abs(entry.logged_ns - waiting[0][0].logged_ns) >= _WAIT_NS
                            or size > _WAITING_BYTES):
-            size -= len(waiting[0][1].data or b'')
+            size -= _bytes_of(waiting[0][1])
             yield frame()
         value = entry.value
         if isinstance(value, Picture):
             waiting.append((entry, value))
-            size += len(value.data or b'')
+            size += _bytes_of(value)
         elif isinstance(value, dict):
             known = {name: value[name] for name in JOINTS
                      if math.isfinite(value.get(name, math.nan))}
@@ -112,3 +111,7 @@ def join(entries: Iterable[Entry]) -> Iterator[Frame]:
             scenes.add(entry, value)
     while waiting:
         yield frame()
+
+
+def _bytes_of(picture: Picture) -> int:
+    return 0 if picture.data is None else picture.format.length

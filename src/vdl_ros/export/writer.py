@@ -1,4 +1,4 @@
-"""What both formats share: rows, the writer's interface, libraries that may be missing."""
+"""Interface of the data set writers, their rows, and optional libraries."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ExportError
 
-__all__ = ['Layout', 'Row', 'Writer', 'library']
+__all__ = ['Layout', 'Row', 'Writer', 'require_module']
 
 
 @dataclass(frozen=True)
 class Layout:
     """
-    What every row of a data set has.
+    Layout of the rows of a data set.
 
     Attributes:
         size: width and height of the images.
         joints: names of the joints in ``state``.
         motors: names of the motors in ``action``; none if the bag holds no commands.
-        camera: there is the camera's truth.
+        camera: rows hold the camera pose.
         fps: rows per second.
         task: what the arm does, in words.
-        valid: share of the episodes that are set aside for validation.
+        valid: share of the episodes for validation.
     """
 
     size: tuple[int, int]
@@ -59,35 +59,35 @@ class Row:
 
 
 class Writer(Protocol):
-    """Writes a data set: each episode is begun, filled and ended."""
+    """Writes a data set, episode by episode."""
 
     def begin(self) -> None:
         """Begin an episode."""
 
     def add(self, row: Row) -> None:
-        """Add a row to it."""
+        """Add a row to the episode."""
 
     def end(self) -> None:
-        """End it."""
+        """End the episode."""
 
     def close(self) -> None:
         """Finish all files."""
 
     def abandon(self) -> None:
-        """Let go of all files; what was written does not matter."""
+        """Close all files after an error; their content does not matter."""
 
     def verify(self) -> tuple[int, int]:
         """
-        Read the finished files and return the rows and episodes that are in them.
+        Read the finished files; return their numbers of rows and episodes.
 
         Raises:
-            ExportError: rows are missing in one of them, or times do not grow.
+            ExportError: rows are missing, or times do not increase.
         """
 
 
-def library(name: str, package: str, format_name: str) -> Any:
+def require_module(name: str, package: str, format_name: str) -> Any:
     """
-    Return a module.
+    Import a module.
 
     Raises:
         ExportError: it is not installed.

@@ -1,11 +1,11 @@
 """
-Captures frames with their truth: asks for each, hears its parts, writes them to a bag.
+Capture labelled frames of the simulated arm: request each, collect its messages, write a bag.
 
 Publishes ``capture/scene`` (vdl_ros/CaptureScene: camera and look) and ``capture/pose``
-(sensor_msgs/JointState) with one stamp for each frame; ``sim_arm`` takes the pose, ``camera``
-draws it, and ``arm/joint_states``, ``camera/image_raw`` and ``camera/camera_info`` come back with
-that stamp. With ``labels:=false`` nothing is asked for: pictures of a real arm are written as they
-come. Parameters: docs/nodes.md, or ``ros2 run vdl_ros capture --help``.
+(sensor_msgs/JointState) with one stamp for each frame; ``sim_arm`` sets the pose, ``camera``
+draws it, and ``arm/joint_states``, ``camera/image_raw`` and ``camera/camera_info`` are published
+with that stamp. With ``labels:=false`` pictures of a real arm are recorded without labels.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros capture --help``.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
 EXIT_DISK = 3
-# What a frame is made of, in the order in which it is written.
+# Topics of a frame, in the order in which they are written.
 PARTS = {
     'capture/scene': 'vdl_ros/msg/CaptureScene',
     'arm/joint_states': 'sensor_msgs/msg/JointState',
     'camera/camera_info': 'sensor_msgs/msg/CameraInfo',
     'camera/image_raw': 'sensor_msgs/msg/Image',
 }
-# Fewer than the shortest queue on the way holds; see ros/qos.py.
+# Pending frames: fewer than the depth of the shortest queue; see ros/qos.py.
 WINDOW = 4
 PATIENCE_S = 2.0
-# Frames are numbered by their stamps: so long apart, from so late on.
+# Stamp of frame n: FIRST_NS + n * PERIOD_NS.
 PERIOD_NS, FIRST_NS = 33_333_333, 10**9
 _STAMP = struct.Struct('<4xiI')
 
 
 class CaptureNode(Node):
-    """Asks for frames and writes them."""
+    """Requests frames and writes them."""
 
     def __init__(self) -> None:
         """
-        Begin a bag, or go on with one.
+        Begin a bag, or resume one.
 
         Raises:
             ValueError: a parameter or a folder that cannot be used.
@@ -81,42 +81,42 @@ class CaptureNode(Node):
             settings | {'urdf': description.urdf, 'xacro_args': description.xacro_args},
             self._config.compression)
         self.first = self.bag.frames
-        self.book: FrameTracker | UnsolicitedFrames
+        self.frames: FrameTracker | UnsolicitedFrames
         if self._labels:
-            self.book = FrameTracker(self.first, self._config.frames, tuple(topics), window=WINDOW,
-                                  patience=PATIENCE_S)
+            self.frames = FrameTracker(self.first, self._config.frames, tuple(topics),
+                                       window=WINDOW, patience=PATIENCE_S)
         else:
-            self.book = UnsolicitedFrames(self.first, self._config.frames, tuple(topics))
-            self.get_logger().warning('pictures without labels: nobody knows where this arm is')
+            self.frames = UnsolicitedFrames(self.first, self._config.frames, tuple(topics))
+            self.get_logger().warning('pictures without labels: the joint positions are unknown')
         self._scenes = self.create_publisher(
             CaptureScene, 'capture/scene', qos.TOPICS['capture/scene'])
         self._poses = self.create_publisher(
             JointState, 'capture/pose', qos.TOPICS['capture/pose'])
         if self._labels:
             self.create_subscription(
-                JointState, 'arm/joint_states', self._hear('arm/joint_states'),
+                JointState, 'arm/joint_states', self._collect('arm/joint_states'),
                 qos.TOPICS['arm/joint_states'], raw=True)
         self.create_subscription(
-            CameraInfo, 'camera/camera_info', self._hear('camera/camera_info'),
+            CameraInfo, 'camera/camera_info', self._collect('camera/camera_info'),
             qos.TOPICS['camera/camera_info'], raw=True)
         self.create_subscription(
-            Image, 'camera/image_raw', self._hear('camera/image_raw'),
+            Image, 'camera/image_raw', self._collect('camera/image_raw'),
             qos.TOPICS['camera/image_raw'], raw=True)
 
     @property
     def total(self) -> int:
-        """Return how many frames there shall be."""
+        """Return the number of frames in the end."""
         return self._config.frames
 
     @property
-    def is_heard(self) -> bool:
-        """Return whether arm and camera are there."""
-        asked = self._poses.get_subscription_count() and self._scenes.get_subscription_count()
-        return bool((asked or not self._labels) and self.count_publishers('camera/image_raw'))
+    def is_connected(self) -> bool:
+        """Return whether arm and camera are connected."""
+        requested = self._poses.get_subscription_count() and self._scenes.get_subscription_count()
+        return bool((requested or not self._labels) and self.count_publishers('camera/image_raw'))
 
-    def ask(self) -> None:
-        """Ask for the frames that are due."""
-        for index in self.book.due_requests(time.monotonic()):
+    def request(self) -> None:
+        """Request the frames that are due."""
+        for index in self.frames.due_requests(time.monotonic()):
             frame = sample(self._config.split, self._config.seed, index, self._config.domain,
                            self._geometry, self._fits)
             nanoseconds = FIRST_NS + index * PERIOD_NS
@@ -127,31 +127,31 @@ class CaptureNode(Node):
                 domain=self._config.domain, camera_distance=frame.distance,
                 camera_elevation=frame.elevation, camera_azimuth=frame.azimuth,
                 name=list(frame.look), value=[float(each) for each in frame.look.values()])
-            self.book.put(index, 'capture/scene', serialize_message(scene))
+            self.frames.put(index, 'capture/scene', serialize_message(scene))
             self._scenes.publish(scene)
             self._poses.publish(JointState(
                 header=header, name=list(JOINTS), position=frame.positions.tolist()))
 
     def write(self) -> None:
         """
-        Write the frames that are whole.
+        Write the complete frames.
 
         Raises:
             OSError: the disk is full.
         """
-        for number, parts in self.book.leave():
+        for number, parts in self.frames.pop_complete():
             self.bag.write(FIRST_NS + number * PERIOD_NS if self._labels else number, parts)
 
-    def _hear(self, part: str) -> Callable[[bytes], None]:
+    def _collect(self, part: str) -> Callable[[bytes], None]:
         def receive(data: bytes) -> None:
             if len(data) >= _STAMP.size:
                 seconds, nanoseconds = _STAMP.unpack_from(data)
                 stamp_ns = seconds * 10**9 + nanoseconds
                 index, rest = divmod(stamp_ns - FIRST_NS, PERIOD_NS)
                 if not self._labels:
-                    self.book.put(stamp_ns, part, data)
+                    self.frames.put(stamp_ns, part, data)
                 elif not rest:
-                    self.book.put(index, part, data)
+                    self.frames.put(index, part, data)
         return receive
 
     def _fits(self, positions: Positions) -> bool:
@@ -163,39 +163,39 @@ class CaptureNode(Node):
 
 
 def capture(node: CaptureNode, stop: threading.Event) -> int:
-    """Capture until all frames are written, or until told to stop."""
+    """Capture until all frames are written, or until stopped."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
-    say = node.get_logger()
+    log = node.get_logger()
     if node.first:
-        say.info(f'{node.first:,} frames are there already')
-    while not stop.is_set() and not node.is_heard and not node.book.finished:
+        log.info(f'{node.first:,} frames are there already')
+    while not stop.is_set() and not node.is_connected and not node.frames.finished:
         executor.spin_once(timeout_sec=0.1)
-    begun = said = time.monotonic()
+    begun = logged = time.monotonic()
     failure: OSError | None = None
     try:
-        while not stop.is_set() and not node.book.finished:
-            node.ask()
+        while not stop.is_set() and not node.frames.finished:
+            node.request()
             executor.spin_once(timeout_sec=0.1)
             node.write()
-            if time.monotonic() - said >= 1.0:
-                said = time.monotonic()
-                rate = (node.book.done - node.first) / (said - begun)
-                left = (node.total - node.book.done) / max(rate, 1e-9)
-                say.info(f'frames {node.book.done:>9,} / {node.total:,}  {rate:7.1f}/s  '
+            if time.monotonic() - logged >= 1.0:
+                logged = time.monotonic()
+                rate = (node.frames.done - node.first) / (logged - begun)
+                left = (node.total - node.frames.done) / max(rate, 1e-9)
+                log.info(f'frames {node.frames.done:>9,} / {node.total:,}  {rate:7.1f}/s  '
                          f'{left:6.0f} s left')
         node.bag.close()
     except OSError as error:
         failure = error
     executor.remove_node(node)
     if failure is not None:
-        say.error(f'{node.bag.frames:,} frames captured, then: {failure}; '
-                  'the same command goes on')
+        log.error(f'{node.bag.frames:,} frames captured, then: {failure}; '
+                  'the same command resumes')
         return EXIT_DISK
-    rate = (node.book.done - node.first) / max(time.monotonic() - begun, 1e-9)
-    end = '' if node.book.finished else '; the same command goes on'
-    say.info(f'{node.bag.frames:,} of {node.total:,} frames captured, {rate:.1f}/s, '
-             f'{node.book.repeated} asked for again{end}')
+    rate = (node.frames.done - node.first) / max(time.monotonic() - begun, 1e-9)
+    end = '' if node.frames.finished else '; the same command resumes'
+    log.info(f'{node.bag.frames:,} of {node.total:,} frames captured, {rate:.1f}/s, '
+             f'{node.frames.repeated} requested again{end}')
     return EXIT_OK
 
 

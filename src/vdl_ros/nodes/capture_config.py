@@ -1,4 +1,4 @@
-"""What a user can say about a capture of frames for the pose estimator."""
+"""Settings of the node ``capture``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ class CaptureConfig:
     """The node ``capture``."""
 
     output: str = setting(
-        '', 'Folder of the bag. One that exists is gone on with, if it was begun alike.')
+        '', 'Folder of the bag. An existing capture with the same settings is resumed.')
     frames: int = setting(20_000, 'Frames to capture.', minimum=1, maximum=100_000_000)
     domain: str = setting(
         'random', 'What is randomised besides the poses of arm and camera.', choices=DOMAINS)
     seed: int = setting(
-        0, 'Of the data set; the same seed gives the same frames.', minimum=0, maximum=2**31 - 1)
+        0, 'Random seed of the data set; the same seed gives the same frames.', minimum=0,
+        maximum=2**31 - 1)
     split: str = setting(
-        'train', 'Part of the seed, so that no split holds a frame of another.',
+        'train', 'Split of the data set; no split holds a frame of another.',
         choices=tuple(SPLITS))
     labels: bool = setting(
-        True, 'Ask for frames of the simulated arm. Without: write pictures as they come, whose '
-        'truth nobody knows.')
+        True, 'Request frames of the simulated arm, with labels. If false, record the camera\'s '
+        'pictures without labels.')
     compression: str = setting(
         'none', 'Compression of the bag\'s chunks.', choices=('none', 'lz4', 'zstd'))

@@ -1,7 +1,7 @@
 """
-Play an MCAP bag: its messages on their topics, at the pace at which they were recorded.
+Play an MCAP bag: publish its messages at the recorded rate.
 
-Publishes what the bag holds, and ``/clock`` if asked. Topics that command an arm are left out
+Publishes the topics of the bag, and ``/clock`` if enabled. Topics that command an arm are left out
 unless they are named: a recorded command must not move a real arm by accident.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros player --help``.
 """
@@ -20,11 +20,11 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
+from vdl_ros.bags.reader import BagError, BagMessage, BagReader
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_reader import BagMessage, BagReader
-from vdl_ros.ros.bags.bag_writer import BagError
+from vdl_ros.ros.bags.qos_profiles import playback_profile
 from vdl_ros.ros.bags.recording import message_class
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
@@ -39,7 +39,7 @@ class PlayerNode(Node):
 
     def __init__(self) -> None:
         """
-        Find the bag and its topics.
+        Open the bag and announce its topics.
 
         Raises:
             ValueError: a parameter or a bag that cannot be used.
@@ -51,14 +51,14 @@ class PlayerNode(Node):
             raise SettingError('bag: none is given: bag:=<folder of the bag>')
         self._patterns = [each.strip() for each in self._config.play_topics.split(',')
                           if each.strip()]
-        self._outputs: dict[str, Publisher | None] = {}
+        self._publishers_by_topic: dict[str, Publisher | None] = {}
         self._time = None
         if self._config.publish_clock:
             self._time = self.create_publisher(Clock, '/clock', qos.TOPICS['/clock'])
         self.bag = BagReader(Path(self._config.bag))
-        # Everything is announced before the first message, so that listeners can find it.
+        # Announced before the first message, so that subscribers can discover them.
         for message in self.bag:
-            self._output(message)
+            self._publisher_of(message)
 
     def play(self, stop: threading.Event, executor: Executor) -> int:
         """Play until the end, or until ``stop``; return how many messages were published."""
@@ -75,7 +75,7 @@ class PlayerNode(Node):
         begun, first, clock_at = 0.0, None, -1.0
         for message in self.bag:
             if first is None:
-                # Only now: the second one would make up for the time it took to open the bag.
+                # Only now: the time to open the bag must not shorten the first intervals.
                 begun, first = time.monotonic(), message.stamp_ns
             due = begun + (message.stamp_ns - first) * 1e-9 / self._config.play_rate
             self._wait(due, stop, executor)
@@ -85,36 +85,36 @@ class PlayerNode(Node):
                 clock_at = due
                 self._time.publish(Clock(clock=Time(
                     sec=message.stamp_ns // 10**9, nanosec=message.stamp_ns % 10**9)))
-            output = self._output(message)
-            if output is not None:
-                output.publish(message.data)
+            publisher = self._publisher_of(message)
+            if publisher is not None:
+                publisher.publish(message.data)
                 count += 1
         return count
 
     @staticmethod
     def _wait(until: float, stop: threading.Event, executor: Executor) -> None:
-        """Call back until a moment of the monotonic clock."""
+        """Spin until a time of the monotonic clock."""
         while (left := until - time.monotonic()) > 0.0 and not stop.is_set():
             executor.spin_once(timeout_sec=min(left, 0.1))
 
-    def _output(self, message: BagMessage) -> Publisher | None:
-        """Return the publisher of a message's topic; None if it is not to be played."""
-        if message.topic not in self._outputs:
-            self._outputs[message.topic] = self._announce(message)
-        return self._outputs[message.topic]
+    def _publisher_of(self, message: BagMessage) -> Publisher | None:
+        """Return the publisher of a message's topic; None if the topic is not played."""
+        if message.topic not in self._publishers_by_topic:
+            self._publishers_by_topic[message.topic] = self._make_publisher(message)
+        return self._publishers_by_topic[message.topic]
 
-    def _announce(self, message: BagMessage) -> Publisher | None:
+    def _make_publisher(self, message: BagMessage) -> Publisher | None:
         name = message.topic
-        if not self._wanted(name) or (name == '/clock' and self._time is not None):
+        if not self._is_selected(name) or (name == '/clock' and self._time is not None):
             return None
         try:
             kind = message_class(message.type)
         except BagError as error:
             self.get_logger().warning(f'{name} is not played: {error}')
             return None
-        return self.create_publisher(kind, name, message.profile)
+        return self.create_publisher(kind, name, playback_profile(message.qos))
 
-    def _wanted(self, name: str) -> bool:
+    def _is_selected(self, name: str) -> bool:
         last = name.rsplit('/', 1)[-1]
         if not self._patterns:
             return last not in COMMANDS
@@ -123,7 +123,7 @@ class PlayerNode(Node):
 
 
 def play(node: PlayerNode, stop: threading.Event) -> int:
-    """Play to the end, or until told to stop."""
+    """Play to the end, or until stopped."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     count = node.play(stop, executor)

@@ -15,12 +15,12 @@ class PlayConfig:
 
     bag: str = setting('', 'Folder of the bag, or its .mcap file.')
     play_topics: str = setting(
-        '', 'Topics to play: patterns as of a shell, separated by commas; empty: all but those '
-        'that command an arm.')
+        '', 'Topics to play: shell patterns, separated by commas; empty: all but those that '
+        'command an arm.')
     play_rate: float = setting(
-        1.0, 'How many times as fast as it was recorded.', minimum=0.01, maximum=100.0)
+        1.0, 'Playback rate, as a multiple of the recorded one.', minimum=0.01, maximum=100.0)
     play_delay: float = setting(
-        1.0, 'Time for listeners to find the topics before the first message.', minimum=0.0,
+        1.0, 'Time before the first message, for subscribers to discover the topics.', minimum=0.0,
         maximum=60.0, unit='s')
-    loop: bool = setting(False, 'Begin again at the end.')
+    loop: bool = setting(False, 'Start again at the end.')
     publish_clock: bool = setting(False, 'Publish the time of the recording on /clock.')

@@ -1,10 +1,11 @@
 """
-Reads the arm's pose off the camera's pictures: the newest one, never a queue.
+Estimate the arm's pose from the camera's newest picture.
 
 Subscribes: ``camera/image_raw`` (sensor_msgs/Image). Publishes: ``arm/pose`` (vdl_ros/ArmPose)
 with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is the latency from
-picture to pose. If asked, it follows the joints: subscribes to ``arm/motors_sent``
-(vdl_ros/MotorCommand) as well, and publishes ``arm/joint_states`` (sensor_msgs/JointState).
+picture to pose. With ``joint_states:=true`` it tracks the joints: it also subscribes to
+``arm/motors_sent`` (vdl_ros/MotorCommand) and publishes ``arm/joint_states``
+(sensor_msgs/JointState).
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros pose_estimator --help``.
 """
 
@@ -26,7 +27,7 @@ from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.pose.estimator import Estimate, PoseEstimator
-from vdl_ros.pose.framing import square
+from vdl_ros.pose.framing import crop_square
 from vdl_ros.pose.model_file import default_model
 from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.pose.tracker import JointTracker
@@ -45,7 +46,7 @@ _REASONS = 20
 
 
 class PoseEstimatorNode(Node):
-    """Gives a :class:`PoseEstimator` its pictures, and its estimates their topics."""
+    """Runs a :class:`PoseEstimator` on pictures and publishes its estimates."""
 
     def __init__(self) -> None:
         """
@@ -63,9 +64,9 @@ class PoseEstimatorNode(Node):
         self._count = self._confident = self._refused = 0
         self._reasons: set[str] = set()
         self._poses = self.create_publisher(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
-        self._followed: _FollowedJoints | None = None
+        self._tracking: _JointTracking | None = None
         if config.joint_states:
-            self._followed = _FollowedJoints(self, config, select(GeometryConfig, given))
+            self._tracking = _JointTracking(self, config, select(GeometryConfig, given))
         self._latency = TopicStatistics(self, 'arm/pose')
         self._diagnostics = Diagnostics(self, self._health)
         self.create_subscription(Image, 'camera/image_raw', self._on_image,
@@ -74,7 +75,7 @@ class PoseEstimatorNode(Node):
 
     def _on_image(self, message: Image) -> None:
         try:
-            picture = square(from_image(message))
+            picture = crop_square(from_image(message))
         except ValueError as error:
             self.refuse(f'camera/image_raw refused: {error}')
             return
@@ -86,14 +87,14 @@ class PoseEstimatorNode(Node):
             position=values[JOINT_OUTPUTS], variance=variance[JOINT_OUTPUTS],
             camera_distance=values[0], camera_elevation=values[1], camera_azimuth=values[2],
             camera_variance=variance[:3], confident=confident))
-        if self._followed is not None and found.readable[0]:
-            self._followed.seen(message.header.stamp, found)
+        if self._tracking is not None and found.readable[0]:
+            self._tracking.update(message.header.stamp, found)
         self._latency.received(message.header.stamp)
         self._count += 1
         self._confident += confident
 
     def refuse(self, reason: str) -> None:
-        """Count a message that cannot be used; say why, once."""
+        """Count a message that cannot be used; log each reason once."""
         self._refused += 1
         if reason not in self._reasons and len(self._reasons) < _REASONS:
             self._reasons.add(reason)
@@ -106,13 +107,13 @@ class PoseEstimatorNode(Node):
         if not count:
             warning = 'no pictures that can be read'
         elif 2 * confident < count:
-            warning = f'not sure where the arm is in {count - confident} of {count} pictures'
+            warning = f'{count - confident} of {count} estimates are not confident'
         return warning, {'pictures': count, 'confident': confident,
                          'messages refused': self._refused, 'model': self._estimator.name}
 
 
-class _FollowedJoints:
-    """Gives a :class:`JointTracker` its commands, and publishes what it is sure of."""
+class _JointTracking:
+    """Runs a :class:`JointTracker` and publishes the joints while they are certain enough."""
 
     def __init__(self, node: PoseEstimatorNode, config: PoseConfig, arm: GeometryConfig) -> None:
         geometry, count = arm.load(), len(JOINT_NAMES)
@@ -134,8 +135,8 @@ class _FollowedJoints:
         self._tracker.command(
             seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
 
-    def seen(self, stamp: Time, found: Estimate) -> None:
-        """Take the estimate of a picture."""
+    def update(self, stamp: Time, found: Estimate) -> None:
+        """Update with the estimate of a picture."""
         track = self._tracker.update(
             seconds(stamp), found.values[0, JOINT_OUTPUTS], found.std[0, JOINT_OUTPUTS])
         if track.std.max() <= self._config.joint_std:

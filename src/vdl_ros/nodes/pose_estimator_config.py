@@ -1,4 +1,4 @@
-"""What a user can say about the pose estimator."""
+"""Settings of the node ``pose_estimator``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class PoseConfig:
     """The node ``pose_estimator``."""
 
     model: str = setting(
-        '', 'Model file or folder of a training run; empty: the one of this package.')
+        '', 'Model file or folder of a training run; empty: the one in this package.')
     pose_threads: int = setting(
         1, 'Threads that the network uses.', minimum=1, maximum=64)
     joint_states: bool = setting(
-        False, 'Follow the joints through what the estimates say and what the motors were told, '
-        'and publish them on arm/joint_states, for a controller that has nothing else to go by.')
+        False, 'Track the joints from estimates and motor commands, and publish them on '
+        'arm/joint_states, for a controller without other joint states.')
     joint_std: float = setting(
-        0.2, 'How far off a joint that is followed may be, as a standard deviation, before '
-        'nothing is published.', minimum=0.001, maximum=3.0, unit='rad')
+        0.2, 'Joint states are published only while the standard deviation of every tracked joint '
+        'is at most this.', minimum=0.001, maximum=3.0, unit='rad')

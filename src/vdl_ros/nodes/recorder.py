@@ -1,5 +1,5 @@
 """
-Record topics to an MCAP bag, as they come, without decoding.
+Record topics to an MCAP bag, without decoding.
 
 Subscribes to every topic that matches the parameter ``topics``, with the quality of service that
 its publishers offer. Parameters: docs/nodes.md, or ``ros2 run vdl_ros recorder --help``.
@@ -27,7 +27,7 @@ EXIT_DISK = 3
 
 
 class RecorderNode(Node):
-    """Holds the bag and looks for topics twice a second."""
+    """Opens the bag and discovers topics twice a second."""
 
     def __init__(self) -> None:
         """
@@ -45,8 +45,8 @@ class RecorderNode(Node):
                              distribution=os.environ.get('ROS_DISTRO', ''))
         self.recording = Recording(self, config, self.bag)
         self._diagnostics = Diagnostics(self, self._health)
-        self._timer = self.create_timer(0.5, self.recording.look)
-        self.recording.look()
+        self._timer = self.create_timer(0.5, self.recording.discover_topics)
+        self.recording.discover_topics()
 
     def _health(self) -> Health:
         dropped = self.recording.dropped
@@ -55,17 +55,17 @@ class RecorderNode(Node):
 
 
 def record(node: RecorderNode, stop: threading.Event) -> int:
-    """Record until told to stop, or until the disk is full."""
+    """Record until stopped, or until the disk is full."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
     node.get_logger().info(f'recording to {node.bag.path}')
     while not stop.is_set() and node.recording.failure is None:
         executor.spin_once(timeout_sec=0.1)
-    # What came before the end, and waits, is heard; what comes all the time does not hold the end.
-    for _ in range(node.recording.most_waiting):
-        heard = node.recording.heard
+    # Record the messages that were queued before the stop, but not those that keep arriving.
+    for _ in range(node.recording.most_queued):
+        received = node.recording.received
         call_back(executor, 0.0)
-        if node.recording.heard == heard:
+        if node.recording.received == received:
             break
     executor.remove_node(node)
     node.recording.close()

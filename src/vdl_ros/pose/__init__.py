@@ -1,1 +1,1 @@
-"""Where arm and camera are, read off one image: data, models, training; without ROS."""
+"""Estimate arm and camera poses from a picture: data, networks, training; without ROS."""

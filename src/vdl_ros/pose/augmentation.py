@@ -1,4 +1,4 @@
-"""Changes to pictures in training, on top of what the capture's domain has varied."""
+"""Augmentation of pictures in training: flips, brightness, contrast, colour, blur, noise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional
 from vdl_ros.pose.keypoints import MIRRORED
 from vdl_ros.pose.outputs import MIRROR
 
-__all__ = ['augment', 'mirror', 'to_float']
+__all__ = ['augment', 'flip', 'to_float']
 
 # Shares of a batch.
 _BLURRED, _NOISY, _ERASED, _EMPTY = 0.2, 0.4, 0.05, 0.01
@@ -20,11 +20,11 @@ def to_float(pictures: Tensor) -> Tensor:
     return pictures.permute(0, 3, 1, 2).to(torch.float32) / 255.0
 
 
-def mirror(
+def flip(
     pictures: Tensor, targets: Tensor, points: Tensor, chosen: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """
-    Return a batch in which the chosen frames are seen in a mirror.
+    Return a batch in which the chosen frames are flipped.
 
     Args:
         pictures: uint8 [batch, height, width, 3].
@@ -41,14 +41,14 @@ def mirror(
 
 def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
     """
-    Return pictures of other brightness, contrast and colour, some blurred, noisy or part hidden.
+    Return pictures with other brightness, contrast and colour, some blurred, noisy or part hidden.
 
-    One in a hundred shows nothing at all, black, white or noise, so that a network learns to be
-    unsure.
+    One in a hundred is blank: black, white or noise, for which a network must learn a large
+    standard deviation.
 
     Args:
         pictures: float [batch, 3, height, width] from 0 to 1.
-        generator: of every random number.
+        generator: source of all random numbers.
     """
     count, _, height, width = pictures.shape
 
@@ -81,7 +81,7 @@ def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
         pictures[row, :, top:top + size[0], left:left + size[1]] = uniform(0.0, 1.0, 3, 1, 1)
     for row in share(_EMPTY).nonzero().flatten().tolist():
         kind = int(torch.randint(0, 4, (1,), generator=generator))
-        if kind == 3:  # so bright or so dark that little is left
+        if kind == 3:  # overexposed or underexposed
             pictures[row] = pictures[row] * 20.0 - uniform(-10.0, 25.0, 1, 1, 1)
         else:
             pictures[row] = uniform(0.0, 1.0, 3, 1, 1) if kind == 2 else float(kind)

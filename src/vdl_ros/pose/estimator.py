@@ -1,4 +1,4 @@
-"""Pictures in, six values and how far to trust them out: what the node and the evaluation use."""
+"""Estimate camera and joint positions from pictures, with standard deviations."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from vdl_ros.pose.model_file import load_model
 from vdl_ros.pose.networks import SIZE, Raw
 from vdl_ros.pose.outputs import JOINT_OUTPUTS, MIRROR, OUTPUTS, decode, errors, wrap
 
-__all__ = ['Estimate', 'PoseEstimator', 'read_mirrored', 'read_raw']
+__all__ = ['Estimate', 'PoseEstimator', 'average_flipped', 'decode_raw']
 
-# A picture whose brightness hardly varies, or most of which is quite black or quite white, shows
-# no arm, whatever a network makes of it.
+# A picture whose brightness hardly varies, or most of which is black or white, shows no arm,
+# whatever the network returns.
 _LEAST_SPREAD, _MOST_CLIPPED = 0.03, 0.8
 
 
 class Estimate(NamedTuple):
     """
-    What was read off some pictures.
+    Estimates of some pictures.
 
-    ``values`` and ``std`` are float32 [pictures, 6] in the order of ``labels.OUTPUTS``, m and rad;
-    ``std`` is calibrated: two thirds of the errors on validation frames were smaller.
-    ``confident`` is bool [pictures]: whether the joints may be acted upon; ``readable`` as well:
-    whether the picture can show anything.
+    ``values`` and ``std`` are float32 [pictures, 6] in the order of ``outputs.OUTPUTS``, m and
+    rad; ``std`` is calibrated: two thirds of the errors on validation frames were smaller.
+    ``confident`` is bool [pictures]: the joints are certain enough to act upon. ``readable`` is
+    bool [pictures]: the picture is not blank.
     """
 
     values: NDArray[np.float32]
@@ -44,8 +44,8 @@ class PoseEstimator:
     A network with its calibration.
 
     Attributes:
-        name: of the architecture.
-        origin: how the weights were made: plain values by name.
+        name: the architecture.
+        origin: how the weights were trained: plain values by name.
         threshold: rad; above it the least certain joint makes an estimate not confident.
     """
 
@@ -53,7 +53,7 @@ class PoseEstimator:
         self, model: nn.Module, name: str, calibration: Mapping[str, Any],
         origin: Mapping[str, Any],
     ):
-        """Serve this network; ``calibration`` is that of ``weights.save_model``."""
+        """Wrap a network; ``calibration`` is that of ``model_file.save_model``."""
         self.name, self.origin = name, dict(origin)
         self.threshold = float(calibration['threshold'])
         self._scale = torch.tensor(calibration['scale'], dtype=torch.float32)
@@ -72,10 +72,10 @@ class PoseEstimator:
 
     def estimate(self, pictures: NDArray[np.uint8] | Tensor) -> Estimate:
         """
-        Return what some pictures show.
+        Return the estimates of some pictures.
 
-        Each is looked at twice, as it is and in a mirror: what the network misreads in one is
-        often right in the other, and where the two disagree it is less sure.
+        With flip test-time augmentation: each picture and its mirror image are estimated and
+        averaged; where the two disagree, the standard deviation grows.
 
         Args:
             pictures: RGB, uint8 [pictures, 128, 128, 3].
@@ -88,28 +88,28 @@ class PoseEstimator:
             raise ValueError(f'pictures: {str(given.dtype).removeprefix("torch.")} '
                              f'{tuple(given.shape)} is not allowed: uint8 (n, {SIZE}, {SIZE}, 3)')
         with torch.inference_mode():
-            seen = to_float(given)
-            values, std = read_mirrored(self._model(torch.cat([seen, seen.flip(3)])))
+            inputs = to_float(given)
+            values, std = average_flipped(self._model(torch.cat([inputs, inputs.flip(3)])))
             std = std * self._scale
             readable = _readable(given)
         confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self.threshold)
         return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
 
 
-def read_raw(raw: Raw) -> tuple[Tensor, Tensor]:
+def decode_raw(raw: Raw) -> tuple[Tensor, Tensor]:
     """Return values and standard deviations before calibration, each float [batch, 6]; m, rad."""
     std = raw.log_std.exp()
     return decode(raw.encoded), std * torch.tensor([0.225, 1.0, 1.0, 1.0, 1.0, 1.0])
 
 
-def read_mirrored(raw: Raw) -> tuple[Tensor, Tensor]:
+def average_flipped(raw: Raw) -> tuple[Tensor, Tensor]:
     """
-    Return what pictures and their mirror images say together, as of :func:`read_raw`.
+    Return the average over pictures and their mirror images, as :func:`decode_raw` does.
 
     Args:
-        raw: of a batch whose second half is the first one in a mirror.
+        raw: of a batch whose second half is the first one flipped.
     """
-    values, std = read_raw(raw)
+    values, std = decode_raw(raw)
     values, std = values.reshape(2, -1, len(OUTPUTS)), std.reshape(2, -1, len(OUTPUTS))
     values = torch.stack([values[0], values[1] * MIRROR])
     weight = std**-2 / (std**-2).sum(0)
@@ -121,7 +121,7 @@ def read_mirrored(raw: Raw) -> tuple[Tensor, Tensor]:
 
 
 def _readable(pictures: Tensor) -> Tensor:
-    """Return which pictures can show anything, bool [pictures]."""
+    """Return which pictures are not blank, bool [pictures]."""
     flat = pictures.flatten(1)
     clipped = ((flat <= 2) | (flat >= 253)).float().mean(1)
     return (flat.float().std(1) / 255.0 >= _LEAST_SPREAD) & (clipped <= _MOST_CLIPPED)

@@ -1,4 +1,4 @@
-"""From any picture of a camera to the square that the networks know."""
+"""Crop and scale a camera's picture to the square input of the networks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch.nn import functional
 
 from vdl_ros.pose.networks import SIZE
 
-__all__ = ['SMALLEST', 'square']
+__all__ = ['SMALLEST', 'crop_square']
 
-#: Smaller pictures show too little, pixels.
+#: Smallest height and width of a picture, pixels.
 SMALLEST = SIZE // 2
 
 
-def square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def crop_square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """
     Return the middle of a picture, uint8 [1, 128, 128, 3].
 
-    The networks were trained on pictures as high as wide with a field of view of about 0.75 rad
-    from the upper to the lower edge: what lies beyond at the sides is left out.
+    The networks were trained on square pictures with a vertical field of view of about 0.75 rad,
+    so the sides of a wider picture are cut off.
 
     Args:
         picture: RGB, uint8 [height, width, 3].

@@ -1,8 +1,7 @@
 """
-Points of the arm and where the camera sees them: a second lesson for a network in training.
+Keypoints of the arm and their positions in the picture: an auxiliary target in training.
 
-Sine and cosine of six angles say little about what to look at; where a joint is in the picture
-says it at once. The points are worked out from the labels and are not used afterwards.
+They are computed from the labels and are not used by the estimator.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.pose.data.dataset import PoseDataset
 
-__all__ = ['MIRRORED', 'POINTS', 'seen_points']
+__all__ = ['MIRRORED', 'POINTS', 'project_points']
 
 Array = NDArray[np.float64]
 
@@ -26,18 +25,18 @@ POINTS: tuple[tuple[str, tuple[float, float, float]], ...] = (
     ('forearm', (0.0, 0.03, 0.0)), ('forearm', (0.0, -0.03, 0.0)),
     ('hand', (0.0, 0.03, 0.0)), ('hand', (0.0, -0.03, 0.0)),
     ('turntable', (0.04, 0.0, 0.02)), ('tool0', (0.0, 0.0, 0.0)))
-#: The point that takes each one's place in a mirror.
+#: Index of each point's counterpart in a flipped picture.
 MIRRORED = (1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 10, 11)
 
-_DEPTH = 0.25  # m; makes depths as large as the other numbers
+_DEPTH = 0.25  # m; brings depths to the scale of the other numbers
 
 
-def seen_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float32]:
+def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float32]:
     """
-    Return where the points are in every frame, float32 [frames, points, 3].
+    Return the positions of the points in every frame, float32 [frames, points, 3].
 
-    Column and row are in half heights of the picture from its middle, right and down; the third is
-    depth beyond ``camera_target``, in quarters of a metre.
+    Column and row are in half heights of the picture from its middle, right and down; the third
+    is the depth beyond ``camera_target``, in quarters of a metre.
     """
     kinematics = Kinematics(geometry)
     poses = kinematics.poses(data.joints)
@@ -50,7 +49,7 @@ def seen_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float32]
     scale = 2.0 * data.focal[:, None] / np.maximum(seen[..., 2], 0.05)
     roll = _parameter(data, 'camera_roll')[:, None]
     across, down = seen[..., 0] * scale, seen[..., 1] * scale
-    # The camera rolled one way, the picture turns the other.
+    # The picture turns against the roll of the camera.
     return np.stack([
         across * np.cos(roll) + down * np.sin(roll),
         down * np.cos(roll) - across * np.sin(roll),
@@ -64,7 +63,7 @@ def geometry_target(kinematics: Kinematics) -> Array:
 
 def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:
     """
-    Return points about the target as the camera's axes see them: right, down, away.
+    Return points about the target in the axes of the camera: right, down, away.
 
     Args:
         points: float64 [frames, points, 3], m.
@@ -80,5 +79,5 @@ def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:
 
 
 def _parameter(data: PoseDataset, name: str) -> Array:
-    """Return a randomised value for each frame, 0 where it was none."""
+    """Return a randomised value for each frame, 0 where it was not randomised."""
     return np.nan_to_num(data.parameters.get(name, np.zeros(len(data))))

@@ -1,4 +1,4 @@
-"""Model files: a network's weights in 16 bit, how far to trust it, and where it comes from."""
+"""Model files of the pose estimator: weights in 16 bit, calibration, and origin."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ModelError(ValueError):
 
 def default_model() -> Path:
     """
-    Return the model that comes with the package.
+    Return the path of the model in this package.
 
     Raises:
         ModelError: it is missing.
@@ -48,11 +48,11 @@ def save_model(
 
     Args:
         path: the file; it is replaced whole or not at all.
-        name: of the architecture.
+        name: the architecture.
         model: its state, float32.
         calibration: ``scale``, six factors of the standard deviations; ``threshold``, rad, above
             which the joints are not to be trusted.
-        origin: plain values that tell how it was made.
+        origin: plain values: how it was trained.
 
     Raises:
         OSError: the disk is full or the folder cannot be written.
@@ -64,7 +64,7 @@ def save_model(
 
 def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any]]:
     """
-    Return the network, in float32 and ready for use, and all else that the file says.
+    Return the network in float32, in evaluation mode, and the content of the file.
 
     Args:
         path: the file, or a run's folder with ``model.pt`` in it.
@@ -112,7 +112,7 @@ def save_file(path: Path, content: Mapping[str, Any]) -> None:
 
 def load_file(path: Path) -> dict[str, Any]:
     """
-    Return what :func:`save_file` wrote; nothing that is in the file is run.
+    Return what :func:`save_file` wrote; no code in the file is executed.
 
     Raises:
         ModelError: missing, corrupt or malicious.
@@ -121,7 +121,7 @@ def load_file(path: Path) -> dict[str, Any]:
         raise ModelError(f'{path}: no such file')
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch does not look at the checksums
+            broken = archive.testzip()  # torch does not check the checksums
         if broken:
             raise zipfile.BadZipFile(f'wrong checksum of {broken}')
         found = torch.load(path, map_location='cpu', weights_only=True)

@@ -1,7 +1,7 @@
 """
-The networks: ``resnet``, small and made for this, and ``alexnet``, the layout of old.
+Networks of the pose estimator: ``resnet``, small, and ``alexnet``, the original layout.
 
-Both take pictures, float [batch, 3, 128, 128] from 0 to 1, and give a :class:`Raw`.
+Both take pictures, float [batch, 3, 128, 128] from 0 to 1, and return a :class:`Raw`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MEAN, _SPREAD = 0.45, 0.25
 
 class Raw(NamedTuple):
     """
-    What a network says.
+    The outputs of a network.
 
-    ``encoded`` is float [batch, 11] as of ``labels.encode``, pairs of any length. ``log_std`` is
-    float [batch, 6], the logarithm of how far off each output is thought to be, in m / 0.225 and
-    rad. ``points`` is float [batch, points, 3], where ``points.POINTS`` are thought to be.
-    ``maps`` is float [batch, points, side, side], how likely each place of the picture is to show
-    each of them, as logits; None where a network has no such maps.
+    ``encoded`` is float [batch, 11] as of ``outputs.encode``, pairs of any length. ``log_std`` is
+    float [batch, 6], the logarithm of each output's standard deviation, in m / 0.225 and rad.
+    ``points`` is float [batch, points, 3], the estimated ``keypoints.POINTS``. ``maps`` is float
+    [batch, points, side, side], logits of each point's place in the picture; None where a network
+    has no such maps.
     """
 
     encoded: Tensor
@@ -40,7 +40,7 @@ class Raw(NamedTuple):
 
 
 class _Head(nn.Module):
-    """Turns features into a :class:`Raw`; in float32, since angles are finer than bfloat16."""
+    """Turns features into a :class:`Raw`; in float32: bfloat16 is too coarse for angles."""
 
     def __init__(self, features: int):
         super().__init__()
@@ -56,7 +56,7 @@ class _Head(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions and a way round them."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, before: int, after: int, stride: int):
         super().__init__()
@@ -64,7 +64,7 @@ class _Block(nn.Module):
         self.first_norm = nn.GroupNorm(8, after)
         self.second = nn.Conv2d(after, after, 3, 1, 1, bias=False)
         self.second_norm = nn.GroupNorm(8, after)
-        # Begins as if the block were not there, so that depth does not slow the start.
+        # The block starts as the identity.
         nn.init.zeros_(self.second_norm.weight)
         self.round = (nn.Identity() if before == after and stride == 1 else
                       nn.Conv2d(before, after, 1, stride, bias=False))
@@ -74,11 +74,11 @@ class _Block(nn.Module):
         return functional.relu(self.second_norm(self.second(y)) + self.round(x))
 
 
-class _Look(nn.Module):
+class _SpatialAttention(nn.Module):
     """
-    Looks at places: each map says where one thing is, and what it looks like there is read off.
+    Spatial attention: the expected place of each map, and the features averaged with its weights.
 
-    The first maps belong to ``points.POINTS``; the others look where they like.
+    The first maps are trained to find ``keypoints.POINTS``; the others are free.
     """
 
     def __init__(self, channels: int, maps: int):
@@ -107,15 +107,14 @@ class _Look(nn.Module):
 
 class ResNet(nn.Module):
     """
-    Residual network with group norm that reads its maps place by place.
+    Residual network with group norm, without global pooling, which would lose the positions.
 
-    Pooling away where things are would lose the angles. So the coarse maps are squeezed to few
-    channels and flattened, and the finest are looked at where the arm's points are; on the way
-    back to them, what the whole says about the parts is joined with what the parts look like.
+    The coarse maps are reduced to few channels and flattened. They are also upsampled and added
+    to the finer ones (as in a feature pyramid), from which spatial attention reads the points.
     """
 
     def __init__(self) -> None:
-        """Begin with random weights."""
+        """Initialise with random weights."""
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, 16, 5, 2, 2, bias=False), nn.GroupNorm(4, 16), nn.ReLU(),
@@ -132,41 +131,41 @@ class ResNet(nn.Module):
         self.join = nn.Sequential(
             nn.GroupNorm(8, 48), nn.ReLU(), nn.Conv2d(48, 48, 3, 1, 1, bias=False),
             nn.GroupNorm(8, 48), nn.ReLU())
-        self.look = _Look(48, 24)
+        self.look = _SpatialAttention(48, 24)
         self.hidden = nn.Sequential(
             nn.Linear(32 * (SIZE // 16) ** 2 + self.look.features, 384), nn.ReLU(),
             nn.Linear(384, 256), nn.ReLU())
         self.head = _Head(256)
 
     def forward(self, pictures: Tensor) -> Raw:
-        """Return what is seen."""
+        """Return the outputs for pictures."""
         fine = self.fine(self.stem((pictures - _MEAN) / _SPREAD))
         middle = self.middle(fine)
         coarse = self.coarse(middle)
-        middle = self.to_fine(middle + _larger(self.to_middle(coarse)))
-        looked, places, maps = self.look(self.join(fine + _larger(middle)))
+        middle = self.to_fine(middle + _upsample(self.to_middle(coarse)))
+        looked, places, maps = self.look(self.join(fine + _upsample(middle)))
         whole = self.squeeze(coarse).flatten(1)
         raw: Raw = self.head(self.hidden(torch.cat([whole.float(), looked], -1)))
-        # Points are said as a correction of where the network looked for them.
+        # Points are corrections of the expected places.
         count = len(POINTS)
         there = functional.pad(places[:, :count], (0, 1))
         return raw._replace(points=raw.points + there, maps=maps[:, :count])
 
 
-def _larger(maps: Tensor) -> Tensor:
-    """Return maps of twice the side."""
+def _upsample(maps: Tensor) -> Tensor:
+    """Return maps with twice the height and width."""
     return functional.interpolate(maps, scale_factor=2.0, mode='nearest')
 
 
 class AlexNet(nn.Module):
     """
-    The seed's layout on pictures of half the size, its last layer linear.
+    The original layout on pictures of half the size, with a linear last layer.
 
-    There a ReLU stood behind the outputs, so no negative angle could be told.
+    The original had a ReLU behind the outputs, so negative angles were impossible.
     """
 
     def __init__(self) -> None:
-        """Begin with random weights."""
+        """Initialise with random weights."""
         super().__init__()
         self.maps = nn.Sequential(
             nn.Conv2d(3, 64, 11, 4, 5), nn.ReLU(), nn.MaxPool2d(3, 2),
@@ -179,19 +178,19 @@ class AlexNet(nn.Module):
         self.head = _Head(4096)
 
     def forward(self, pictures: Tensor) -> Raw:
-        """Return what is seen."""
+        """Return the outputs for pictures."""
         x = self.maps((pictures - _MEAN) / _SPREAD)
         result: Raw = self.head(self.hidden(x.flatten(1)))
         return result
 
 
-#: Every architecture by the name that ``--model`` and model files call it.
+#: Architectures by their name in ``--model`` and in model files.
 MODELS: dict[str, type[nn.Module]] = {'resnet': ResNet, 'alexnet': AlexNet}
 
 
 def make_model(name: str) -> nn.Module:
     """
-    Return a new network, in the memory layout that the CPU is fastest with.
+    Return a new network, in the memory layout that is fastest on the CPU.
 
     Raises:
         ValueError: no such architecture.

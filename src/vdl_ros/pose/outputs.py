@@ -1,4 +1,4 @@
-"""What is estimated, in which order and units, and how a network states it."""
+"""The six estimated values: order, units, encoding as network outputs, and errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ OUTPUTS = (
     'camera_distance', 'camera_elevation', 'camera_azimuth', 'base', 'shoulder', 'elbow')
 #: Which of them are joints of the arm.
 JOINT_OUTPUTS = slice(3, 6)
-#: Factors of the six in a mirror: the arm is its own mirror image, azimuth and base turn round.
+#: Factors of the six when a picture is flipped: azimuth and base change their sign.
 MIRROR = torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
-#: Numbers that a network gives for them: a distance, and a sine and a cosine for each angle.
+#: Number of network outputs: a distance, and a sine and a cosine for each angle.
 ENCODED = 1 + 2 * (len(OUTPUTS) - 1)
 
-# Distances are told as (distance - middle) / half the range that is captured.
+# Distances are encoded as (distance - middle) / half the captured range.
 _MIDDLE, _HALF = 0.775, 0.225
 
 

@@ -1,11 +1,11 @@
 """
-Follows the joints through estimates that are right on the whole: a Bayes filter on a grid.
+Track the joints from estimates and motor commands: a Bayes filter on a grid of angles.
 
-One picture in ten may be misread by far, and the pictures of neighbouring poses are misread alike.
-But what the motors do is known, and nothing else moves the joints. So each joint has a probability
-for every angle within its limits (the histogram filter of Thrun, Burgard and Fox, Probabilistic
-Robotics, 2005, section 4.1): commands move it and blur it, estimates multiply it by a likelihood
-with long tails, the more the more the picture has changed.
+One estimate in ten may be far off, and neighbouring poses have similar errors. But the motor
+commands are known, and nothing else moves the joints. So each joint has a probability for every
+angle within its limits (the histogram filter of Thrun, Burgard and Fox, Probabilistic Robotics,
+2005, section 4.1): commands shift and blur it, estimates multiply it by a likelihood with long
+tails, weighted by how much the picture has changed.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from vdl_ros.pose.tracker_config import TrackerConfig
 __all__ = ['JointTracker', 'Track']
 
 Array = NDArray[np.float64]
-# Kept while no picture comes; older ones are of a time that nothing is known of.
+# Commands that are kept while no picture arrives.
 _MOST_COMMANDS = 1000
 
 
 class Track(NamedTuple):
-    """Where the joints are, and how far off that may be: each float64 [joints], rad."""
+    """Positions and standard deviations of the joints: each float64 [joints], rad."""
 
     positions: Array
     std: Array
 
 
 class JointTracker:
-    """All times are seconds of the clock that stamps the pictures."""
+    """Histogram filter of the joints; times are seconds of the clock that stamps the pictures."""
 
     def __init__(
         self, lower: ArrayLike, upper: ArrayLike, speed: ArrayLike,
         config: TrackerConfig | None = None,
     ):
         """
-        Know nothing yet.
+        Start with uniform probabilities.
 
         Args:
-            lower: limits of the joints, float64 [joints], rad.
-            upper: limits as well.
+            lower: lower limits of the joints, float64 [joints], rad.
+            upper: upper limits likewise.
             speed: of the joints when their motors are on, float64 [joints], rad/s.
-            config: how far what is believed.
+            config: noise of commands and estimates.
         """
         self.config = config or TrackerConfig()
         self._lower = np.asarray(lower, np.float64)
@@ -59,11 +59,11 @@ class JointTracker:
                        for low, count in zip(self._lower, cells, strict=True)]
         self._commands: collections.deque[tuple[float, Array]] = collections.deque(
             maxlen=_MOST_COMMANDS)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._probability = [np.full(len(grid), 1.0 / len(grid)) for grid in self._grids]
-        # What is too little to move by a cell, and to blur by one, waits here.
+        # Shift and variance that are still smaller than a cell.
         self._shift = np.zeros(len(self._grids))
         self._variance = np.zeros(len(self._grids))
         self._stamp: float | None = None
@@ -71,27 +71,27 @@ class JointTracker:
         self._last: Array | None = None
 
     def command(self, stamp: float, directions: Sequence[int]) -> None:
-        """Note what the motors were told at ``stamp``: -1, 0 or 1 for each joint."""
+        """Add the motor commands sent at ``stamp``: -1, 0 or 1 for each joint."""
         if self._commands and stamp < self._commands[-1][0]:
-            # Another clock, or a bag that begins again.
+            # The clock was reset, or a bag starts again.
             self._commands.clear()
         self._commands.append((stamp, np.array(directions, np.float64)))
 
     def update(self, stamp: float, estimate: ArrayLike, std: ArrayLike) -> Track:
         """
-        Return where the joints were at ``stamp``.
+        Update with an estimate; return the positions at ``stamp``.
 
         Args:
-            stamp: of the picture; if it is before the last one, everything is forgotten.
+            stamp: of the picture; one before the last resets the filter.
             estimate: of the joints, float64 [joints], rad.
             std: of the estimate, float64 [joints], rad.
         """
         measured = np.asarray(estimate, np.float64)
         if self._stamp is not None and stamp < self._stamp:
-            self._forget()
+            self._reset()
         elapsed = 0.0 if self._stamp is None else stamp - self._stamp
         self._predict(stamp, elapsed)
-        self._correct(measured, np.asarray(std, np.float64), self._news(measured, elapsed))
+        self._correct(measured, np.asarray(std, np.float64), self._novelty(measured, elapsed))
         self._stamp, self._last = stamp, measured
         return self._summary()
 
@@ -107,14 +107,14 @@ class JointTracker:
             whole = round(self._shift[index] / config.cell)
             if whole:
                 self._shift[index] -= whole * config.cell
-                self._probability[index] = _moved(self._probability[index], whole)
+                self._probability[index] = _shifted(self._probability[index], whole)
             if self._variance[index] >= config.cell**2:
                 self._probability[index] = _blurred(
                     self._probability[index], math.sqrt(self._variance[index]) / config.cell)
                 self._variance[index] = 0.0
 
     def _commanded(self, begin: float, end: float) -> Array:
-        """Return for how long each motor was on between two stamps, signed, s."""
+        """Return the signed time that each motor was on between two stamps, s."""
         begin, end = begin - self.config.response_time, end - self.config.response_time
         while len(self._commands) > 1 and self._commands[1][0] <= begin:
             self._commands.popleft()
@@ -125,20 +125,20 @@ class JointTracker:
             until = min(until, since)
         return total
 
-    def _news(self, measured: Array, elapsed: float) -> float:
-        """Return how much of this picture is news, 0 to 1."""
+    def _novelty(self, measured: Array, elapsed: float) -> float:
+        """Return how independent this estimate is of the last one, 0 to 1."""
         if self._last is None:
             return 1.0
         change = self._moved + float(np.abs(measured - self._last).max())
         return min(1.0, change / self.config.independent_after
                    + elapsed / self.config.renewed_after)
 
-    def _correct(self, measured: Array, std: Array, news: float) -> None:
-        """Weigh each angle by how likely it makes the estimate."""
-        tails, lost = self.config.tails, self.config.lost * news
+    def _correct(self, measured: Array, std: Array, novelty: float) -> None:
+        """Multiply each angle's probability by the likelihood of the estimate."""
+        tails, lost = self.config.tails, self.config.lost * novelty
         for index, grid in enumerate(self._grids):
             off = (grid + self._shift[index] - measured[index]) / std[index]
-            weight = (1.0 + off**2 / tails) ** (-0.5 * (tails + 1.0) * news)
+            weight = (1.0 + off**2 / tails) ** (-0.5 * (tails + 1.0) * novelty)
             found = self._probability[index] * weight
             found /= found.sum()
             self._probability[index] = (1.0 - lost) * found + lost / len(grid)
@@ -154,8 +154,8 @@ class JointTracker:
         return Track(np.clip(positions, self._lower, self._upper), std)
 
 
-def _moved(probability: Array, cells: int) -> Array:
-    """Return it moved by a number of cells; what would pass a limit stays there."""
+def _shifted(probability: Array, cells: int) -> Array:
+    """Return it shifted by a number of cells; probability stops at the limits."""
     result = np.roll(probability, cells)
     if cells > 0:
         over = result[:cells].sum()

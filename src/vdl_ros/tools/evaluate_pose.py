@@ -1,7 +1,7 @@
 """
-Score a pose network on captured bags; ``ros2 run vdl_ros evaluate_pose --help`` lists the options.
+Evaluate a pose network on captured bags: ``ros2 run vdl_ros evaluate_pose --help``.
 
-No node of the graph: it publishes nothing and takes ordinary options.
+Not a node: it has no topics and takes ordinary options.
 """
 
 from __future__ import annotations
@@ -65,24 +65,24 @@ def _parser() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = argparse.ArgumentParser(
         prog='evaluate_pose',
-        description='Score a network that reads arm and camera off a picture.')
+        description='Evaluate a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
     add('--data', type=Path, nargs='+', required=True, metavar='BAG',
-        help='captured bags; each is a row of the table')
+        help='captured bags, a row of the table each')
     add('--model', type=Path, metavar='FILE',
-        help='model file or folder of a run [the model that comes with the package]')
-    add('--architecture', choices=list(MODELS), help='refuse a model of another one')
-    add('--frames', type=int, default=0, help='of each bag, from the front [all]')
-    add('--threads', type=int, default=0, help='that compute; 0: as many as torch likes [0]')
+        help='model file or folder of a run [the model in this package]')
+    add('--architecture', choices=list(MODELS), help='fail if the model has another architecture')
+    add('--frames', type=int, default=0, help='number of frames of each bag [all]')
+    add('--threads', type=int, default=0, help='threads that compute; 0: PyTorch\'s default [0]')
     add('--table', action='store_true', help='print a table in Markdown')
     add('--json', action='store_true',
         help='print everything as JSON; pooled over the joints: joint_accuracy_10deg')
-    add('--picture', type=Path, metavar='FILE', help='draw estimates against the truth')
+    add('--picture', type=Path, metavar='FILE', help='plot estimates against the truth')
     return parser
 
 
 def _draw(path: Path, drawn: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:
-    """Draw truth against estimate; imported late, since matplotlib takes a second."""
+    """Plot estimates; imported late, since matplotlib takes a second."""
     from vdl_ros.pose.training.error_plot import draw_estimates
     draw_estimates(path, drawn)
 

@@ -1,9 +1,9 @@
 """
-``ros2 run vdl_ros export_dataset BAG --format lerobot|hdf5``: a bag as a data set of others.
+Export a bag as a LeRobot or robomimic data set; ``ros2 run vdl_ros export_dataset --help``.
 
-No node: it reads files and writes files. Options: ``--help``, docs/pose.md.
+Not a node: it reads and writes files. See docs/pose.md.
 
-Exit status: 0 when every row was written and checked, 2 when nothing was, 130 when interrupted.
+Exit status: 0 when every row was written and verified, 2 after an error, 130 when interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import FrameType
 
 import av
 
-from vdl_ros.export.bag_scan import Choices
+from vdl_ros.export.bag_scan import ExportOptions
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.pipeline import FORMATS, export
 
@@ -28,23 +28,23 @@ EXIT_INTERRUPTED = 130
 
 
 class ProgressLine:
-    """Says how far it is: a line that changes on a terminal, else one every ten seconds."""
+    """Progress: a line that is updated on a terminal, else one every ten seconds."""
 
     def __init__(self) -> None:
-        """Say nothing yet."""
+        """Print nothing yet."""
         self._terminal = sys.stderr.isatty()
         self._every = 0.2 if self._terminal else 10.0
-        self._said = self._begun = time.monotonic()
+        self._printed = self._begun = time.monotonic()
         self._what = ''
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Say it, if it is time."""
+        """Print the progress, if it is time."""
         now = time.monotonic()
         if what != self._what:
             self._what, self._begun = what, now
-        if now - self._said < self._every and done != total:
+        if now - self._printed < self._every and done != total:
             return
-        self._said = now
+        self._printed = now
         share = f' of {total} rows ({100 * done // total} %)' if total else ' images'
         rate = done / max(now - self._begun, 1e-6)
         end = '\r' if self._terminal and done != total else '\n'
@@ -68,8 +68,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--episode-seconds', type=_seconds, default=0.0,
                         help='cut episodes at this length (at most 600)')
     parser.add_argument('--resample', action='store_true',
-                        help='drop and repeat images that do not come evenly; else they are '
-                        'refused')
+                        help='drop and repeat images where their rate varies; else that is an '
+                        'error')
     parser.add_argument('--task', default='move the arm', help='what the arm does, in words')
     parser.add_argument('--namespace', default='', help='of the topics, if there are several arms')
     parser.add_argument('--valid', type=_share, default=0.0,
@@ -84,7 +84,7 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         report = export(
             options.bag, options.output, options.format,
-            Choices(options.fps, options.gap, options.episode_seconds, options.resample),
+            ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample),
             task=options.task, namespace=options.namespace, valid=options.valid,
             progress=ProgressLine())
     except KeyboardInterrupt:
@@ -95,9 +95,9 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     for note in report.notes:
         print(note)
-    found = report.survey
+    found = report.summary
     print(f'{options.output}: {found.images} images, {report.rows} rows in {report.episodes} '
-          f'episodes at {found.fps} frames/s; every row is there and times grow')
+          f'episodes at {found.fps} frames/s; every row is there and times increase')
     return 0
 
 

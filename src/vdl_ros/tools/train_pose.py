@@ -1,7 +1,7 @@
 """
-Train a pose network on captured bags; ``ros2 run vdl_ros train_pose --help`` lists the options.
+Train a pose network on captured bags: ``ros2 run vdl_ros train_pose --help``.
 
-No node of the graph: it publishes nothing and takes ordinary options.
+Not a node: it has no topics and takes ordinary options.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def main(args: Sequence[str] | None = None) -> int:
         config = TrainingConfig(**{
             name: value for name, value in options.items() if value is not None})
         data = PoseDataset(bags)
-        _say(data.report())
-        trainer = Trainer(data, config, folder, resume=resume, init=model, say=_say)
+        _log(data.report())
+        trainer = Trainer(data, config, folder, resume=resume, init=model, log=_log)
         scores = trainer.train(stop)
     except (ValueError, OSError) as error:
         print(f'train_pose: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     if stop.is_set():
-        _say(f'stopped; go on with --resume --output {folder}')
+        _log(f'stopped; continue with --resume --output {folder}')
     elif scores is not None:
-        _say(f'{folder}/model.pt: the best of {trainer.epoch} epochs')
+        _log(f'{folder}/model.pt: the best of {trainer.epoch} epochs')
     return EXIT_OK
 
 
@@ -52,29 +52,31 @@ def _parser() -> argparse.ArgumentParser:
     """Return the command line."""
     default = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
     parser = argparse.ArgumentParser(
-        prog='train_pose', description='Train a network that reads arm and camera off a picture.')
+        prog='train_pose',
+        description='Train a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
     add('--data', type=Path, nargs='+', required=True, metavar='BAG',
         help='captured bags, or folders of bags')
     add('--output', type=Path, required=True, metavar='FOLDER',
-        help='of the run: checkpoint.pt, model.pt, progress.csv, curve.png, TensorBoard events')
+        help='folder of the run: checkpoint.pt, model.pt, progress.csv, curve.png, TensorBoard '
+        'events')
     add('--model', choices=list(MODELS), help=f'architecture [{default["model"]}]')
-    add('--epochs', type=int, help=f'how often every frame is seen [{default["epochs"]}; '
+    add('--epochs', type=int, help=f'number of epochs [{default["epochs"]}; '
         'no limit with --minutes]')
-    add('--minutes', type=float, help='end after this time, what came before a resume included')
+    add('--minutes', type=float, help='end after this time, including the time before a resume')
     for name, kind, text in (
-            ('batch', int, 'frames a step'), ('lr', float, 'highest learning rate'),
-            ('weight_decay', float, 'of AdamW'), ('seed', int, 'of every random choice'),
-            ('threads', int, 'that compute; 0: as many as torch likes'),
+            ('batch', int, 'batch size'), ('lr', float, 'highest learning rate'),
+            ('weight_decay', float, 'weight decay'), ('seed', int, 'random seed'),
+            ('threads', int, 'threads that compute; 0: PyTorch\'s default'),
             ('workers', int, 'processes that read; -1: 1 for compressed bags, else 0')):
         add('--' + name.replace('_', '-'), type=kind, help=f'{text} [{default[name]}]')
     add('--init', type=Path, metavar='FILE',
-        help='begin with the weights of this model file or run, not with random ones')
-    add('--resume', action='store_true', help='go on with the training in --output')
+        help='initial weights: a model file or the folder of a run [random]')
+    add('--resume', action='store_true', help='continue the training in --output')
     return parser
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     print(line, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Frames of bags: all of them, in any order, whole or not at all."""
+"""The data set of captured frames: random access, matching by stamp, and damaged bags."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,19 @@ import torch
 from rclpy.serialization import serialize_message
 from torch.utils.data import DataLoader
 
-from vdl_ros.pose.data.bag_index import BagFileError, IndexedFile
-from vdl_ros.pose.data.dataset import DataError, PoseDataset, as_it_is
+from vdl_ros.bags.indexed_file import IndexedFile
+from vdl_ros.bags.reader import BagError
+from vdl_ros.pose.data.dataset import DataError, PoseDataset, keep_batch
 
 
 def collect(data, **options):
     """Return pictures, targets and indices of all frames, by a DataLoader."""
-    loader = DataLoader(data, batch_size=8, collate_fn=as_it_is, **options)
+    loader = DataLoader(data, batch_size=8, collate_fn=keep_batch, **options)
     return [torch.cat(parts) for parts in zip(*loader, strict=True)]
 
 
 @pytest.mark.parametrize('compression', ['none', 'zstd', 'lz4'])
-def test_every_frame_is_there_and_in_any_order(bags, compression):
+def test_every_frame_can_be_read_in_any_order(bags, compression):
     path = bags.write('some', 60, compression=compression)
     data = PoseDataset([path])
     assert len(data) == 60
@@ -45,17 +46,17 @@ def test_a_batch_keeps_its_order(bags):
 
 @pytest.mark.process
 @pytest.mark.parametrize('how', ['fork', 'spawn'])
-def test_workers_read_the_same(bags, how):
+def test_worker_processes_read_the_same_frames(bags, how):
     data = PoseDataset([bags.write('some', 20, compression='zstd')])
     data[3]  # the file is open, and a chunk unpacked
     loader = DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context=how,
-                        collate_fn=as_it_is)
+                        collate_fn=keep_batch)
     found = [torch.cat(parts) for parts in zip(*loader, strict=True)]
     for one, other in zip(found, collect(data), strict=True):
         assert torch.equal(one, other)
 
 
-def test_messages_are_joined_by_their_stamps(bags):
+def test_messages_are_matched_by_their_stamps(bags):
     late = {}
 
     def one_late(index, messages):
@@ -69,7 +70,7 @@ def test_messages_are_joined_by_their_stamps(bags):
     np.testing.assert_allclose(data.joints[4], bags.labels(4)[1])
 
 
-def test_a_broken_message_is_left_out_counted_and_told(bags):
+def test_malformed_messages_are_skipped_and_counted_by_reason(bags):
     def breaking(index, messages):
         image, states, scene = (messages[topic] for topic in (
             'camera/image_raw', 'arm/joint_states', 'capture/scene'))
@@ -96,19 +97,19 @@ def test_a_broken_message_is_left_out_counted_and_told(bags):
     assert len(data) == 3
     np.testing.assert_array_equal(data[1][0].numpy(), bags.picture(10))
     assert data.skipped == {
-        'camera/image_raw: cut short': 1,
+        'camera/image_raw: truncated or malformed': 1,
         "picture of encoding 'bgr8' instead of rgb8": 1,
         'picture of 64x64 instead of 128x128 pixels': 1,
         'picture with more or fewer bytes than pixels': 1,
         'arm/joint_states without elbow': 1, 'arm/joint_states without base': 1,
-        'capture/scene without a camera': 1, 'capture/scene: not a message': 1,
+        'capture/scene without a camera': 1, 'capture/scene: truncated or malformed': 1,
         'picture without capture/scene': 1,
-        'arm/joint_states: names and values are not as many': 1,
+        'arm/joint_states: names and values differ in number': 1,
         'picture without arm/joint_states': 1}
     assert '1 x picture with more or fewer bytes than pixels' in data.report()
 
 
-def test_a_bag_that_was_cut_off_is_read_as_far_as_it_goes(bags):
+def test_a_truncated_bag_is_read_up_to_its_last_whole_chunk(bags):
     path = bags.write('cut', 100)
     file = bags.file(path)
     content = file.read_bytes()
@@ -119,12 +120,12 @@ def test_a_bag_that_was_cut_off_is_read_as_far_as_it_goes(bags):
     np.testing.assert_array_equal(data[len(data) - 1][0].numpy(), bags.picture(len(data) - 1))
 
 
-def test_a_chunk_with_a_wrong_checksum_is_left_out(bags):
+def test_a_chunk_with_a_wrong_checksum_is_skipped(bags):
     path = bags.write('bits', 100)
     file = bags.file(path)
-    chunk = IndexedFile(file).chunks[1]
+    start, _ = IndexedFile(file).chunks[1]
     content = bytearray(file.read_bytes())
-    content[chunk.start + 20_000] ^= 1  # a pixel
+    content[start + 20_000] ^= 1  # a pixel
     file.write_bytes(content)
     data = PoseDataset([path])
     assert 50 <= len(data) < 100
@@ -135,7 +136,7 @@ def test_a_chunk_with_a_wrong_checksum_is_left_out(bags):
     assert len(seen) == len(data)
 
 
-def test_bags_with_nothing_to_learn_from_are_refused_in_one_line(bags, tmp_path):
+def test_bags_without_usable_frames_are_errors_of_one_line(bags, tmp_path):
     def other_size(_, messages):
         messages['camera/image_raw'].height = 64
 
@@ -151,7 +152,7 @@ def test_bags_with_nothing_to_learn_from_are_refused_in_one_line(bags, tmp_path)
     bags.file(cut).write_bytes(bags.file(cut).read_bytes()[:3000])
     no_labels = ['camera/image_raw', 'camera/camera_info', 'arm/joint_states']
     wrong_types = dict.fromkeys((*no_labels, 'capture/scene'), 'sensor_msgs/msg/Image')
-    for path, said in (
+    for path, reason in (
             (empty_file, 'the file is empty'), (text, 'not an MCAP file'),
             (tmp_path / 'folder', 'no bag is there'), (tmp_path / 'nowhere', 'no bag is there'),
             (cut, 'cut off before one whole message'),
@@ -162,8 +163,8 @@ def test_bags_with_nothing_to_learn_from_are_refused_in_one_line(bags, tmp_path)
             (bags.write('blind', 3, topics=no_labels),
              'no topic capture/scene: labels are missing'),
             (bags.write('types', 3, types=wrong_types), 'not sensor_msgs/msg/CameraInfo')):
-        with pytest.raises((BagFileError, DataError)) as raised:
+        with pytest.raises((BagError, DataError)) as raised:
             PoseDataset([path])
-        assert said in str(raised.value)
+        assert reason in str(raised.value)
         assert str(path) in str(raised.value)
         assert '\n' not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Frames are drawn from numbers: the same again, others for others, all within their ranges."""
+"""Domain randomisation: reproducible frames within their ranges."""
 
 import numpy as np
 import pytest
@@ -15,25 +15,25 @@ def draw(split='train', seed=0, index=0, domain='random'):
 
 
 @pytest.fixture(scope='module')
-def studio():
-    studio = RandomizedScene(GEOMETRY, 64, 64)
-    yield studio
-    studio.close()
+def renderer():
+    renderer = RandomizedScene(GEOMETRY, 64, 64)
+    yield renderer
+    renderer.close()
 
 
-def picture(studio, frame):
-    return studio.draw(
+def picture(renderer, frame):
+    return renderer.draw(
         frame.positions, frame.distance, frame.elevation, frame.azimuth, frame.look).copy()
 
 
-def test_no_two_frames_of_splits_seeds_and_numbers_are_the_same():
+def test_frames_differ_between_splits_seeds_and_numbers():
     frames = [draw(split, seed, index, 'basic') for split in SPLITS for seed in range(3)
               for index in range(50)]
     places = {(frame.distance, frame.azimuth, *frame.positions) for frame in frames}
     assert len(places) == len(frames)
 
 
-def test_a_frame_is_the_same_again_and_its_pose_in_every_domain():
+def test_frames_are_reproducible_with_equal_poses_in_every_domain():
     for index in range(20):
         one, other = draw(index=index), draw(index=index)
         assert one.look == other.look
@@ -44,7 +44,7 @@ def test_a_frame_is_the_same_again_and_its_pose_in_every_domain():
                 one.distance, one.elevation, one.azimuth)
 
 
-def test_the_whole_ranges_are_used():
+def test_samples_cover_the_whole_ranges():
     frames = [draw(index=index, domain='basic') for index in range(2000)]
     positions = np.array([frame.positions for frame in frames])
     span = GEOMETRY.upper - GEOMETRY.lower
@@ -59,14 +59,14 @@ def test_the_whole_ranges_are_used():
     assert not any(frame.look for frame in frames)
 
 
-def test_poses_that_do_not_fit_are_drawn_again():
+def test_colliding_poses_are_resampled():
     frame = sample('train', 0, 0, 'basic', GEOMETRY, lambda positions: positions[1] > 1.2)
     assert frame.positions[1] > 1.2
     with pytest.raises(RuntimeError, match='frame 0: no pose of 1000 fits'):
         sample('train', 0, 0, 'basic', GEOMETRY, lambda positions: False)
 
 
-def test_random_is_everything_but_not_always():
+def test_the_random_domain_includes_each_change_most_of_the_time():
     looks = [draw(index=index).look for index in range(300)]
     for key in ('brightness', 'arm/yellow_r', 'key_x', 'camera_roll', 'table_texture'):
         share = sum(key in look for look in looks) / len(looks)
@@ -74,7 +74,7 @@ def test_random_is_everything_but_not_always():
     assert all(np.isfinite(list(look.values())).all() for look in looks)
 
 
-def test_domains_and_splits_have_names():
+def test_unknown_domains_and_splits_are_errors():
     with pytest.raises(ValueError, match="domain: 'night' is not allowed: one of basic"):
         draw(domain='night')
     with pytest.raises(KeyError):
@@ -82,23 +82,23 @@ def test_domains_and_splits_have_names():
 
 
 @pytest.mark.parametrize('domain', DOMAINS)
-def test_a_frame_is_the_same_picture_whatever_was_drawn_before(studio, domain):
+def test_a_picture_does_not_depend_on_those_before(renderer, domain):
     frames = [draw(index=index, domain=domain) for index in range(6)]
-    first = [picture(studio, frame) for frame in frames]
-    picture(studio, draw(index=77))
-    again = [picture(studio, frame) for frame in reversed(frames)][::-1]
+    first = [picture(renderer, frame) for frame in frames]
+    picture(renderer, draw(index=77))
+    again = [picture(renderer, frame) for frame in reversed(frames)][::-1]
     np.testing.assert_array_equal(first, again)
     assert len({each.tobytes() for each in first}) == len(first)
-    plain = [picture(studio, draw(index=index, domain='basic')) for index in range(6)]
+    plain = [picture(renderer, draw(index=index, domain='basic')) for index in range(6)]
     changed = [not np.array_equal(one, other) for one, other in zip(first, plain, strict=True)]
     assert changed == [domain != 'basic'] * 6
     # Somebody could see something.
     assert all(20 < each.mean() < 235 and each.std() > 8 for each in first)
 
 
-def test_what_cannot_be_drawn_is_refused(studio):
+def test_invalid_values_of_a_look_are_errors(renderer):
     frame = draw()
     with pytest.raises(ValueError, match='brightness: nan is not a finite number'):
-        studio.draw(frame.positions, 0.7, 0.3, 0.0, {'brightness': float('nan')})
+        renderer.draw(frame.positions, 0.7, 0.3, 0.0, {'brightness': float('nan')})
     with pytest.raises(ValueError, match='elevation: 3 is not allowed'):
-        studio.draw(frame.positions, 0.7, 3.0, 0.0, {})
+        renderer.draw(frame.positions, 0.7, 3.0, 0.0, {})

@@ -1,4 +1,4 @@
-"""Frames leave whole and in order, whatever comes late, twice or not at all."""
+"""Frames are complete and in order, whatever arrives late, twice or not at all."""
 
 import random
 
@@ -13,30 +13,30 @@ def book(first=0, last=100, window=4):
     return FrameTracker(first, last, PARTS, window=window, patience=1.0)
 
 
-def test_few_frames_are_under_way():
+def test_at_most_a_window_of_frames_is_pending():
     frames = book()
     assert frames.due_requests(0.0) == [0, 1, 2, 3]
     assert frames.due_requests(0.5) == []
     for part in PARTS:
         frames.put(0, part, part.encode())
-    assert list(frames.leave()) == [(0, {'a': b'a', 'b': b'b', 'c': b'c'})]
+    assert list(frames.pop_complete()) == [(0, {'a': b'a', 'b': b'b', 'c': b'c'})]
     assert frames.due_requests(0.5) == [4]
 
 
-def test_frames_leave_in_order_with_their_parts_in_order():
+def test_complete_frames_are_returned_in_order():
     frames = book()
     frames.due_requests(0.0)
     for part in reversed(PARTS):
         frames.put(1, part, b'1' + part.encode())
-    assert list(frames.leave()) == []
+    assert list(frames.pop_complete()) == []
     for part in PARTS:
         frames.put(0, part, b'0' + part.encode())
-    left = list(frames.leave())
+    left = list(frames.pop_complete())
     assert [index for index, _ in left] == [0, 1]
     assert list(left[1][1]) == list(PARTS)
 
 
-def test_what_does_not_come_is_asked_for_again():
+def test_incomplete_frames_are_requested_again():
     frames = book()
     frames.due_requests(0.0)
     for part in PARTS[:2]:
@@ -46,49 +46,49 @@ def test_what_does_not_come_is_asked_for_again():
     assert frames.repeated == 4
     # The parts that were there count still.
     frames.put(0, 'c', b'')
-    assert [index for index, _ in frames.leave()] == [0]
+    assert [index for index, _ in frames.pop_complete()] == [0]
 
 
-def test_what_comes_twice_or_unasked_changes_nothing():
+def test_duplicate_and_unexpected_parts_are_ignored():
     frames = book()
     frames.due_requests(0.0)
     frames.put(0, 'a', b'first')
     frames.put(0, 'a', b'second')
     frames.put(99, 'a', b'')
-    assert frames.unasked == 2
+    assert frames.unexpected == 2
     for part in PARTS[1:]:
         frames.put(0, part, b'')
-    assert next(frames.leave())[1]['a'] == b'first'
+    assert next(frames.pop_complete())[1]['a'] == b'first'
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_over_a_bad_line_every_frame_leaves_once(seed):
+def test_every_frame_is_returned_once_despite_losses(seed):
     chance = random.Random(seed)
     frames = book(first=7, last=60)
     left, now = [], 0.0
     while not frames.finished:
         now += 0.3
-        asked = [(index, part) for index in frames.due_requests(now) for part in PARTS]
-        chance.shuffle(asked)
-        for index, part in asked:
+        requested = [(index, part) for index in frames.due_requests(now) for part in PARTS]
+        chance.shuffle(requested)
+        for index, part in requested:
             for _ in range(chance.choice((0, 1, 1, 1, 2))):
                 frames.put(index, part, b'')
-        left += [index for index, _ in frames.leave()]
+        left += [index for index, _ in frames.pop_complete()]
         assert now < 1000.0
     assert left == list(range(7, 60))
 
 
-def test_loose_frames_pair_parts_by_stamp_up_to_the_number_wanted():
+def test_unsolicited_frames_match_parts_by_stamp_up_to_the_number():
     frames = UnsolicitedFrames(2, 4, ('a', 'b'), waiting=3)
     assert frames.due_requests(0.0) == []
     frames.put(50, 'b', b'')
     frames.put(10, 'a', b'')
-    assert list(frames.leave()) == []
+    assert list(frames.pop_complete()) == []
     for stamp in (50, 10, 20):
         frames.put(stamp, 'a', b'')
         frames.put(stamp, 'b', b'')
-    assert [stamp for stamp, _ in frames.leave()] == [50, 10]
+    assert [stamp for stamp, _ in frames.pop_complete()] == [50, 10]
     assert frames.finished
     for stamp in range(100, 110):
         frames.put(stamp, 'a', b'')
-    assert frames.unasked == 7
+    assert frames.unexpected == 7

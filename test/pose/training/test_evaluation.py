@@ -24,7 +24,7 @@ def estimates(count, std=0.1, seed=0):
     return Estimate(values, stds, *np.ones((2, count), bool)), truth
 
 
-def test_ten_degrees_are_counted_the_short_way_round():
+def test_angle_errors_wrap_around():
     off = np.zeros((4, 6), np.float32)
     off[0] = np.radians([0, 9, 9, 9, 9, 9])
     off[1] = np.radians([0, 11, -11, 11, -11, 11])
@@ -56,7 +56,7 @@ def test_standard_deviations_are_calibrated():
         assert share == pytest.approx(0.683, abs=0.04)
 
 
-def test_the_threshold_keeps_what_can_be_trusted():
+def test_the_threshold_separates_accurate_estimates():
     # Stated uncertainties from 1 to 30 degrees, and errors to match.
     std = np.radians(np.linspace(1, 30, 3000))[:, None]
     estimate, truth = estimates(3000, std)
@@ -82,7 +82,7 @@ def test_the_table_has_a_row_for_each_set():
     assert 'cm' in rows[2][3]
 
 
-def test_the_command_prints_draws_and_refuses(bags, launch, tmp_path):
+def test_the_command_prints_plots_and_reports_errors(bags, launch, tmp_path):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
     save_model(model, 'resnet', make_model('resnet').state_dict(),

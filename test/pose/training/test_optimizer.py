@@ -1,4 +1,4 @@
-"""The optimiser of pose networks: a step on a matrix is a step on the kernel it is a view of."""
+"""The optimiser of pose networks: steps on views of matrices update the parameters."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -38,7 +38,7 @@ def step(model, optimizer, pool, lr=0.1, longest=1e9, seed=1):
     return {name: before[name] - value for name, value in model.state_dict().items()}
 
 
-def test_kernels_move_equally_far_in_all_directions(pool):
+def test_updates_of_kernels_are_orthogonal(pool):
     model = Small()
     moved = step(model, PoseOptimizer(model, 0.0), pool)
     for name in ('inner.weight', 'hidden.weight'):
@@ -53,7 +53,7 @@ def test_kernels_move_equally_far_in_all_directions(pool):
 
 
 @pytest.mark.parametrize('shape', [(6, 20), (20, 6)])
-def test_float32_takes_the_steps_of_bfloat16(pool, shape):
+def test_float32_and_bfloat16_take_equal_steps(pool, shape):
     torch.manual_seed(2)
     weights = torch.randn(shape)
     moved, states = [], []
@@ -70,7 +70,7 @@ def test_float32_takes_the_steps_of_bfloat16(pool, shape):
     assert (moved[0] - moved[1]).norm() < 0.02 * moved[0].norm()
 
 
-def test_long_gradients_are_scaled_down_together(pool):
+def test_gradients_are_clipped_by_their_global_norm(pool):
     model = Small()
     given = gradients(model)
     length = torch.stack([each.norm() for each in given]).norm()
@@ -80,7 +80,7 @@ def test_long_gradients_are_scaled_down_together(pool):
     assert float(seen) == pytest.approx(1.0, rel=1e-3)
 
 
-def test_state_goes_on_where_it_was(pool):
+def test_a_restored_state_continues_equally(pool):
     one, two = Small(), Small()
     first, second = PoseOptimizer(one, 0.01), PoseOptimizer(two, 0.01)
     step(one, first, pool)
@@ -93,7 +93,7 @@ def test_state_goes_on_where_it_was(pool):
 
 
 @pytest.mark.parametrize('name', ['resnet', 'alexnet'])
-def test_every_parameter_of_a_network_is_moved_once(name, pool):
+def test_every_parameter_is_updated_once(name, pool):
     model = make_model(name)
     moved = step(model, PoseOptimizer(model, 0.0), pool, lr=1e-3)
     assert all(bool((value != 0.0).any()) for value in moved.values())

@@ -1,4 +1,4 @@
-"""Training: it learns, goes on where it stopped, and refuses what cannot be used."""
+"""Training of pose networks: learning, resuming, and errors of settings and folders."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ def threads():
 
 @pytest.fixture(autouse=True)
 def precision(monkeypatch):
-    """Compute in float32, also where a measurement would say that bfloat16 is faster."""
+    """Compute in float32, also where bfloat16 measures as faster."""
     monkeypatch.setattr(training, 'bfloat16_is_faster', lambda: False)
 
 
@@ -35,11 +35,11 @@ def data(bags):
 
 
 class StopAfter(threading.Event):
-    """Is set once it was asked so often."""
+    """An event that is set after this many queries."""
 
-    def __init__(self, asked):
+    def __init__(self, queries):
         super().__init__()
-        self._left = asked
+        self._left = queries
 
     def is_set(self):
         self._left -= 1
@@ -49,11 +49,11 @@ class StopAfter(threading.Event):
 def train(data, folder, stop=None, resume=False, init=None, **settings):
     lines = []
     trainer = Trainer(data, TrainingConfig(**{'batch': 4, 'threads': 1} | settings), folder,
-                      resume=resume, init=init, say=lines.append)
+                      resume=resume, init=init, log=lines.append)
     return trainer, trainer.train(stop or threading.Event()), lines
 
 
-def test_a_training_learns_and_leaves_its_files(data, tmp_path):
+def test_training_lowers_the_loss_and_writes_its_files(data, tmp_path):
     folder = tmp_path / 'run'
     trainer, scores, lines = train(data, folder, epochs=4)
     assert (trainer.epoch, trainer.step) == (4, 20)
@@ -71,7 +71,7 @@ def test_a_training_learns_and_leaves_its_files(data, tmp_path):
     assert any('epoch 4: joints' in line for line in lines)
 
 
-def test_a_training_that_was_stopped_goes_on_to_the_same_weights(data, tmp_path):
+def test_a_resumed_training_ends_with_the_same_weights(data, tmp_path):
     # Not by time: the learning rate follows the share that is done.
     train(data, tmp_path / 'whole', epochs=2)
     trainer, _, _ = train(data, tmp_path / 'halves', epochs=2, stop=StopAfter(9))
@@ -89,9 +89,9 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(data, tmp_path)
     assert steps == ['5', '10']
 
 
-def test_a_batch_in_parts_is_the_same_lesson(data, tmp_path, monkeypatch):
+def test_gradients_of_a_split_batch_equal_those_of_the_whole(data, tmp_path, monkeypatch):
     monkeypatch.setattr(training, 'augment', lambda pictures, generator: pictures)
-    monkeypatch.setattr(training, 'mirror', lambda *batch: batch[:3])
+    monkeypatch.setattr(training, 'flip', lambda *batch: batch[:3])
     found = []
     for threads in (1, 2):
         train(data, tmp_path / str(threads), epochs=1, threads=threads)
@@ -100,7 +100,7 @@ def test_a_batch_in_parts_is_the_same_lesson(data, tmp_path, monkeypatch):
         torch.testing.assert_close(value, found[1][name], atol=2e-3, rtol=0)
 
 
-def test_frames_held_out_are_not_learned_from(data, tmp_path, monkeypatch):
+def test_held_out_frames_are_not_trained_on(data, tmp_path, monkeypatch):
     seen = set()
     pictures = PoseDataset.pictures
     trainer = Trainer(data, TrainingConfig(batch=4, epochs=1, threads=1), tmp_path / 'run')
@@ -111,7 +111,7 @@ def test_frames_held_out_are_not_learned_from(data, tmp_path, monkeypatch):
     assert seen == set(range(1, 21))
 
 
-def test_a_training_can_begin_with_the_weights_of_a_model(data, tmp_path):
+def test_training_can_start_from_the_weights_of_a_model(data, tmp_path):
     train(data, tmp_path / 'first', epochs=1)
     model, _ = load_model(tmp_path / 'first')
     # A rate at which nothing is learned shows what it began with.
@@ -125,7 +125,7 @@ def test_a_training_can_begin_with_the_weights_of_a_model(data, tmp_path):
         train(data, tmp_path / 'first', init=tmp_path / 'first', resume=True)
 
 
-def test_what_cannot_be_trained_is_refused(data, bags, tmp_path):
+def test_invalid_settings_and_folders_are_errors(data, bags, tmp_path):
     folder = tmp_path / 'run'
     train(data, folder, epochs=1)
     with pytest.raises(RunError, match='is not empty'):
@@ -146,7 +146,7 @@ def test_what_cannot_be_trained_is_refused(data, bags, tmp_path):
             TrainingConfig(**{name: value})
 
 
-def test_the_command_trains_and_stops_when_told(bags, launch, tmp_path):
+def test_the_command_trains_and_stops_on_a_signal(bags, launch, tmp_path):
     path, folder = bags.write('some', 21), tmp_path / 'run'
     command = ['ros2', 'run', 'vdl_ros', 'train_pose', '--data', str(path), '--output',
                str(folder), '--batch', '4', '--threads', '1']
@@ -154,7 +154,7 @@ def test_the_command_trains_and_stops_when_told(bags, launch, tmp_path):
     started.wait_for(lambda: 'epoch 1: joints' in started.output, 'the first epoch')
     started.interrupt()
     assert started.wait() == 0
-    assert 'go on with --resume' in started.output
+    assert 'continue with --resume' in started.output
     epochs = load_file(folder / 'checkpoint.pt')['epoch']
     again = launch(*command, '--resume', '--epochs', str(epochs + 1))
     assert again.wait() == 0
@@ -162,10 +162,10 @@ def test_the_command_trains_and_stops_when_told(bags, launch, tmp_path):
 
 
 @pytest.mark.usefixtures('own_signals')
-def test_a_bag_that_is_not_there_is_one_line(tmp_path, capsys):
+def test_a_missing_bag_is_an_error_of_one_line(tmp_path, capsys):
     status = train_pose.main(
         ['--data', str(tmp_path / 'nowhere'), '--output', str(tmp_path / 'new')])
     assert status == 2
-    said = capsys.readouterr().err
-    assert said.count('\n') == 1
-    assert 'no bag is there' in said
+    error = capsys.readouterr().err
+    assert error.count('\n') == 1
+    assert 'no bag is there' in error

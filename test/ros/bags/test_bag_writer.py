@@ -1,4 +1,4 @@
-"""Bags: what readers that are not ours make of them, and what survives a full disk or a kill."""
+"""Bags are readable by other libraries, and after a full disk or a killed writer."""
 
 import io
 import resource
@@ -11,10 +11,11 @@ from rclpy.serialization import deserialize_message, serialize_message
 from rosbags.highlevel import AnyReader
 from std_msgs.msg import String
 
+from vdl_ros.bags.reader import BagError
 from vdl_ros.msg import Policy, Tensor, Trajectory
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags import bag_writer as module
-from vdl_ros.ros.bags.bag_writer import BagError, BagWriter, definition
+from vdl_ros.ros.bags.bag_writer import BagWriter, definition
 
 TYPE = 'std_msgs/msg/String'
 
@@ -24,7 +25,7 @@ def text(number: int) -> bytes:
 
 
 @pytest.mark.parametrize('compression', ['none', 'lz4', 'zstd'])
-def test_what_was_written_is_read_by_rosbags(tmp_path, compression):
+def test_bags_are_read_by_rosbags(tmp_path, compression):
     with BagWriter(tmp_path / 'bag', compression=compression) as bag:
         first = bag.add_topic('/talk', TYPE, [qos.REPORT])
         second = bag.add_topic('/latched', 'vdl_ros/msg/Policy', [qos.LATCHED])
@@ -60,25 +61,25 @@ def test_definitions_hold_every_type_once_and_in_full():
     assert all(name in found.split('=' * 80)[0] for name in fields)
 
 
-def test_a_type_that_is_not_installed_is_named(tmp_path):
+def test_a_type_that_is_not_installed_is_an_error(tmp_path):
     with BagWriter(tmp_path / 'bag') as bag, pytest.raises(
             BagError, match='nowhere/msg/Nothing: its definition is not installed here'):
         bag.add_topic('/x', 'nowhere/msg/Nothing', [qos.REPORT])
 
 
-def test_a_bag_is_never_written_over(tmp_path):
+def test_an_existing_bag_is_never_overwritten(tmp_path):
     BagWriter(tmp_path / 'bag').close()
     with pytest.raises(BagError, match='bag exists; name another bag'):
         BagWriter(tmp_path / 'bag')
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / 'file').touch()
     with pytest.raises(BagError, match='file/bag cannot be made: Not a directory'):
         BagWriter(tmp_path / 'file' / 'bag')
 
 
-def test_a_bag_whose_writer_was_killed_is_readable_up_to_its_last_chunk(tmp_path, monkeypatch):
+def test_a_bag_of_a_killed_writer_is_readable_up_to_its_last_chunk(tmp_path, monkeypatch):
     monkeypatch.setattr(module, '_FLUSH_S', 0.0)
     bag = BagWriter(tmp_path / 'bag')
     handle = bag.add_topic('/talk', TYPE, [qos.REPORT])
@@ -91,7 +92,7 @@ def test_a_bag_whose_writer_was_killed_is_readable_up_to_its_last_chunk(tmp_path
     bag.close()
 
 
-def test_a_full_disk_leaves_what_was_written(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
     monkeypatch.setattr(module, '_FLUSH_S', 0.0)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     bag = BagWriter(tmp_path / 'bag')

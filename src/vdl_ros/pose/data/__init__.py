@@ -1,1 +1,1 @@
-"""Data for pose networks: randomized scenes, captured frames and data sets."""
+"""Data for pose networks: randomised scenes, capture, and the data set."""

@@ -1,8 +1,8 @@
 """
-What a captured frame shows, drawn from numbers: the arm's pose, the camera's, and the look.
+Domain randomisation: sample a frame's arm pose, camera pose and look from its number.
 
-Frame ``index`` of a data set depends on nothing but (split, seed, index) and the domain, so a
-capture can go on where it ended, and a test set can have no frame of a training set.
+Frame ``index`` of a data set depends only on (split, seed, index) and the domain, so a capture
+can be resumed, and a test set has no frame of a training set.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ['DISTANCE', 'DOMAINS', 'ELEVATION', 'SPLITS', 'Frame', 'sample']
 
 #: What is randomised besides the poses of arm and camera.
 DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
-#: Part of the seed: numbers that no other split has.
+#: Numbers of the splits, as parts of the seed.
 SPLITS = {'train': 1, 'test': 2, 'validation': 3}
-#: Where the camera may be: from camera_target, m; above it, rad; and all the way round.
+#: Range of the camera: distance from camera_target, m; elevation, rad; any azimuth.
 DISTANCE = (0.55, 1.0)
 ELEVATION = (0.0, math.pi / 3)
-# A look of the domain `random` leaves each of the others out this often: plain looks are seen too.
+# How often the domain `random` omits each of the others: plain looks occur too.
 _LEFT_OUT = 0.2
 _ATTEMPTS = 1000
 
@@ -38,8 +38,8 @@ class Frame:
     """
     One frame before it is drawn.
 
-    ``positions`` is float64 [5], rad; distance in m, elevation and azimuth in rad; ``look`` is
-    what ``studio.RandomizedScene`` is told.
+    ``positions`` is float64 [5], rad; distance in m, elevation and azimuth in rad; ``look`` holds
+    the arguments of ``RandomizedScene.draw``.
     """
 
     index: int
@@ -55,15 +55,15 @@ def sample(
     fits: Callable[[Positions], bool] = lambda positions: True,
 ) -> Frame:
     """
-    Draw one frame.
+    Sample one frame.
 
     Args:
         split: one of :data:`SPLITS`.
         seed: of the data set.
         index: of the frame.
         domain: one of :data:`DOMAINS`.
-        geometry: whose joint limits count.
-        fits: whether the arm has room at positions, float64 [5], rad; others are drawn again.
+        geometry: of the arm, for its joint limits.
+        fits: whether positions, float64 [5], rad, are free of collisions; others are resampled.
 
     Raises:
         KeyError: no such split.
@@ -72,7 +72,7 @@ def sample(
     """
     if domain not in DOMAINS:
         raise ValueError(f'domain: {domain!r} is not allowed: one of {", ".join(DOMAINS)}')
-    # The look has a stream of its own: poses are the same in every domain.
+    # The look has its own random stream: poses are the same in every domain.
     pose, style = (np.random.default_rng(each) for each in np.random.SeedSequence(
         [SPLITS[split], seed, index]).spawn(2))
     distance, elevation = pose.uniform(*DISTANCE), pose.uniform(*ELEVATION)
@@ -91,12 +91,12 @@ def sample(
 
 
 def _brightness(random: Random) -> Look:
-    """Make everything brighter or darker."""
+    """Sample the brightness of the scene."""
     return {'brightness': float(np.exp(random.uniform(math.log(0.35), math.log(1.7))))}
 
 
 def _color(random: Random) -> Look:
-    """Give arm, table and floor other colours."""
+    """Sample the colours of arm, table and floor."""
     look: Look = {}
     for material in MATERIALS:
         rgb = random.uniform(0.0, 1.0, 3)
@@ -107,7 +107,7 @@ def _color(random: Random) -> Look:
 
 
 def _light(random: Random) -> Look:
-    """Put lamps elsewhere, of other strength and tint, and let things shine more or less."""
+    """Sample positions, strengths and tints of the lights, and how materials reflect them."""
     look: Look = {'ambient': random.uniform(0.08, 0.45), 'headlight': random.uniform(0.0, 0.4),
                   'lamp': float(random.random() < 0.25), 'specular': random.uniform(0.0, 0.8),
                   'shininess': random.uniform(0.1, 0.9)}
@@ -122,13 +122,13 @@ def _light(random: Random) -> Look:
 
 
 def _camera(random: Random) -> Look:
-    """Hold the camera askew and give it another lens."""
+    """Sample the camera's roll and field of view."""
     return {'camera_roll': random.uniform(-0.12, 0.12),
             'field_of_view': random.uniform(0.66, 0.86)}
 
 
 def _texture(random: Random) -> Look:
-    """Pattern table, floor and walls, and let things lie about."""
+    """Sample patterns of table, floor and walls, and objects on the table."""
     look: Look = {'table_texture': float(random.integers(TEXTURES)),
                   'floor_texture': float(random.integers(TEXTURES)),
                   'wall_texture': float(random.integers(TEXTURES))}

@@ -1,9 +1,9 @@
 """
-Which frames of a capture are under way, and which are whole.
+Collect the messages of captured frames: which frames are requested, and which are complete.
 
-A frame is asked for, its parts come one by one and in any order, and whole frames leave in the
-order of their numbers. Few are under way at a time: what travels can be held by every queue on
-the way, so that nothing is dropped; what is lost all the same is asked for again.
+The parts of a frame arrive in any order; complete frames are returned in the order of their
+numbers. Few frames are requested at a time, so that no queue overflows; a frame that is lost all
+the same is requested again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ['FrameTracker', 'UnsolicitedFrames']
 
 @dataclass
 class _Open:
-    asked_at: float
+    requested_at: float
     parts: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -27,34 +27,34 @@ class FrameTracker:
         self, first: int, last: int, parts: tuple[str, ...], *, window: int, patience: float,
     ) -> None:
         """
-        Begin with none under way.
+        Begin with none requested.
 
         Args:
             first: number of the first frame.
             last: number after the last.
-            parts: names of what makes a frame whole.
-            window: frames that may be under way.
-            patience: after so long a frame that is not whole is asked for again, s.
+            parts: names of the parts of a complete frame.
+            window: frames that may be pending.
+            patience: time after which an incomplete frame is requested again, s.
         """
         self._parts, self._window, self._patience = parts, window, patience
         self._next, self._last = first, last
         self._open: dict[int, _Open] = {}
-        #: Frames that have left; the number of the next to leave.
+        #: Number of the next frame to return; those before it are done.
         self.done = first
-        #: How often a frame was asked for again, and parts came that nobody waited for.
-        self.repeated = self.unasked = 0
+        #: Requests that were repeated, and parts that were not pending.
+        self.repeated = self.unexpected = 0
 
     @property
     def finished(self) -> bool:
-        """Return whether every frame has left."""
+        """Return whether every frame was returned."""
         return self.done >= self._last
 
     def due_requests(self, now: float) -> list[int]:
-        """Return the frames to ask for now: new ones, and those that took too long."""
+        """Return the frames to request now: new ones, and those that took too long."""
         found = []
         for index, frame in self._open.items():
-            if now - frame.asked_at > self._patience:
-                frame.asked_at = now
+            if now - frame.requested_at > self._patience:
+                frame.requested_at = now
                 self.repeated += 1
                 found.append(index)
         while len(self._open) < self._window and self._next < self._last:
@@ -64,15 +64,15 @@ class FrameTracker:
         return found
 
     def put(self, index: int, part: str, data: bytes) -> None:
-        """Take a part of a frame; what was not asked for, or is there already, is counted."""
+        """Add a part of a frame; one that is not pending is counted and ignored."""
         frame = self._open.get(index)
         if frame is None or part in frame.parts:
-            self.unasked += 1
+            self.unexpected += 1
         else:
             frame.parts[part] = data
 
-    def leave(self) -> Iterator[tuple[int, dict[str, bytes]]]:
-        """Yield whole frames, number and parts, in order, as far as they are there."""
+    def pop_complete(self) -> Iterator[tuple[int, dict[str, bytes]]]:
+        """Yield and remove complete frames, number and parts, in order."""
         while (frame := self._open.get(self.done)) is not None \
                 and len(frame.parts) == len(self._parts):
             index = self.done
@@ -82,7 +82,7 @@ class FrameTracker:
 
 
 class UnsolicitedFrames:
-    """Frames nobody asked for, as a real camera gives them: one stamp, one frame."""
+    """Frames that come without a request, as from a real camera: one stamp, one frame."""
 
     def __init__(
         self, first: int, last: int, parts: tuple[str, ...], *, waiting: int = 16,
@@ -91,34 +91,34 @@ class UnsolicitedFrames:
         Begin with none.
 
         Args:
-            first: frames that are there already.
-            last: frames that shall be there.
-            parts: names of what makes a frame whole.
-            waiting: frames that may wait for their other parts; older ones are given up.
+            first: frames that exist already.
+            last: frames in the end.
+            parts: names of the parts of a complete frame.
+            waiting: frames that may be incomplete; older ones are dropped.
         """
         self._parts, self._last, self._waiting = parts, last, waiting
         self._open: dict[int, dict[str, bytes]] = {}
         self.done = first
-        self.repeated = self.unasked = 0
+        self.repeated = self.unexpected = 0
 
     @property
     def finished(self) -> bool:
-        """Return whether there are enough."""
+        """Return whether every frame was returned."""
         return self.done >= self._last
 
     def due_requests(self, now: float) -> list[int]:
-        """Return nothing: frames come by themselves."""
+        """Return nothing: frames are not requested."""
         return []
 
     def put(self, stamp: int, part: str, data: bytes) -> None:
-        """Take a part of the frame with a stamp, ns."""
+        """Add a part of the frame with a stamp, ns."""
         self._open.setdefault(stamp, {})[part] = data
         while len(self._open) > self._waiting:
-            self.unasked += 1
+            self.unexpected += 1
             del self._open[next(iter(self._open))]
 
-    def leave(self) -> Iterator[tuple[int, dict[str, bytes]]]:
-        """Yield whole frames, stamp and parts, as long as more are wanted."""
+    def pop_complete(self) -> Iterator[tuple[int, dict[str, bytes]]]:
+        """Yield and remove complete frames, stamp and parts, until there are enough."""
         for stamp in [key for key, parts in self._open.items() if len(parts) == len(self._parts)]:
             parts = self._open.pop(stamp)
             if not self.finished:

@@ -1,8 +1,8 @@
 """
-The simulated scene where frames are captured: what is randomised is set here, frame by frame.
+Render frames of the arm in a simulated scene with randomised looks.
 
-Textures are not uploaded for each frame but made once, and materials exchanged: what is drawn
-costs what a plain scene costs.
+Textures are made once, and materials are exchanged frame by frame: a randomised frame costs as
+much as a plain one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from vdl_ros.arm.simulation.scene import build_scene
 
 __all__ = ['MATERIALS', 'PROPS', 'TEXTURES', 'RandomizedScene']
 
-#: Materials whose colour is drawn.
+#: Materials with a randomised colour.
 MATERIALS = ('arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'table', 'floor')
 #: Patterns for table, floor and walls.
 TEXTURES = 48
-#: Things that may lie about.
+#: Objects on the table.
 PROPS = 6
 _PATTERN = 128  # pixels
-# Drawn, and not drawn: MuJoCo shows groups 0 to 2.
+# Visible and hidden: MuJoCo shows groups 0 to 2.
 _SHOWN, _HIDDEN = 2, 4
 _WALL_M, _WALL_HEIGHT_M = 2.2, 1.6
 _FIELD_OF_VIEW = 0.75
@@ -38,8 +38,8 @@ class RandomizedScene:
     """
     Draws frames of the arm.
 
-    The same look gives the same picture to the byte, whatever was drawn before. As an
-    ``ArmRenderer``: one in a process, used by the thread that made it.
+    The same arguments give the same picture to the byte. Like an ``ArmRenderer``: one in a
+    process, used by the thread that made it.
     """
 
     def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:
@@ -84,7 +84,7 @@ class RandomizedScene:
             distance: of the camera, m.
             elevation: rad.
             azimuth: rad.
-            look: as of ``domains.sample``; what it does not name is plain.
+            look: as of ``domain_randomization.sample``; what it does not name is not randomised.
             out: where to put the picture instead of a new array.
 
         Raises:
@@ -105,7 +105,7 @@ class RandomizedScene:
         return self._renderer.render(positions, bool(look.get('lamp', 0.0)), out)
 
     def close(self) -> None:
-        """Free what OpenGL holds."""
+        """Free the OpenGL resources."""
         self._renderer.close()
 
     def _set_lights(self, look: Mapping[str, float]) -> None:
@@ -169,7 +169,7 @@ def _rgb(look: Mapping[str, float], name: str) -> list[float]:
 
 
 def _furnish(spec: Any) -> None:
-    """Add walls, things that may lie about, and patterns; hidden until a look asks for them."""
+    """Add walls, objects and patterns, hidden until a look uses them."""
     random = np.random.default_rng(0)
     for number in range(TEXTURES):
         picture = _make_pattern(random)

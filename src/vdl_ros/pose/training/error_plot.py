@@ -1,4 +1,4 @@
-"""Truth against estimate, and how large the errors are, as a picture."""
+"""Plot estimates against the truth, and the distribution of the errors."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def draw_estimates(
     path: Path, sets: Sequence[tuple[str, Estimate, NDArray[np.float32]]],
 ) -> None:
     """
-    Write a picture.
+    Write the plot.
 
     Six panels show the first data set, each estimate a dot over its truth, those that are not
-    confident in grey; the last shows for every data set which share of the joints has at most
-    which error.
+    confident in grey; the last shows the cumulative distribution of the joints' errors for every
+    data set.
 
     Args:
         path: the PNG, PDF or SVG to write.
         sets: title, estimates and truth, float32 [frames, 6], of each.
 
     Raises:
-        ValueError: matplotlib does not know the kind of file.
+        ValueError: matplotlib does not support the kind of file.
         OSError: it cannot be written.
     """
     figure = Figure(figsize=(13.0, 6.4), dpi=110, layout='constrained')

@@ -1,4 +1,4 @@
-"""How good estimates are: shares within ten degrees, mean errors, calibration."""
+"""Evaluate estimates: accuracy within ten degrees, mean errors, calibration."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from vdl_ros.pose.estimator import Estimate, PoseEstimator
 from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS, errors
 
 __all__ = [
-    'Scores', 'absolute_errors', 'calibrate', 'calibrated', 'estimate_all', 'format_table', 'join',
-    'score',
+    'Scores', 'absolute_errors', 'calibrate', 'calibrated', 'concatenate', 'estimate_all',
+    'format_table', 'score',
 ]
 
 _BATCH = 64
-#: What counts as right: rad for angles, a share of the truth for the distance.
+#: Errors below this count as accurate: rad for angles, a share of the truth for the distance.
 CLOSE = math.radians(10.0)
 _CLOSE_DISTANCE = 0.10
-# Of the estimates that are called confident, so many joints must be within ten degrees.
+# Accuracy that the joints of confident estimates must have.
 _TRUSTED = 0.99
 
 
 @dataclass(frozen=True)
 class Scores:
     """
-    How good the estimates of one data set are.
+    Accuracy and errors of the estimates of one data set.
 
     ``accuracy`` by output: share within 10 degrees, or within 10 % for the distance. ``error`` by
     output: mean absolute error, m and rad. ``joint_accuracy`` and ``joint_error`` pool base,
@@ -74,17 +74,17 @@ def estimate_all(
     chosen = list(range(len(data)) if indices is None else indices)
     parts = [estimator.estimate(data.pictures(chosen[start:start + _BATCH]))
              for start in range(0, len(chosen), _BATCH)]
-    return join(parts)
+    return concatenate(parts)
 
 
-def join(parts: Sequence[Estimate]) -> Estimate:
+def concatenate(parts: Sequence[Estimate]) -> Estimate:
     """Return the estimates of several batches as one."""
     return Estimate(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
     """
-    Return how good estimates are.
+    Return the scores of estimates.
 
     Args:
         estimate: of some frames.
@@ -94,7 +94,7 @@ def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
     right = off <= CLOSE
     right[:, 0] = off[:, 0] <= _CLOSE_DISTANCE * targets[:, 0]
     joints = right[:, JOINT_OUTPUTS]
-    sure = joints[estimate.confident]
+    trusted = joints[estimate.confident]
 
     def by_output(values: NDArray[Any]) -> dict[str, float]:
         return dict(zip(OUTPUTS, values.mean(0).tolist(), strict=True))
@@ -103,12 +103,12 @@ def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
         frames=len(off), accuracy=by_output(right), error=by_output(off),
         joint_accuracy=float(joints.mean()), joint_error=float(off[:, JOINT_OUTPUTS].mean()),
         confident=float(estimate.confident.mean()),
-        confident_accuracy=float(sure.mean()) if sure.size else math.nan,
+        confident_accuracy=float(trusted.mean()) if trusted.size else math.nan,
         within_std=by_output(off <= estimate.std))
 
 
 def absolute_errors(estimate: Estimate, targets: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return how far off each value is, float32 [frames, 6], m and rad."""
+    """Return the absolute error of each value, float32 [frames, 6], m and rad."""
     off: NDArray[np.float32] = errors(
         torch.from_numpy(estimate.values), torch.from_numpy(targets)).abs().numpy()
     return off
@@ -116,11 +116,11 @@ def absolute_errors(estimate: Estimate, targets: NDArray[np.float32]) -> NDArray
 
 def calibrate(estimate: Estimate, targets: NDArray[np.float32]) -> dict[str, Any]:
     """
-    Return the calibration of a model, for ``weights.save_model``.
+    Return the calibration of a model, for ``model_file.save_model``.
 
-    The standard deviations are scaled so that 68.3 % of the errors are smaller, as of a normal
+    The standard deviations are scaled so that 68.3 % of the errors are smaller, as in a normal
     distribution; the threshold is the largest below which 99 % of the joints are within ten
-    degrees or, where all are good enough, what 99 % of the frames stay below.
+    degrees, but no more than the 99 % quantile.
 
     Args:
         estimate: of validation frames, by a model whose scales are 1.
@@ -132,7 +132,7 @@ def calibrate(estimate: Estimate, targets: NDArray[np.float32]) -> dict[str, Any
     order = np.argsort(worst)
     right = (off[:, JOINT_OUTPUTS] <= CLOSE).mean(1)[order]
     so_far = np.cumsum(right) / np.arange(1, len(right) + 1)
-    # From a tenth of the frames on: the first few say nothing about the rest.
+    # From a tenth of the frames on: fewer are no statistics.
     least = len(right) // 10
     enough = np.flatnonzero(so_far[least:] >= _TRUSTED) + least
     last = min(int(enough[-1]) if len(enough) else least, int(0.99 * (len(right) - 1)))
@@ -140,14 +140,14 @@ def calibrate(estimate: Estimate, targets: NDArray[np.float32]) -> dict[str, Any
 
 
 def calibrated(estimate: Estimate, calibration: Mapping[str, Any]) -> Estimate:
-    """Return estimates, made with scales of 1 and no threshold, as with this calibration."""
+    """Apply a calibration to estimates that were made with scales of 1 and no threshold."""
     std = (estimate.std * calibration['scale']).astype(np.float32)
-    sure = std[:, JOINT_OUTPUTS].max(1) <= calibration['threshold']
-    return estimate._replace(std=std, confident=estimate.confident & sure)
+    trusted = std[:, JOINT_OUTPUTS].max(1) <= calibration['threshold']
+    return estimate._replace(std=std, confident=estimate.confident & trusted)
 
 
 def format_table(rows: Sequence[tuple[str, Scores]]) -> str:
-    """Return a table in Markdown, a row for each data set: accuracy, and mean error behind it."""
+    """Return a table in Markdown: accuracy (mean error), a row for each data set."""
     names = [name.removeprefix('camera_') for name in OUTPUTS]
     head = ['data', 'frames', 'joints', *names, 'confident']
     lines = [head, ['---'] + ['---:'] * (len(head) - 1)]

@@ -1,4 +1,4 @@
-"""What a network is taught: the six values, how sure it may be, and where the points are."""
+"""The loss of pose networks: the six values, their standard deviations, and the keypoints."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vdl_ros.pose.outputs import decode, encode, errors
 
 __all__ = ['Loss', 'pose_loss', 'unit_errors']
 
-# Errors below this count by their square, larger ones by their size: the odd frame that cannot be
-# read, one link hidden behind another, does not pull at all the others.
+# Errors below this count by their square, larger ones by their size: a few frames that cannot be
+# read, one link hidden behind another, must not dominate the rest.
 _SMALL = 0.03
 _POINTS, _MAPS, _SURENESS, _LENGTH = 3.0, 0.3, 0.1, 0.02
-# A network's distances are in units of 0.225 m; see labels.encode.
+# A network's distances are in units of 0.225 m; see outputs.encode.
 _DISTANCE_UNIT = 0.225
 
 
@@ -43,14 +43,14 @@ def pose_loss(raw: Raw, targets: Tensor, points: Tensor) -> Loss:
     distance = raw.encoded[:, :1] - truth[:, :1]
     pairs = raw.encoded[:, 1:].reshape(len(truth), -1, 2)
     length = pairs.norm(dim=-1, keepdim=True)
-    # By direction alone, and along the chord: smooth all the way round.
+    # Chord between the directions: smooth over the whole circle.
     apart = pairs / (length + 1e-6) - truth[:, 1:].reshape(len(truth), -1, 2)
     squares = torch.cat([distance.square(), apart.square().sum(-1)], -1)
     pose = ((squares + _SMALL ** 2).sqrt() - _SMALL).mean()
     kept_short = (length - 1.0).square().mean()
     nearby = ((raw.points - points).square() + _SMALL ** 2).sqrt().mean() - _SMALL
     likely = _map_loss(raw.maps, points) if raw.maps is not None else torch.zeros(())
-    # Errors are given, not taught, here: claiming to be unsure must not excuse being wrong.
+    # Detached: a large standard deviation must not reduce the gradient of the error.
     off = unit_errors(decode(raw.encoded.detach()), targets)
     sureness = (raw.log_std + 0.5 * off.square() * (-2.0 * raw.log_std).exp()).mean()
     total = (pose + _LENGTH * kept_short + _POINTS * nearby + _MAPS * likely +
@@ -60,9 +60,9 @@ def pose_loss(raw: Raw, targets: Tensor, points: Tensor) -> Loss:
 
 def _map_loss(maps: Tensor, points: Tensor) -> Tensor:
     """
-    Return the mean cross entropy of maps with where the points are; those outside do not count.
+    Return the mean cross entropy of maps and points; points outside do not count.
 
-    A point lies between four cells, each of which is right to the share that it is near.
+    A point lies between four cells; each is a target with its bilinear weight.
 
     Args:
         maps: float [batch, points, side, side], logits.

@@ -1,8 +1,8 @@
 """
-The optimiser of pose networks: Muon for what multiplies, AdamW for the rest.
+Optimiser of the pose networks: Muon for hidden weight matrices, AdamW for the rest.
 
-Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) makes every step of a matrix
-equally large in all its directions. It needs less than half the frames that AdamW alone does here.
+Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) orthogonalises the update of
+each matrix. It needs less than half the frames that AdamW alone needs here.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from torch import Tensor, nn
 
 __all__ = ['PoseOptimizer']
 
-# Matrices whose smaller side is longer would cost more to balance than to learn.
+# Matrices with a longer smaller side cost too much to orthogonalise.
 _WIDEST = 512
-# Muon's steps are of norm one, AdamW's of one per number: so many times the learning rate.
+# Muon's learning rate, as a multiple of AdamW's: its updates have norm one.
 _MUON_RATE = 15.0
 
 
 class PoseOptimizer:
-    """One optimiser out of two; a kernel of a convolution is a matrix with a row per output."""
+    """Muon and AdamW as one optimiser; a convolution's kernel is a matrix, one row per output."""
 
     def __init__(self, model: nn.Module, weight_decay: float, *, bfloat16: bool = True):
         """
         Optimise ``model``.
 
-        Its first and its last layer are AdamW's: one mixes colours, the other tells values.
+        AdamW optimises the first and the last layer, as Muon's authors recommend.
 
         Args:
             model: the network.
             weight_decay: of both optimisers.
-            bfloat16: balance matrices in bfloat16, as Muon's authors do, or in float32, which is
+            bfloat16: orthogonalise in bfloat16, as Muon's authors do, or in float32, which is
                 many times faster on processors without instructions for bfloat16.
         """
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
@@ -44,7 +44,7 @@ class PoseOptimizer:
         self._parameters = [each for _, each in named]
         self._kernels = [each for each in inner[1:]
                          if min(len(each), each[0].numel()) <= _WIDEST]
-        # Other views of the same numbers: a step on them is a step on the network.
+        # Views of the parameters: a step on them changes the network.
         self._matrices = [nn.Parameter(_as_matrix(each.data)) for each in self._kernels]
         ours = {id(each) for each in self._kernels}
         kind = torch.optim.Muon if bfloat16 else _Float32Muon
@@ -65,10 +65,10 @@ class PoseOptimizer:
         Take a step.
 
         Args:
-            gradients: of every parameter of the model, in its order; they are changed.
+            gradients: of every parameter of the model, in its order; modified in place.
             lr: learning rate, of AdamW.
-            longest: gradients longer than this, all taken together, are scaled down.
-            pool: threads that balance the matrices, each one at a time.
+            longest: the norm to which the gradients are clipped.
+            pool: threads for the matrices.
         """
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
@@ -81,9 +81,9 @@ class PoseOptimizer:
             muon.param_groups[0]['lr'] = _MUON_RATE * lr
         for group in self._adamw.param_groups:
             group['lr'] = lr
-        balanced = [pool.submit(each.step) for each in self._largest_first]
+        updates = [pool.submit(each.step) for each in self._largest_first]
         self._adamw.step()
-        for each in balanced:
+        for each in updates:
             each.result()
 
     def state_dict(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class PoseOptimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """
-        Go on from here.
+        Restore a state.
 
         Raises:
             KeyError, ValueError: the state of another optimiser.
@@ -104,7 +104,7 @@ class PoseOptimizer:
 
 
 class _Float32Muon(torch.optim.Muon):
-    """PyTorch's Muon, with the same state, that balances in float32."""
+    """PyTorch's Muon, with the same state, computed in float32."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -115,21 +115,21 @@ class _Float32Muon(torch.optim.Muon):
         if not state:
             state['momentum_buffer'] = torch.zeros_like(matrix.grad)
         average = state['momentum_buffer'].lerp_(matrix.grad, 1.0 - momentum)
-        update = balance(matrix.grad.lerp(average, momentum), group['ns_coefficients'],
+        update = orthogonalize(matrix.grad.lerp(average, momentum), group['ns_coefficients'],
                          group['ns_steps'])
         rows, columns = matrix.shape
         matrix.mul_(1.0 - lr * group['weight_decay'])
         matrix.sub_(update, alpha=lr * math.sqrt(max(1.0, rows / columns)))
 
 
-def balance(matrix: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:
+def orthogonalize(matrix: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:
     """
     Return ``matrix`` with all singular values near one, by the Newton-Schulz iteration of Muon.
 
     Args:
         matrix: float32 [rows, columns].
-        coefficients: a, b, c of one step, X <- a X + (b A + c A A) X with A = X X^T.
-        steps: how many.
+        coefficients: a, b, c of one iteration, X <- a X + (b A + c A A) X with A = X X^T.
+        steps: number of iterations.
     """
     a, b, c = coefficients
     tall = len(matrix) > len(matrix[0])

@@ -1,4 +1,4 @@
-"""The folder of a training: settings, TensorBoard, progress, checkpoint, model, curve."""
+"""Folder of a training run: settings, TensorBoard, progress, checkpoint, model, curve."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class PoseRun:
     """
     The files of one training.
 
-    ``config.json`` its settings; ``events.out.*`` TensorBoard; ``progress.csv`` a line each time
-    it was validated; ``checkpoint.pt`` to go on from; ``model.pt`` the best model so far;
+    ``config.json``: settings. ``events.out.*``: TensorBoard. ``progress.csv``: a line per
+    validation. ``checkpoint.pt``: to resume from. ``model.pt``: the best model so far.
     ``curve.png``.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         """
-        Make the folder, or take it over.
+        Make the folder, or open the one to resume.
 
         Raises:
             RunError: it holds another training, cannot be made, or there is nothing to resume.
@@ -50,7 +50,7 @@ class PoseRun:
         self._events: SummaryWriter | None = None
 
     def open(self, config: Mapping[str, Any], step: int) -> None:
-        """Write the settings and go on with events and progress from ``step``."""
+        """Write the settings; continue events and progress from ``step``."""
         self._write('config.json', json.dumps(dict(config), indent=2) + '\n')
         kept = [row for row in self.progress() if row['step'] <= step]
         with (self.path / 'progress.csv').open('w', newline='') as stream:
@@ -59,7 +59,7 @@ class PoseRun:
         self._events = SummaryWriter(str(self.path), purge_step=step + 1 if kept else None)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
-        """Add a line to progress.csv, and it and more to the events; draw the curve."""
+        """Append to progress.csv and the events, and draw the curve."""
         assert self._events is not None
         with (self.path / 'progress.csv').open('a', newline='') as stream:
             csv.writer(stream).writerow([f'{row[name]:.6g}' for name in COLUMNS])
@@ -70,7 +70,7 @@ class PoseRun:
         self._draw()
 
     def progress(self) -> list[dict[str, float]]:
-        """Return the lines of progress.csv so far; one cut short by a crash is left out."""
+        """Return the lines of progress.csv; one truncated by a crash is left out."""
         try:
             with (self.path / 'progress.csv').open(newline='') as stream:
                 lines = list(csv.DictReader(stream))
@@ -91,7 +91,7 @@ class PoseRun:
 
     def _draw(self) -> None:
         """Draw accuracy and error against samples seen."""
-        # Imported late: it takes a second, which no start should wait for.
+        # Imported late: it takes a second.
         from matplotlib.figure import Figure
         from matplotlib.ticker import EngFormatter
         rows = self.progress()

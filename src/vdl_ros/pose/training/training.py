@@ -1,8 +1,8 @@
 """
-Training of a pose network: batches, optimiser, schedule, averaged weights, checkpoints.
+Train a pose network: batches, learning rate schedule, averaged weights, checkpoints.
 
-A training that is resumed goes on with the batch after the checkpoint's: order of the frames and
-augmentation follow from the seed and the number of the step alone.
+A resumed training continues with the batch after the checkpoint's: the order of the frames and
+the augmentation depend only on the seed and the number of the step.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from torch.utils.data import DataLoader
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.common.precision import faster_in_bfloat16
-from vdl_ros.pose.augmentation import augment, mirror, to_float
-from vdl_ros.pose.data.dataset import PoseDataset, as_it_is
+from vdl_ros.pose.augmentation import augment, flip, to_float
+from vdl_ros.pose.data.dataset import PoseDataset, keep_batch
 from vdl_ros.pose.estimator import PoseEstimator
-from vdl_ros.pose.keypoints import seen_points
+from vdl_ros.pose.keypoints import project_points
 from vdl_ros.pose.model_file import load_file, load_model, save_file, save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.pose.training.evaluation import (
     Scores,
     calibrate,
     calibrated,
+    concatenate,
     estimate_all,
-    join,
     score,
 )
 from vdl_ros.pose.training.losses import Loss, pose_loss
@@ -53,37 +53,37 @@ class Trainer:
     One training.
 
     Attributes:
-        step: batches so far.
-        epoch: times all frames were seen.
+        step: number of batches so far.
+        epoch: number of complete epochs.
         elapsed: seconds so far, those before a resume included.
     """
 
     def __init__(
         self, data: PoseDataset, config: TrainingConfig, folder: Path, *, resume: bool = False,
-        init: Path | None = None, say: Callable[[str], None] = print,
+        init: Path | None = None, log: Callable[[str], None] = print,
     ):
         """
-        Prepare, or go on from the checkpoint in ``folder``.
+        Prepare, or resume from the checkpoint in ``folder``.
 
         Args:
             data: the frames; every 50th is held out for validation.
             config: settings.
             folder: of the run.
-            resume: go on with the training in it.
-            init: model file or folder of a run whose weights to begin with.
-            say: told one line at a time how it goes.
+            resume: continue the training in it.
+            init: model file or folder of a run with initial weights.
+            log: called with each line of progress.
 
         Raises:
             ValueError: too few frames, an unknown model, a folder or checkpoint that does not fit.
         """
-        self._data, self.config, self._say = data, config, say
+        self._data, self.config, self._log = data, config, log
         self._held_out = list(range(0, len(data), _HELD_OUT))[:_MOST_HELD_OUT]
         held = set(self._held_out)
         self._frames = torch.tensor([each for each in range(len(data)) if each not in held])
         if len(self._frames) < config.batch:
             raise ValueError(f'{len(data)} frames are too few for batches of {config.batch}')
-        # Parts of a batch side by side, each on one thread: they wait for each other once a step,
-        # not once an operation, which costs half the speed and more where others use the machine.
+        # Data-parallel threads synchronise once a step. Threads within operations synchronise in
+        # each operation, which costs half the speed, and more on a busy machine.
         self._threads = config.threads or torch.get_num_threads()
         torch.set_num_threads(1)
         self._pool = ThreadPoolExecutor(
@@ -104,7 +104,7 @@ class Trainer:
         self._run = PoseRun(folder, resume=resume)
         if resume:
             self._load()
-        self._points = torch.from_numpy(seen_points(data, load()))
+        self._points = torch.from_numpy(project_points(data, load()))
         self._run.open({**dataclasses.asdict(config), 'frames': len(data),
                         'bfloat16': self._bfloat16}, self.step)
 
@@ -122,7 +122,7 @@ class Trainer:
         """
         config = self.config
         parameters = sum(each.numel() for each in self._model.parameters())
-        self._say(f'{config.model}, {parameters / 1e6:.2f} million parameters, '
+        self._log(f'{config.model}, {parameters / 1e6:.2f} million parameters, '
                   f'{len(self._frames):,} frames and {len(self._held_out):,} held out, '
                   f'{"bfloat16" if self._bfloat16 else "float32"}')
         scores = None
@@ -141,17 +141,17 @@ class Trainer:
         return scores
 
     def _share(self) -> float:
-        """Return how much of the training is done, from 0 to 1."""
+        """Return the fraction of the training that is done, from 0 to 1."""
         share = (self.epoch + self._done_in_epoch / self._batches) / self.config.epochs
         if self.config.minutes:
             share = max(share, self.elapsed / (60.0 * self.config.minutes))
         return min(share, 1.0)
 
     def _train_epoch(self, stop: threading.Event) -> dict[str, float]:
-        """Train on what is left of this epoch; return its mean losses and its speed."""
+        """Train for the rest of this epoch; return its mean losses and its speed."""
         sums, count = torch.zeros(len(Loss._fields)), 0
         began, first = time.monotonic(), self.elapsed
-        told = began
+        logged_at = began
         self._model.train()
         for pictures, targets, indices in self._loader():
             if stop.is_set() or self._share() >= 1.0:
@@ -161,9 +161,10 @@ class Trainer:
             self.step, self._done_in_epoch = self.step + 1, self._done_in_epoch + 1
             now = time.monotonic()
             self.elapsed = first + now - began
-            if now - told > 10.0:
-                told = now
-                self._tell(float(sums[0]) / count, count * self.config.batch / (now - began))
+            if now - logged_at > 10.0:
+                logged_at = now
+                self._log_progress(
+                    float(sums[0]) / count, count * self.config.batch / (now - began))
         means = (sums / max(count, 1)).tolist()
         speed = count * self.config.batch / max(time.monotonic() - began, 1e-9)
         return {**dict(zip(Loss._fields, means, strict=True)), 'samples_per_s': speed}
@@ -185,7 +186,7 @@ class Trainer:
                         ).sum(0)
             for pieces in zip(*(each for _, each in results), strict=True)]
         self._optimizer.step(gradients, self._lr, _LONGEST_GRADIENT, self._pool)
-        # Short at first: the average must not remember the random start.
+        # A short average at first: without the random initial weights.
         kept = min(_LONGEST_AVERAGE, (self.step + 1) / (self.step + 20))
         with torch.no_grad():
             torch._foreach_lerp_(list(self._average.parameters()),
@@ -199,7 +200,7 @@ class Trainer:
         generator = torch.Generator().manual_seed(
             (self.config.seed * 1_000_003 + self.step) * 64 + number)
         chosen = torch.rand(len(part[0]), generator=generator) < 0.5
-        pictures, targets, points = mirror(*part, chosen)
+        pictures, targets, points = flip(*part, chosen)
         seen = augment(to_float(pictures), generator)
         with torch.autocast('cpu', torch.bfloat16, enabled=self._bfloat16):
             raw = self._model(seen.contiguous(memory_format=torch.channels_last))
@@ -208,17 +209,17 @@ class Trainer:
         return Loss(*(each.detach() for each in loss)), gradients
 
     def _loader(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Return the batches of this epoch that are left."""
+        """Return the remaining batches of this epoch."""
         size, workers = self.config.batch, self.config.workers
         if workers < 0:
-            # Copying is done in no time; unpacking is worth a process of its own.
+            # Copying is fast; unpacking chunks is worth a process.
             workers = int(self._data.compressed)
         generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.epoch)
         order = self._frames[torch.randperm(len(self._frames), generator=generator)].tolist()
         batches = [order[start:start + size]
                    for start in range(self._done_in_epoch * size, self._batches * size, size)]
         return iter(DataLoader(self._data, batch_sampler=batches, num_workers=workers,
-                               collate_fn=as_it_is))
+                               collate_fn=keep_batch))
 
     def _validate(self, losses: dict[str, float]) -> Scores:
         """Score the averaged weights on the frames held out; keep the best."""
@@ -228,7 +229,7 @@ class Trainer:
         size = -(-len(self._held_out) // self._threads)
         parts = [self._held_out[start:start + size]
                  for start in range(0, len(self._held_out), size)]
-        estimate = join(list(self._pool.map(
+        estimate = concatenate(list(self._pool.map(
             lambda part: estimate_all(plain, self._data, part), parts)))
         calibration = calibrate(estimate, truth)
         scores = score(calibrated(estimate, calibration), truth)
@@ -244,7 +245,7 @@ class Trainer:
             'confident': scores.confident}
         self._run.report(row, {f'loss/{name}': losses[name] for name in Loss._fields} | {
             f'error/{name}': value for name, value in scores.error.items()})
-        self._say(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
+        self._log(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
                   f'{row["joint_error_deg"]:.2f} degrees off; azimuth '
                   f'{row["azimuth_accuracy"]:.3f}, {row["azimuth_error_deg"]:.2f} degrees; '
                   f'{losses["samples_per_s"]:.0f} frames/s')
@@ -257,13 +258,13 @@ class Trainer:
                  'validation': scores.as_dict()})
         return scores
 
-    def _tell(self, loss: float, speed: float) -> None:
+    def _log_progress(self, loss: float, speed: float) -> None:
         done = self._share()
-        self._say(f'{100 * done:5.1f} %  epoch {self.epoch + 1}  step {self.step}  '
+        self._log(f'{100 * done:5.1f} %  epoch {self.epoch + 1}  step {self.step}  '
                   f'loss {loss:.4f}  {speed:.0f} frames/s  {self.elapsed / 60.0:.1f} min')
 
     def _save(self) -> None:
-        """Write what a resume needs."""
+        """Write the checkpoint."""
         save_file(self._run.checkpoint, {
             'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
             'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
@@ -272,7 +273,7 @@ class Trainer:
 
     def _load(self) -> None:
         """
-        Go on from the checkpoint.
+        Restore the checkpoint.
 
         Raises:
             RunError: it is of another architecture, or none.

@@ -1,1 +1,1 @@
-"""MCAP bags: writing, reading, recording, captures."""
+"""Write MCAP bags, record topics, and capture frames."""

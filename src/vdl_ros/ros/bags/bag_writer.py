@@ -1,9 +1,9 @@
 """
-MCAP bags that ``ros2 bag info`` and ``ros2 bag play`` read, from serialised messages as they come.
+Write serialised messages to MCAP bags that ``ros2 bag info`` and ``ros2 bag play`` read.
 
-Nothing is decoded. A bag is a folder with one ``.mcap`` file and ``metadata.yaml``, as rosbag2
-writes it. Each second the kernel is handed a whole chunk, so a bag whose writer was killed is
-readable up to the last one.
+A bag is a folder with one ``.mcap`` file and ``metadata.yaml``, as rosbag2 writes it. Each second
+a whole chunk is passed to the kernel, so a bag whose writer was killed is readable up to the last
+one.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import yaml
 from ament_index_python.packages import get_package_share_directory
 from mcap.writer import CompressionType, Writer
-from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import QoSProfile
 
-__all__ = ['BagError', 'BagPart', 'BagTopic', 'BagWriter', 'definition']
+from vdl_ros.bags.reader import BagError, BagPart, BagTopic
+from vdl_ros.ros.bags.qos_profiles import to_bag
+
+__all__ = ['BagWriter', 'definition']
 
 _FLUSH_S = 1.0
 _PRIMITIVES = {
@@ -30,35 +31,6 @@ _PRIMITIVES = {
 }
 _COMPRESSION = {
     'none': CompressionType.NONE, 'lz4': CompressionType.LZ4, 'zstd': CompressionType.ZSTD}
-
-
-class BagError(ValueError):
-    """A bag that cannot be begun; the message names the path or the type and the reason."""
-
-
-@dataclass
-class BagTopic:
-    """A topic of a bag: ``qos`` is what its publishers offered, as rosbag2 writes it."""
-
-    name: str
-    type: str
-    qos: list[dict[str, Any]]
-    count: int = 0
-
-
-@dataclass(frozen=True)
-class BagPart:
-    """One file of a bag: its name, the times of its first and last message, its topics."""
-
-    file: str
-    start_ns: int
-    end_ns: int
-    topics: tuple[BagTopic, ...]
-
-    @property
-    def count(self) -> int:
-        """Return how many messages it holds."""
-        return sum(topic.count for topic in self.topics)
 
 
 def definition(type_name: str) -> str:
@@ -121,7 +93,7 @@ class BagWriter:
             path: a folder that does not exist yet, unless it holds ``earlier``.
             compression: none, lz4 or zstd.
             distribution: of ROS 2, for the metadata.
-            earlier: files of the bag that are whole; see ``bag_reader.closed_part``.
+            earlier: files of the bag that are whole; see ``bags.reader.closed_part``.
 
         Raises:
             BagError: the folder exists or cannot be made.
@@ -160,7 +132,7 @@ class BagWriter:
         if type_name not in self._schemas:
             self._schemas[type_name] = self._writer.register_schema(
                 type_name, 'ros2msg', definition(type_name).encode())
-        offered = [_profile(each) for each in profiles]
+        offered = [to_bag(each) for each in profiles]
         handle: int = self._writer.register_channel(
             name, 'cdr', self._schemas[type_name],
             {'offered_qos_profiles': yaml.safe_dump(offered, sort_keys=False)})
@@ -240,26 +212,3 @@ class BagWriter:
                 'message_count': part.count} for part in parts],
             'custom_data': None, 'ros_distro': self._distribution}}
         (self.path / 'metadata.yaml').write_text(yaml.safe_dump(info, sort_keys=False))
-
-
-def _profile(profile: QoSProfile) -> dict[str, Any]:
-    """Return a profile by the names that rosbag2 gives its policies."""
-    def duration(value: Any) -> dict[str, int]:
-        whole = int(value.nanoseconds)
-        return {'sec': whole // 10**9, 'nsec': whole % 10**9}
-
-    reliability = {ReliabilityPolicy.RELIABLE: 'reliable',
-                   ReliabilityPolicy.BEST_EFFORT: 'best_effort'}
-    durability = {DurabilityPolicy.TRANSIENT_LOCAL: 'transient_local',
-                  DurabilityPolicy.VOLATILE: 'volatile'}
-    liveliness = {LivelinessPolicy.AUTOMATIC: 'automatic',
-                  LivelinessPolicy.MANUAL_BY_TOPIC: 'manual_by_topic'}
-    return {
-        # Discovery does not tell a publisher's history; rosbag2 says so in the same way.
-        'history': 'unknown', 'depth': 0,
-        'reliability': reliability.get(profile.reliability, 'unknown'),
-        'durability': durability.get(profile.durability, 'unknown'),
-        'deadline': duration(profile.deadline), 'lifespan': duration(profile.lifespan),
-        'liveliness': liveliness.get(profile.liveliness, 'unknown'),
-        'liveliness_lease_duration': duration(profile.liveliness_lease_duration),
-        'avoid_ros_namespace_conventions': False}

@@ -1,8 +1,7 @@
 """
-The bag of a capture: frames one after the other, in parts if the capture was interrupted.
+Write captured frames to a bag, in several files if the capture is interrupted and resumed.
 
-``capture.yaml`` beside the bag says what it was begun with; a capture that differs does not go on
-with it.
+``capture.yaml`` in the bag's folder holds the settings; a capture with others cannot resume it.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import yaml
 
+from vdl_ros.bags.reader import BagError, BagPart, BagReader, closed_part
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_reader import BagReader, closed_part
-from vdl_ros.ros.bags.bag_writer import BagError, BagPart, BagWriter
+from vdl_ros.ros.bags.bag_writer import BagWriter
 
 __all__ = ['CaptureBag']
 
@@ -27,19 +26,19 @@ class CaptureBag:
     Writes frames; each is one message on each of the topics.
 
     Attributes:
-        frames: that are in the bag, those of earlier parts included.
+        frames: in the bag, those of earlier parts included.
     """
 
     def __init__(
         self, path: Path, topics: Types, settings: Mapping[str, object], compression: str,
     ) -> None:
         """
-        Begin a bag, or go on with one.
+        Begin a bag, or resume one.
 
         Args:
             path: its folder.
             topics: type as ``pkg/msg/Name`` by name, in the order in which a frame is written.
-            settings: what has to be the same to go on.
+            settings: values that must be equal to resume.
             compression: none, lz4 or zstd.
 
         Raises:
@@ -61,7 +60,7 @@ class CaptureBag:
 
     def write(self, stamp_ns: int, parts: Mapping[str, bytes]) -> None:
         """
-        Write a frame, serialised messages by topic.
+        Write a frame: serialised messages by topic.
 
         Raises:
             OSError: the disk is full; the frames before stay.
@@ -73,18 +72,18 @@ class CaptureBag:
         self.frames += 1
 
     def close(self) -> None:
-        """Write index and metadata; a bag to which no frame was added stays as it is."""
+        """Write index and metadata; a bag without new frames stays as it is."""
         if self._bag is not None:
             self._bag.close()
 
     def _begin(self) -> BagWriter:
-        """Begin a part with the first frame of it."""
+        """Begin a part, at its first frame."""
         bag = BagWriter(self._path, compression=self._compression, earlier=self._parts)
         (self._path / _FILE).write_text(yaml.safe_dump(self._settings, sort_keys=False))
-        self._handles = self._announce(bag)
+        self._handles = self._add_topics(bag)
         return bag
 
-    def _announce(self, bag: BagWriter) -> dict[str, int]:
+    def _add_topics(self, bag: BagWriter) -> dict[str, int]:
         return {name: bag.add_topic(f'/{name}', kind, [qos.TOPICS[name]])
                 for name, kind in self._topics.items()}
 
@@ -97,35 +96,35 @@ class CaptureBag:
                     f'with {begun.get(name)!r}; name another folder')
 
     def _part(self, file: Path) -> BagPart:
-        """Return a part as it is if it was closed with whole frames, else mended."""
+        """Return a part; repair it unless it was closed with whole frames."""
         part = closed_part(file)
         if part is not None and len({topic.count for topic in part.topics}) == 1 and {
                 topic.name.lstrip('/') for topic in part.topics} == set(self._topics):
             return part
-        return self._mend(file)
+        return self._repair(file)
 
-    def _mend(self, file: Path) -> BagPart:
-        """Write a part anew, with an index and without what is not whole."""
+    def _repair(self, file: Path) -> BagPart:
+        """Write a part again, with an index and whole frames only."""
         number = int(file.stem.rsplit('_', 1)[-1])
         folder = self._path / 'mending'
         for left in folder.glob('*'):
             left.unlink()
         if folder.exists():
             folder.rmdir()
-        mended = BagWriter(folder, compression=self._compression)
-        handles = self._announce(mended)
+        repaired = BagWriter(folder, compression=self._compression)
+        handles = self._add_topics(repaired)
         frame: list[tuple[int, int, bytes]] = []
         try:
             for message in BagReader(file):
                 frame.append((handles[message.topic.lstrip('/')], message.stamp_ns, message.data))
                 if len(frame) == len(self._topics):
                     for handle, stamp_ns, data in frame:
-                        mended.write(handle, stamp_ns, data)
+                        repaired.write(handle, stamp_ns, data)
                     frame.clear()
         except BagError:
-            pass  # nothing whole is in it
-        mended.close()
-        part = mended.parts[-1]
+            pass  # no whole message is in it
+        repaired.close()
+        part = repaired.parts[-1]
         (folder / part.file).replace(file)
         (folder / 'metadata.yaml').unlink()
         folder.rmdir()

@@ -1,4 +1,4 @@
-"""Between topics and a bag: finds topics, bounds what waits for the disk, counts what is lost."""
+"""Subscribe to topics and write them to a bag: discovery, a bounded queue, loss counts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import queue
 import threading
 
 from rclpy.node import Node
-from rclpy.qos import (
-    DurabilityPolicy,
-    HistoryPolicy,
-    QoSProfile,
-    ReliabilityPolicy,
-)
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
-from vdl_ros.ros.bags.bag_writer import BagError, BagWriter
+from vdl_ros.bags.reader import BagError
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.bags.qos_profiles import DEPTH, weakest
 from vdl_ros.ros.bags.recording_config import RecordConfig
 
 __all__ = ['Recording', 'message_class']
-
-_DEPTH = 100
 
 
 def message_class(type_name: str) -> type:
@@ -40,36 +35,36 @@ def message_class(type_name: str) -> type:
 
 class Recording:
     """
-    Subscribes to what matches and writes it in a thread of its own.
+    Subscribes to topics that match and writes their messages in a thread of its own.
 
     Attributes:
-        heard: messages that came.
-        dropped: those of them that found no room.
-        failure: why the writing ended early; None while it goes on.
+        received: messages that arrived.
+        dropped: those of them that did not fit into the memory limit.
+        failure: why writing ended early; None while it continues.
     """
 
     def __init__(self, node: Node, config: RecordConfig, bag: BagWriter) -> None:
-        """Record what ``node`` can hear into ``bag``; call :meth:`look` for new topics."""
+        """Start the writing thread; call :meth:`discover_topics` to subscribe."""
         self._node, self._bag = node, bag
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20
         self._bag_lock, self._budget_lock = threading.Lock(), threading.Lock()
         self._messages: queue.SimpleQueue[tuple[int, int, bytes] | None] = queue.SimpleQueue()
-        self._known: set[str] = set()
-        self.heard = self.dropped = 0
+        self._seen: set[str] = set()
+        self.received = self.dropped = 0
         self.failure: OSError | None = None
         self._thread = threading.Thread(target=self._write, name='bag')
         self._thread.start()
 
-    def look(self) -> None:
-        """Subscribe to topics that have appeared."""
+    def discover_topics(self) -> None:
+        """Subscribe to topics that are new since the last call."""
         for name, types in self._node.get_topic_names_and_types():
-            if name in self._known or not self._wanted(name):
+            if name in self._seen or not self._matches(name):
                 continue
             infos = self._node.get_publishers_info_by_topic(name)
             if not infos:
                 continue
-            self._known.add(name)
+            self._seen.add(name)
             try:
                 kind = message_class(types[0])
                 with self._bag_lock:
@@ -81,7 +76,7 @@ class Recording:
             self._subscribe(name, kind, handle, [info.qos_profile for info in infos])
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 
-    def _wanted(self, name: str) -> bool:
+    def _matches(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern)
                    or fnmatch.fnmatchcase(name.rsplit('/', 1)[-1], pattern)
                    for pattern in self._patterns)
@@ -89,25 +84,20 @@ class Recording:
     def _subscribe(
         self, name: str, kind: type, handle: int, offered: list[QoSProfile],
     ) -> None:
-        """Ask for no more than every publisher offers, so that all of them are heard."""
-        reliable = all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered)
-        latched = all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered)
-        profile = QoSProfile(
-            history=HistoryPolicy.KEEP_LAST, depth=_DEPTH,
-            reliability=(ReliabilityPolicy.RELIABLE if reliable
-                         else ReliabilityPolicy.BEST_EFFORT),
-            durability=(DurabilityPolicy.TRANSIENT_LOCAL if latched
-                        else DurabilityPolicy.VOLATILE))
+        """Request no more than every publisher offers, so that all match."""
+        profile = weakest(
+            all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
+            all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered))
         self._node.create_subscription(
             kind, name, lambda data: self._receive(handle, data), profile, raw=True)
 
     @property
-    def most_waiting(self) -> int:
-        """How many messages can have come that were not heard yet."""
-        return _DEPTH * len(self._known)
+    def most_queued(self) -> int:
+        """The largest number of messages that the subscriptions can hold."""
+        return DEPTH * len(self._seen)
 
     def _receive(self, handle: int, data: bytes) -> None:
-        self.heard += 1
+        self.received += 1
         with self._budget_lock:
             if self.failure is not None or len(data) > self._free:
                 self.dropped += 1
@@ -128,6 +118,6 @@ class Recording:
                 self._free += len(data)
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write the queued messages and end the thread."""
         self._messages.put(None)
         self._thread.join()

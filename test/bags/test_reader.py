@@ -1,4 +1,4 @@
-"""Bags are read as they were written, also when they were cut off."""
+"""Bags are read as they were written, and up to the last whole chunk when they were cut off."""
 
 import pytest
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
@@ -6,9 +6,10 @@ from rclpy.serialization import serialize_message
 from rosbags.highlevel import AnyReader
 from std_msgs.msg import String
 
+from vdl_ros.bags.reader import BagError, BagReader, closed_part
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_reader import BagReader, closed_part
-from vdl_ros.ros.bags.bag_writer import BagError, BagWriter
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.bags.qos_profiles import playback_profile
 
 
 @pytest.fixture(params=['none', 'zstd', 'lz4'])
@@ -25,25 +26,25 @@ def bag(tmp_path, request):
     return tmp_path / 'bag'
 
 
-def test_messages_come_in_order_with_their_profile(bag):
+def test_messages_are_read_in_order_with_their_qos_profile(bag):
     found = list(BagReader(bag))
     assert len(found) == 600
     assert [each.stamp_ns for each in found] == sorted(each.stamp_ns for each in found)
-    by_topic = {each.topic: each for each in found}
+    profiles = {each.topic: playback_profile(each.qos) for each in found}
     assert {each.type for each in found} == {'std_msgs/msg/String'}
-    assert by_topic['/latched'].profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
-    assert by_topic['/newest'].profile.reliability == ReliabilityPolicy.BEST_EFFORT
-    assert by_topic['/report'].profile.durability == DurabilityPolicy.VOLATILE
+    assert profiles['/latched'].durability == DurabilityPolicy.TRANSIENT_LOCAL
+    assert profiles['/newest'].reliability == ReliabilityPolicy.BEST_EFFORT
+    assert profiles['/report'].durability == DurabilityPolicy.VOLATILE
     with AnyReader([bag]) as reader:
         assert [bytes(data) for _, _, data in reader.messages()] == [
             each.data for each in found]
 
 
-def test_a_file_is_as_good_as_its_folder(bag):
+def test_a_single_file_is_read_like_its_folder(bag):
     assert len(list(BagReader(bag / 'bag_0.mcap'))) == 600
 
 
-def test_a_bag_that_was_cut_off_is_read_to_its_last_whole_chunk(tmp_path):
+def test_a_truncated_bag_is_read_to_its_last_whole_chunk(tmp_path):
     bag = tmp_path / 'bag'
     with BagWriter(bag) as writer:
         handle = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
@@ -59,7 +60,7 @@ def test_a_bag_that_was_cut_off_is_read_to_its_last_whole_chunk(tmp_path):
     assert reader.cut_off
 
 
-def test_a_closed_file_says_what_it_holds_and_one_that_was_cut_off_does_not(bag):
+def test_a_closed_file_lists_its_topics_and_a_truncated_one_does_not(bag):
     file = bag / 'bag_0.mcap'
     part = closed_part(file)
     assert (part.file, part.start_ns, part.end_ns, part.count) == ('bag_0.mcap', 1000, 1199, 600)
@@ -72,7 +73,7 @@ def test_a_closed_file_says_what_it_holds_and_one_that_was_cut_off_does_not(bag)
         assert closed_part(file) is None
 
 
-def test_what_is_no_bag_is_said(tmp_path):
+def test_a_path_that_is_no_bag_is_an_error(tmp_path):
     with pytest.raises(BagError, match='no bag is there'):
         BagReader(tmp_path)
     with pytest.raises(BagError, match='no bag is there'):
@@ -81,3 +82,20 @@ def test_what_is_no_bag_is_said(tmp_path):
         (tmp_path / 'x.mcap').write_bytes(content)
         with pytest.raises(BagError, match='not an MCAP file'):
             list(BagReader(tmp_path))
+
+
+def test_a_damaged_chunk_ends_the_reading_of_its_file(tmp_path):
+    bag = tmp_path / 'bag'
+    with BagWriter(bag) as writer:
+        handle = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
+        for number in range(4000):
+            writer.write(handle, number, serialize_message(String(data='x' * 1000)))
+    file = bag / 'bag_0.mcap'
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    reader = BagReader(bag)
+    stamps = [each.stamp_ns for each in reader]
+    assert stamps == list(range(len(stamps)))
+    assert 1000 < len(stamps) < 2000
+    assert reader.cut_off == f'{file} is cut off or damaged after {len(stamps)} messages'

@@ -1,0 +1,173 @@
+"""Read the messages of an MCAP bag in the order in which they were written, one at a time."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+import zstandard
+from mcap.exceptions import McapError
+from mcap.reader import NonSeekingReader, SeekingReader
+
+__all__ = [
+    'BROKEN', 'BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic',
+    'closed_part',
+]
+
+#: What reading a damaged file raises.
+BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError)
+# Bytes; a damaged length must not make the reader allocate all memory.
+_LARGEST_RECORD = 1 << 30
+
+
+class BagError(ValueError):
+    """A bag that cannot be read or written; the message is one line with the path."""
+
+
+@dataclass(frozen=True)
+class BagMessage:
+    """
+    One serialised message.
+
+    Attributes:
+        topic: its name.
+        type: ``pkg/msg/Name``; of a topic that is not of ROS 2, something else.
+        qos: profiles that the topic's publishers offered, as rosbag2 stores them.
+        stamp_ns: when it was received.
+        data: its CDR.
+    """
+
+    topic: str
+    type: str
+    qos: list[dict[str, Any]]
+    stamp_ns: int
+    data: bytes
+
+
+@dataclass
+class BagTopic:
+    """A topic of a bag; ``qos`` is what its publishers offered, as rosbag2 stores it."""
+
+    name: str
+    type: str
+    qos: list[dict[str, Any]]
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class BagPart:
+    """One file of a bag: its name, the times of its first and last message, its topics."""
+
+    file: str
+    start_ns: int
+    end_ns: int
+    topics: tuple[BagTopic, ...]
+
+    @property
+    def count(self) -> int:
+        """Return the number of messages."""
+        return sum(topic.count for topic in self.topics)
+
+
+class BagReader:
+    """
+    A bag of this package or of rosbag2; it can be iterated more than once.
+
+    Attributes:
+        path: the folder or file.
+        cut_off: which file ends early or is damaged, and after how many messages; '' if none is.
+            Known at the end of an iteration.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """
+        Find the bag's files.
+
+        Args:
+            path: the bag's folder, or one file.
+
+        Raises:
+            BagError: there is no ``.mcap`` file.
+        """
+        self.path, self.cut_off = path, ''
+        self._files = sorted(path.glob('*.mcap'), key=_order) if path.is_dir() else [path]
+        if not self._files or not all(file.is_file() for file in self._files):
+            raise BagError(f'{path}: no bag is there: a folder with a .mcap file, or the file')
+
+    def __iter__(self) -> Iterator[BagMessage]:
+        """
+        Yield every whole message, file by file; checksums are compared.
+
+        Raises:
+            BagError: not an MCAP file, or a damaged one without a whole message.
+        """
+        self.cut_off = ''
+        total = 0
+        for file in self._files:
+            count = 0
+            messages = self._read(file)
+            while True:
+                try:
+                    message = next(messages)
+                except StopIteration:
+                    break
+                except BROKEN as error:
+                    if not total:
+                        raise BagError(f'{file}: not an MCAP file, or no whole message is in '
+                                       'it') from error
+                    self.cut_off = f'{file} is cut off or damaged after {count} messages'
+                    break
+                count, total = count + 1, total + 1
+                yield message
+
+    def _read(self, file: Path) -> Iterator[BagMessage]:
+        profiles: dict[int, list[dict[str, Any]]] = {}
+        with file.open('rb') as stream:
+            # Not by the index: a bag that was cut off has none.
+            reader = NonSeekingReader(
+                stream, validate_crcs=True, record_size_limit=_LARGEST_RECORD)
+            for schema, channel, message in reader.iter_messages(log_time_order=False):
+                if channel.id not in profiles:
+                    profiles[channel.id] = _offered(channel.metadata)
+                encoding = channel.message_encoding
+                yield BagMessage(
+                    channel.topic, schema.name if schema and encoding == 'cdr' else encoding,
+                    profiles[channel.id], message.log_time, message.data)
+
+
+def closed_part(file: Path) -> BagPart | None:
+    """Return what a file's own index lists; None if the file was cut off and has none."""
+    with file.open('rb') as stream:
+        try:
+            summary = SeekingReader(stream).get_summary()
+        except (*BROKEN, OSError):
+            return None
+    if summary is None or summary.statistics is None:
+        return None
+    counts = summary.statistics.channel_message_counts
+    topics = tuple(
+        BagTopic(channel.topic, summary.schemas[channel.schema_id].name,
+                 _offered(channel.metadata), counts.get(number, 0))
+        for number, channel in summary.channels.items())
+    return BagPart(file.name, summary.statistics.message_start_time,
+                   summary.statistics.message_end_time, topics)
+
+
+def _offered(metadata: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the profiles in a channel's metadata; none if they cannot be read."""
+    try:
+        found = yaml.safe_load(metadata.get('offered_qos_profiles', '')) or []
+    except yaml.YAMLError:
+        return []
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _order(file: Path) -> tuple[int, str]:
+    """Return the number of a bag's part, and its name, to sort by."""
+    number = re.search(r'_(\d+)$', file.stem)
+    return int(number.group(1)) if number else -1, file.name

@@ -1,0 +1,118 @@
+"""
+Write pictures to an H.264 video (MP4) with a constant frame rate.
+
+Each picture is encoded at once, so memory does not grow with the video.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ['CODEC', 'PIXEL_FORMAT', 'VideoWriter']
+
+CODEC = 'h264'
+PIXEL_FORMAT = 'yuv420p'
+
+
+class VideoWriter:
+    """
+    An MP4 file to which pictures uint8 [H, W, 3] are added; use it in a ``with`` statement.
+
+    The file gets its name when it is complete; after an error nothing remains.
+
+    Attributes:
+        path: the file.
+        count: pictures so far; picture n is shown at exactly n / fps seconds.
+    """
+
+    def __init__(
+        self, path: str | Path, fps: float, options: Mapping[str, str | int] | None = None,
+    ) -> None:
+        """
+        Open the file.
+
+        Args:
+            path: the file; its folder is made.
+            fps: pictures per second.
+            options: of the encoder, libx264.
+
+        Raises:
+            ValueError: PyAV is not installed.
+        """
+        try:
+            import av
+        except ImportError:
+            raise ValueError('videos need PyAV: pip install av') from None
+        self.path, self.count = Path(path), 0
+        self._rate = Fraction(fps).limit_denominator(1001)
+        self._options = {name: str(value) for name, value in (options or {}).items()}
+        self._partial = self.path.with_name(f'.{self.path.name}.partial')
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._container = av.open(
+            str(self._partial), 'w', format='mp4', options={'movflags': 'faststart'})
+        self._stream: Any = None
+
+    @property
+    def bytes_written(self) -> int:
+        """The size of the file so far; the encoder holds some pictures back."""
+        return self._partial.stat().st_size
+
+    def add(self, picture: NDArray[np.uint8]) -> None:
+        """
+        Append a picture; height and width must be even and those of the first.
+
+        Raises:
+            ValueError: not such a picture.
+        """
+        from av import VideoFrame
+
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
+        height, width = picture.shape[:2]
+        if height % 2 or width % 2:
+            raise ValueError(f'images of {width} x {height} pixels make no {CODEC} video: width '
+                             'and height must be even')
+        if self._stream is None:
+            self._stream = self._container.add_stream(
+                'libx264', rate=self._rate, options=self._options)
+            self._stream.width, self._stream.height = width, height
+            self._stream.pix_fmt = PIXEL_FORMAT
+            self._stream.codec_context.time_base = 1 / self._rate
+        elif (self._stream.height, self._stream.width) != (height, width):
+            raise ValueError(
+                f'picture: {height} x {width} is not the {self._stream.height} x '
+                f'{self._stream.width} of the first')
+        frame = VideoFrame.from_ndarray(np.ascontiguousarray(picture), format='rgb24')
+        frame.pts, frame.time_base = self.count, self._stream.codec_context.time_base
+        self._container.mux(self._stream.encode(frame))
+        self.count += 1
+
+    def close(self, *, discard: bool = False) -> None:
+        """Finish the file and name it; remove it if it is empty or to be discarded."""
+        keep = self._stream is not None and not discard
+        try:
+            if keep:
+                self._container.mux(self._stream.encode(None))
+            self._container.close()
+            if keep:
+                self._partial.replace(self.path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+    def __enter__(self) -> VideoWriter:
+        """Return this writer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Finish the file, or remove it after an error."""
+        self.close(discard=kind is not None)
