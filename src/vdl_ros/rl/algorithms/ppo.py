@@ -96,7 +96,9 @@ class Algorithm(algorithm.Algorithm):
             # The CPU's random numbers, because the checkpoint holds their state.
             order = send(torch.randperm(columns), self.device)
             for index in order.tensor_split(minibatches):
-                metrics = self.optimizer.step(*self.loss(data.columns(index)))
+                loss, parts = self.loss(data.columns(index))
+                metrics = self.optimizer.step(
+                    loss, {**parts, 'losses/explained_variance': explained})
                 for name, value in metrics.items():
                     sums[name] = sums.get(name, 0.0) + value
                 count += 1
@@ -108,12 +110,11 @@ class Algorithm(algorithm.Algorithm):
             self._adapt_beta(kl)
         self.update_normalizer(batch)
         return {**{name: value / count for name, value in sums.items()},
-                'losses/last_kl': kl, 'losses/kl_beta': self.beta, 'losses/minibatches': count,
-                'losses/explained_variance': explained}
+                'losses/last_kl': kl, 'losses/kl_beta': self.beta, 'losses/minibatches': count}
 
     @torch.no_grad()
-    def add_targets(self, batch: Batch) -> tuple[PpoBatch, float]:
-        """Return the batch with its targets, and the explained variance of the values."""
+    def add_targets(self, batch: Batch) -> tuple[PpoBatch, Tensor]:
+        """Return the batch with its targets, and this learner's part of the explained variance."""
         parameters, values, _ = self.policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         if self.returns is not None:
@@ -121,7 +122,8 @@ class Algorithm(algorithm.Algorithm):
         advantages = gae(self.discounts(batch), self.rewards(batch), values, batch.valid,
                          self.config.gae_lambda)
         returns = advantages + values[:-1]
-        explained = explained_variance(values[:-1], returns, batch.valid, self.group)
+        explained = explained_variance(
+            values[:-1], returns, batch.valid, self.group) / self.group.size
         if self.returns is not None:
             self.returns.update(returns[batch.valid], self.group.all_reduce_sum)
             returns = self.returns(returns)

@@ -76,9 +76,9 @@ def standardized(values: Tensor, mask: Tensor, group: Group) -> Tensor:
     return centered / (deviation + 1e-8) * mask
 
 
-def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Group) -> float:
+def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Group) -> Tensor:
     """
-    Return 1 - Var(returns - values) / Var(returns) over the valid steps of all learners.
+    Return 1 - Var(returns - values) / Var(returns) over all learners' valid steps, float64 [].
 
     1: the values predict the returns; 0: no better than a constant; NaN if all returns are equal.
 
@@ -88,10 +88,10 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
         valid: bool [...].
         group: the learners.
     """
-    pair = torch.stack([returns, returns - values])[:, valid].double()
+    pair = torch.stack([returns, returns - values]).where(valid, 0.0).double().flatten(1)
     moments = group.all_reduce_sum(torch.cat([
-        torch.ones_like(pair).sum(1), pair.sum(1), pair.square().sum(1)]))
+        valid.sum().double().expand(2), pair.sum(1), pair.square().sum(1)]))
     count, sums, squares = moments.view(3, 2)
     # 0 / 0 without a valid step is NaN, which is not greater than 0.
-    variance, error = (squares / count - (sums / count).square()).tolist()
-    return 1.0 - error / variance if variance > 0 else math.nan
+    variance, error = (squares / count - (sums / count).square()).unbind()
+    return torch.where(variance > 0, 1.0 - error / variance, math.nan)
