@@ -24,7 +24,15 @@ from typing import Any
 from benchmarks import report
 from benchmarks.graph import delayed_interrupts, module_command
 
-GROUPS = ('gym', 'dummy')
+# Environments measured by default. `:84x84x4` is Atari with the actors' preprocessing: grey,
+# shrunk, four frames. Dummies: VDL's groups of 1000 float64 at four rates, and a stack of
+# Atari frames at full speed.
+GROUPS = {
+    'gym': ('CartPole-v1', 'ALE/Breakout-v5', 'ALE/Breakout-v5:84x84x4', 'Hopper-v5',
+            'Humanoid-v5', 'VizdoomDeathmatch'),
+    'dummy': ('dummy/OBS8000-FPS500-v0', 'dummy/OBS8000-FPS600-v0', 'dummy/OBS8000-FPS6000-v0',
+              'dummy/OBS8000-FPS60000-v0', 'dummy/OBS28224-v0'),
+}
 # For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
 
@@ -88,7 +96,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
-    from benchmarks.env.backends import DUMMY, GYM, NotInstalledError, prepare
+    from benchmarks.env.backends import NotInstalledError, prepare
 
     parser = report.Parser('bench_env', __doc__)
     parser.add_argument(
@@ -101,7 +109,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     report.complete(
         options, {'num_envs': (16, 8), 'seconds': (3.0, 0.2), 'rounds': (5, 1)},
         {'num_envs': (1, 1024), 'seconds': (0.01, 600), 'rounds': (1, 1000)})
-    groups = {'gym': GYM, 'dummy': (DUMMY[0], DUMMY[-1]) if options.quick else DUMMY}
+    groups = dict(GROUPS)
+    if options.quick:
+        groups['dummy'] = (groups['dummy'][0], groups['dummy'][-1])
     options.env = list(dict.fromkeys(
         name for word in options.env for name in groups.get(word, (word,))))
     for name in options.env:

@@ -12,16 +12,11 @@ from vdl_ros.envs.atari import RAW_SIZE, make_atari
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 from vdl_ros.envs.env_config import EnvConfig
 
-__all__ = ['DUMMY', 'GYM', 'PREPROCESSED', 'NotInstalledError', 'backends', 'make', 'prepare']
+__all__ = ['PREPROCESSED', 'NotInstalledError', 'backends', 'make', 'prepare']
 
 BREAKOUT = 'ALE/Breakout-v5'
 # Suffix for the preprocessing of actors: grey, shrunk, four frames. Without it, raw as VDL's.
 PREPROCESSED = ':84x84x4'
-DOOM = 'VizdoomDeathmatch'
-GYM = ('CartPole-v1', BREAKOUT, BREAKOUT + PREPROCESSED, 'Hopper-v5', 'Humanoid-v5', DOOM)
-# VDL's groups of 1000 float64 at four rates, and a stack of Atari frames at full speed.
-DUMMY = tuple(f'dummy/OBS8000-FPS{rate}-v0' for rate in (500, 600, 6000, 60000)) + (
-    'dummy/OBS28224-v0',)
 
 
 class NotInstalledError(EnvError):
@@ -33,8 +28,8 @@ def prepare(name: str) -> str:
     Import the library that registers an environment; return its Gymnasium id.
 
     Args:
-        name: a Gymnasium id, which may end in ``PREPROCESSED`` for a game; or ``DOOM``, in the
-            installed version.
+        name: a Gymnasium id, which may end in ``PREPROCESSED`` for a game; a name of Vizdoom means
+            its installed version.
 
     Raises:
         NotInstalledError: its library is missing.

@@ -136,7 +136,7 @@ def test_missing_library_is_named_with_its_install_command(monkeypatch, module, 
 def test_environment_groups_and_defaults_with_quick():
     arguments = bench_env.arguments
     full, quick = arguments([]), arguments(['--quick', '--rounds', '2', '--env', 'dummy'])
-    assert full.env == [*backends.GYM, *backends.DUMMY]
+    assert full.env == [*bench_env.GROUPS['gym'], *bench_env.GROUPS['dummy']]
     assert (full.num_envs, full.seconds, full.rounds) == (16, 3.0, 5)
     assert len(quick.env) == 2
     assert (quick.num_envs, quick.seconds, quick.rounds) == (8, 0.2, 2)

@@ -38,7 +38,7 @@ def test_pictures_must_have_one_even_size_and_be_uint8(tmp_path):
         video.add(np.full((330, 400, 3), 90, np.uint8))
         with pytest.raises(ValueError, match='of the first'):
             video.add(np.zeros((330, 500, 3), np.uint8))
-        with pytest.raises(ValueError, match='401 x 330 pixels make no h264 video'):
+        with pytest.raises(ValueError, match='401 x 330 pixels make no libx264 video'):
             video.add(np.zeros((330, 401, 3), np.uint8))
         with pytest.raises(ValueError, match=r'float64 .* is not uint8'):
             video.add(np.zeros((330, 400, 3)))

@@ -1,5 +1,5 @@
 """
-Write pictures to an H.264 video (MP4) with a constant frame rate.
+Write pictures to a video (MP4, H.264 by default) with a constant frame rate.
 
 Each picture is encoded at once, so memory does not grow with the video.
 """
@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['CODEC', 'PIXEL_FORMAT', 'VideoWriter']
+__all__ = ['PIXEL_FORMAT', 'VideoWriter']
 
-CODEC = 'h264'
 PIXEL_FORMAT = 'yuv420p'
 
 
@@ -34,6 +33,7 @@ class VideoWriter:
 
     def __init__(
         self, path: str | Path, fps: float, options: Mapping[str, str | int] | None = None,
+        encoder: str = 'libx264',
     ) -> None:
         """
         Open the file.
@@ -41,7 +41,8 @@ class VideoWriter:
         Args:
             path: the file; its folder is made.
             fps: pictures per second.
-            options: of the encoder, libx264.
+            options: of the encoder.
+            encoder: encoder of FFmpeg.
 
         Raises:
             ValueError: PyAV is not installed.
@@ -52,6 +53,7 @@ class VideoWriter:
             raise ValueError('videos need PyAV: pip install av') from None
         self.path, self.count = Path(path), 0
         self._rate = Fraction(fps).limit_denominator(1001)
+        self._encoder = encoder
         self._options = {name: str(value) for name, value in (options or {}).items()}
         self._partial = self.path.with_name(f'.{self.path.name}.partial')
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,11 +79,11 @@ class VideoWriter:
             raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
         height, width = picture.shape[:2]
         if height % 2 or width % 2:
-            raise ValueError(f'images of {width} x {height} pixels make no {CODEC} video: width '
-                             'and height must be even')
+            raise ValueError(f'images of {width} x {height} pixels make no {self._encoder} '
+                             'video: width and height must be even')
         if self._stream is None:
             self._stream = self._container.add_stream(
-                'libx264', rate=self._rate, options=self._options)
+                self._encoder, rate=self._rate, options=self._options)
             self._stream.width, self._stream.height = width, height
             self._stream.pix_fmt = PIXEL_FORMAT
             self._stream.codec_context.time_base = 1 / self._rate

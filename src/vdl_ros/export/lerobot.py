@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vdl_ros.common.video_writer import CODEC, VideoWriter
+from vdl_ros.common.video_writer import VideoWriter
 from vdl_ros.export import lerobot_tables as tables
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.resampling import MAX_EPISODE_S
@@ -23,6 +23,10 @@ _VIDEO_BYTES = 200 << 20
 # With the longest episode after it, a video stays below 1024 s; see MAX_EPISODE_S.
 _VIDEO_S = 1000.0 - MAX_EPISODE_S
 _EPISODES_AT_ONCE = 100
+# How videos are encoded: the codec's name for readers, the encoder of FFmpeg and its options.
+# Every second picture is a key frame, so that any is found fast.
+_CODEC, _ENCODER = 'h264', 'libx264'
+_VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 
 
 class LeRobotWriter:
@@ -44,10 +48,10 @@ class LeRobotWriter:
         self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
         if layout.size[0] % 2 or layout.size[1] % 2:
             raise ExportError(
-                f'images of {layout.size[0]} x {layout.size[1]} pixels make no {CODEC} video: '
+                f'images of {layout.size[0]} x {layout.size[1]} pixels make no {_CODEC} video: '
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
-        self._features = tables.features(layout)
+        self._features = tables.features(layout, _CODEC, _VIDEO_OPTIONS)
         self._schema = tables.data_schema(self._arrow, self._features)
         self._data: Any = None
         self._episodes: Any = None
@@ -124,7 +128,8 @@ class LeRobotWriter:
         self._close_video()
         tables.write_tasks(self._arrow, self._parquet, self._root, self._layout.task)
         tables.write_statistics(self._root, self._total)
-        tables.write_info(self._root, self._layout, self._frames, self._count)
+        tables.write_info(
+            self._root, self._layout, self._features, self._frames, self._count)
 
     def abandon(self) -> None:
         """Close all files after an error."""
@@ -202,7 +207,7 @@ class LeRobotWriter:
         self._video = VideoWriter(
             self._root / tables.VIDEO.format(
                 video_key=tables.IMAGE, chunk_index=chunk, file_index=file),
-            self._layout.fps, {**tables.VIDEO_OPTIONS, 'bf': 0})
+            self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0}, _ENCODER)
 
     def _close_video(self) -> None:
         if self._video is not None:

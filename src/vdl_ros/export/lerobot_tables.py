@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vdl_ros.common.video_writer import CODEC, PIXEL_FORMAT
+from vdl_ros.common.video_writer import PIXEL_FORMAT
 from vdl_ros.export.statistics import Statistics
 from vdl_ros.export.writer import Layout
 
 __all__ = [
-    'CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'VIDEO', 'VIDEO_OPTIONS', 'data_schema', 'features',
-    'flat_statistics', 'write_info', 'write_statistics', 'write_tasks',
+    'CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'VIDEO', 'data_schema', 'features', 'flat_statistics',
+    'write_info', 'write_statistics', 'write_tasks',
 ]
 
 IMAGE = 'observation.images.camera'
@@ -23,15 +24,15 @@ CAMERA = 'observation.environment_state'
 EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
-#: Every second picture is a key frame, so that any is found fast.
-VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 _VERSION = 'v3.0'
 _COUNTERS = {'timestamp': 'float32', 'frame_index': 'int64', 'episode_index': 'int64',
              'index': 'int64', 'task_index': 'int64'}
 
 
-def features(layout: Layout) -> dict[str, dict[str, Any]]:
-    """Return the features as ``meta/info.json`` describes them."""
+def features(
+    layout: Layout, codec: str, options: Mapping[str, str | int],
+) -> dict[str, dict[str, Any]]:
+    """Return the features as ``meta/info.json`` describes them, videos by codec and options."""
     width, height = layout.size
     found: dict[str, dict[str, Any]] = {'observation.state': _vector(layout.joints)}
     if layout.motors:
@@ -41,9 +42,9 @@ def features(layout: Layout) -> dict[str, dict[str, Any]]:
     found[IMAGE] = {
         'dtype': 'video', 'shape': [height, width, 3], 'names': ['height', 'width', 'channels'],
         'info': {
-            'video.height': height, 'video.width': width, 'video.codec': CODEC,
+            'video.height': height, 'video.width': width, 'video.codec': codec,
             'video.pix_fmt': PIXEL_FORMAT, 'video.fps': layout.fps, 'video.channels': 3,
-            **{f'video.{name}': value for name, value in VIDEO_OPTIONS.items()},
+            **{f'video.{name}': value for name, value in options.items()},
             'has_audio': False, 'is_depth_map': False}}
     return found | {name: {'dtype': kind, 'shape': [1], 'names': None}
                     for name, kind in _COUNTERS.items()}
@@ -100,14 +101,16 @@ def write_tasks(arrow: Any, parquet: Any, root: Path, task: str) -> None:
                         root / 'meta' / 'tasks.parquet')
 
 
-def write_info(root: Path, layout: Layout, frames: int, episodes: int) -> None:
-    """Write ``meta/info.json``."""
+def write_info(
+    root: Path, layout: Layout, described: dict[str, dict[str, Any]], frames: int, episodes: int,
+) -> None:
+    """Write ``meta/info.json``; ``described``: the :func:`features`."""
     _write_json(root / 'meta' / 'info.json', {
         'codebase_version': _VERSION, 'robot_type': 'owi535', 'total_episodes': episodes,
         'total_frames': frames, 'total_tasks': 1, 'chunks_size': 1000,
         'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
         'splits': {'train': f'0:{episodes}'}, 'data_path': DATA, 'video_path': VIDEO,
-        'features': features(layout)})
+        'features': described})
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

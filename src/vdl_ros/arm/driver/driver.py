@@ -23,8 +23,6 @@ from vdl_ros.arm.model.motor_command import Motors
 
 __all__ = ['ArmDriver', 'Guard', 'Link', 'Notice']
 
-# Between two attempts to find a disconnected device, s; an attempt takes the executor some ms.
-_RETRY_S = 0.25
 # The same refusal is logged again after this time, s, and at most this many different ones in it.
 _REFUSAL_S, _REFUSALS = 5.0, 5
 
@@ -289,7 +287,7 @@ class ArmDriver:
         try:
             self._attach()
         except (ArmUsbError, GuardianError) as error:
-            self._next_try = self._clock() + _RETRY_S
+            self._next_try = self._clock() + self._config.reconnect_period
             # The disconnection itself was logged already.
             if not isinstance(error, DeviceMissingError) and str(error) != self.fault:
                 self.fault = str(error)

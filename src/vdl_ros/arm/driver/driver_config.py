@@ -25,6 +25,9 @@ class SafetyConfig:
     refresh_period: float = setting(
         0.2, 'Period at which the last command is sent again, to detect a disconnected arm.',
         minimum=0.02, maximum=5.0, unit='s')
+    reconnect_period: float = setting(
+        0.25, 'Time between two attempts to find a disconnected arm again; each takes some ms.',
+        minimum=0.05, maximum=10.0, unit='s')
     base_max_run_time: float = setting(
         15.0, f'Base: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
     shoulder_max_run_time: float = setting(

@@ -4,8 +4,8 @@ The training loop: collect, batch, learn, publish, report; see :meth:`Trainer.ru
 A step on its way from an environment to the gradient, file by file:
 
 1. ``rl/acting/actor.py`` chooses actions and records an unroll (``rl/data/unroll.py``).
-2. ``ros/training/acting.py`` sends it; ``ros/training/trajectories.py`` queues it at the learner.
-   ``local_training.py`` replaces both by a call.
+2. ``ros/training/actor_modes.py`` sends it; ``ros/training/trajectories.py`` queues it at the
+   learner. ``local_training.py`` replaces both by a call.
 3. The loop here takes it from the inbox, and makes a batch of several (``rl/data/batch.py``).
 4. ``rl/algorithms/<algorithm>.py`` computes the loss, ``optimizer.py`` there makes the step.
 5. The loop publishes the new policy, which the actor loads before its next unroll.
