@@ -11,11 +11,12 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation import appearance
 from vdl_ros.arm.simulation.render import project
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.tensor_file import save_tensor_file
 from vdl_ros.pose.augmentation import augment, flip, to_float
 from vdl_ros.pose.data.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator
 from vdl_ros.pose.keypoints import MIRRORED, POINTS, project_points
-from vdl_ros.pose.model_file import ModelError, load_model, save_file, save_model
+from vdl_ros.pose.model_file import ModelError, load_model, save_model
 from vdl_ros.pose.networks import MODELS, Raw, make_model
 from vdl_ros.pose.outputs import decode, encode, errors
 from vdl_ros.pose.training.losses import pose_loss
@@ -199,12 +200,12 @@ def test_an_invalid_model_file_is_an_error_with_the_reason(tmp_path):
     refused('not the weights of this alexnet')
     save_model(path, 'resnet', state, {'scale': [1.0], 'threshold': 0.1}, {})
     refused('not the weights of this resnet: calibration')
-    save_file(path, {'policy': torch.zeros(3)})
+    save_tensor_file(path, {'policy': torch.zeros(3)})
     refused('not a pose model of this program')
     path.write_bytes(content[:len(content) // 2])
-    refused('not a readable model')
+    refused('not a readable pose model')
     path.write_bytes(content[:5000] + b'\xff' * 100 + content[5100:])
-    refused('not a readable model')
+    refused('not a readable pose model')
     torch.save({'format': path}, path)  # names code to run
     refused('more than tensors and plain values')
     path.unlink()

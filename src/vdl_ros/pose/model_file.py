@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from vdl_ros.common.resources import find_resource
+from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 from vdl_ros.pose.networks import MODELS, make_model
 
-__all__ = ['ModelError', 'default_model', 'load_file', 'load_model', 'save_file', 'save_model']
+__all__ = ['ModelError', 'default_model', 'load_model', 'save_model']
 
 FORMAT = 'vdl_ros pose 1'
 DEFAULT = 'models/pose_resnet.pt'
-
-
-class ModelError(ValueError):
-    """A model file that cannot be used; the message names the file and the reason."""
+ModelError = TensorFileError
 
 
 def default_model() -> Path:
@@ -58,8 +52,8 @@ def save_model(
         OSError: the disk is full or the folder cannot be written.
     """
     state = {key: value.to(torch.float16) for key, value in model.items()}
-    save_file(path, {'format': FORMAT, 'model': name, 'state': state,
-                     'calibration': dict(calibration), 'origin': dict(origin)})
+    save_tensor_file(path, {'format': FORMAT, 'model': name, 'state': state,
+                            'calibration': dict(calibration), 'origin': dict(origin)})
 
 
 def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any]]:
@@ -75,7 +69,7 @@ def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any
     """
     if path.is_dir():
         path = path / 'model.pt'
-    found = load_file(path)
+    found = load_tensor_file(path, 'pose model')
     if found.get('format') != FORMAT:
         raise ModelError(f'{path}: not a pose model of this program')
     name = found.get('model')
@@ -94,43 +88,3 @@ def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any
         reason = ' '.join(lines[:2])[:160]
         raise ModelError(f'{path}: not the weights of this {name}: {reason}') from None
     return model.eval(), found
-
-
-def save_file(path: Path, content: Mapping[str, Any]) -> None:
-    """Write tensors and plain values to a file beside ``path``, then rename it."""
-    partial = path.with_name(path.name + '.partial')
-    try:
-        with partial.open('wb') as stream:
-            torch.save(dict(content), stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-def load_file(path: Path) -> dict[str, Any]:
-    """
-    Return what :func:`save_file` wrote; no code in the file is executed.
-
-    Raises:
-        ModelError: missing, corrupt or malicious.
-    """
-    if not path.is_file():
-        raise ModelError(f'{path}: no such file')
-    try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch does not check the checksums
-        if broken:
-            raise zipfile.BadZipFile(f'wrong checksum of {broken}')
-        found = torch.load(path, map_location='cpu', weights_only=True)
-    except pickle.UnpicklingError:
-        raise ModelError(f'{path}: holds more than tensors and plain values: refused') from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError,
-            AttributeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise ModelError(f'{path}: not a readable model: {reason}') from None
-    if not isinstance(found, dict):
-        raise ModelError(f'{path}: not a pose model of this program')
-    return found

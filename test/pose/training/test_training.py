@@ -6,8 +6,9 @@ import threading
 import pytest
 import torch
 
+from vdl_ros.common.tensor_file import load_tensor_file
 from vdl_ros.pose.data.dataset import PoseDataset
-from vdl_ros.pose.model_file import load_file, load_model
+from vdl_ros.pose.model_file import load_model
 from vdl_ros.pose.training import training
 from vdl_ros.pose.training.run_folder import RunError
 from vdl_ros.pose.training.training import Trainer
@@ -53,6 +54,10 @@ def train(data, folder, stop=None, resume=False, init=None, **settings):
     return trainer, trainer.train(stop or threading.Event()), lines
 
 
+def checkpoint(folder):
+    return load_tensor_file(folder / 'checkpoint.pt', 'checkpoint')
+
+
 def test_training_lowers_the_loss_and_writes_its_files(data, tmp_path):
     folder = tmp_path / 'run'
     trainer, scores, lines = train(data, folder, epochs=4)
@@ -80,7 +85,7 @@ def test_a_resumed_training_ends_with_the_same_weights(data, tmp_path):
     before = trainer.step
     trainer, _, _ = train(data, tmp_path / 'halves', epochs=2, resume=True)
     assert trainer.step == 10 > before
-    whole, halves = (load_file(tmp_path / name / 'checkpoint.pt') for name in ('whole', 'halves'))
+    whole, halves = (checkpoint(tmp_path / name) for name in ('whole', 'halves'))
     for part in ('model', 'average'):
         for name, value in whole[part].items():
             assert torch.equal(value, halves[part][name]), name
@@ -95,7 +100,7 @@ def test_gradients_of_a_split_batch_equal_those_of_the_whole(data, tmp_path, mon
     found = []
     for threads in (1, 2):
         train(data, tmp_path / str(threads), epochs=1, threads=threads)
-        found.append(load_file(tmp_path / str(threads) / 'checkpoint.pt')['model'])
+        found.append(checkpoint(tmp_path / str(threads))['model'])
     for name, value in found[0].items():
         torch.testing.assert_close(value, found[1][name], atol=2e-3, rtol=0)
 
@@ -116,7 +121,7 @@ def test_training_can_start_from_the_weights_of_a_model(data, tmp_path):
     model, _ = load_model(tmp_path / 'first')
     # A rate at which nothing is learned shows what it began with.
     train(data, tmp_path / 'second', epochs=1, init=tmp_path / 'first', lr=1e-12)
-    found = load_file(tmp_path / 'second' / 'checkpoint.pt')
+    found = checkpoint(tmp_path / 'second')
     for name, value in model.state_dict().items():
         torch.testing.assert_close(found['model'][name], value, atol=1e-6, rtol=0)
     with pytest.raises(ValueError, match='is resnet, not alexnet'):
@@ -135,7 +140,7 @@ def test_invalid_settings_and_folders_are_errors(data, bags, tmp_path):
     with pytest.raises(RunError, match='holds no checkpoint'):
         train(data, tmp_path / 'other', resume=True)
     (folder / 'checkpoint.pt').write_bytes(b'rubbish')
-    with pytest.raises(ValueError, match='not a readable model'):
+    with pytest.raises(ValueError, match='not a readable checkpoint'):
         train(data, folder, resume=True)
     few = PoseDataset([bags.write('few', 3)])
     with pytest.raises(ValueError, match='3 frames are too few for batches of 4'):
@@ -155,7 +160,7 @@ def test_the_command_trains_and_stops_on_a_signal(bags, launch, tmp_path):
     started.interrupt()
     assert started.wait() == 0
     assert 'continue with --resume' in started.output
-    epochs = load_file(folder / 'checkpoint.pt')['epoch']
+    epochs = checkpoint(folder)['epoch']
     again = launch(*command, '--resume', '--epochs', str(epochs + 1))
     assert again.wait() == 0
     assert f'epoch {epochs + 1}: joints' in again.output

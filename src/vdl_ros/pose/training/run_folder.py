@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
+
+from vdl_ros.common.run_files import ProgressTable, atomic_file, write_text
 
 __all__ = ['PoseRun', 'RunError']
 
@@ -48,21 +48,19 @@ class PoseRun:
         except OSError as error:
             raise RunError(f'--output: {path} cannot be made: {error.strerror}') from None
         self._events: SummaryWriter | None = None
+        self._progress = ProgressTable(path / 'progress.csv', COLUMNS)
 
     def open(self, config: Mapping[str, Any], step: int) -> None:
         """Write the settings; continue events and progress from ``step``."""
-        self._write('config.json', json.dumps(dict(config), indent=2) + '\n')
-        kept = [row for row in self.progress() if row['step'] <= step]
-        with (self.path / 'progress.csv').open('w', newline='') as stream:
-            csv.writer(stream).writerows(
-                [COLUMNS, *([f'{row[name]:.6g}' for name in COLUMNS] for row in kept)])
-        self._events = SummaryWriter(str(self.path), purge_step=step + 1 if kept else None)
+        write_text(self.path / 'config.json', json.dumps(dict(config), indent=2) + '\n')
+        self._progress.truncate(step)
+        self._events = SummaryWriter(
+            str(self.path), purge_step=step + 1 if self.progress() else None)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
         """Append to progress.csv and the events, and draw the curve."""
         assert self._events is not None
-        with (self.path / 'progress.csv').open('a', newline='') as stream:
-            csv.writer(stream).writerow([f'{row[name]:.6g}' for name in COLUMNS])
+        self._progress.append({name: f'{row[name]:.6g}' for name in COLUMNS})
         for name, value in {**row, **scalars}.items():
             if name != 'step':
                 self._events.add_scalar(name, value, int(row['step']))
@@ -71,18 +69,7 @@ class PoseRun:
 
     def progress(self) -> list[dict[str, float]]:
         """Return the lines of progress.csv; one truncated by a crash is left out."""
-        try:
-            with (self.path / 'progress.csv').open(newline='') as stream:
-                lines = list(csv.DictReader(stream))
-        except FileNotFoundError:
-            return []
-        rows = []
-        for line in lines:
-            try:
-                rows.append({name: float(line[name]) for name in COLUMNS})
-            except (KeyError, TypeError, ValueError):
-                continue
-        return rows
+        return self._progress.rows()
 
     def close(self) -> None:
         """Close the events."""
@@ -111,11 +98,5 @@ class PoseRun:
             axes.spines[['top', 'right']].set_visible(False)
             axes.legend(frameon=False)
         right.set_yscale('log')
-        partial = self.path / 'curve.partial.png'
-        figure.savefig(partial)
-        os.replace(partial, self.path / 'curve.png')
-
-    def _write(self, name: str, text: str) -> None:
-        partial = self.path / (name + '.partial')
-        partial.write_text(text)
-        os.replace(partial, self.path / name)
+        with atomic_file(self.path / 'curve.png') as partial:
+            figure.savefig(partial, format='png')

@@ -21,11 +21,12 @@ from torch.utils.data import DataLoader
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.common.precision import faster_in_bfloat16
+from vdl_ros.common.tensor_file import load_tensor_file, save_tensor_file
 from vdl_ros.pose.augmentation import augment, flip, to_float
 from vdl_ros.pose.data.dataset import PoseDataset, keep_batch
 from vdl_ros.pose.estimator import PoseEstimator
 from vdl_ros.pose.keypoints import project_points
-from vdl_ros.pose.model_file import load_file, load_model, save_file, save_model
+from vdl_ros.pose.model_file import load_model, save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.pose.training.evaluation import (
     Scores,
@@ -265,7 +266,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Write the checkpoint."""
-        save_file(self._run.checkpoint, {
+        save_tensor_file(self._run.checkpoint, {
             'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
             'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
             'step': self.step, 'epoch': self.epoch, 'done_in_epoch': self._done_in_epoch,
@@ -279,7 +280,7 @@ class Trainer:
             RunError: it is of another architecture, or none.
         """
         path = self._run.checkpoint
-        found = load_file(path)
+        found = load_tensor_file(path, 'checkpoint')
         name = found.get('config', {}).get('model', self.config.model)
         if name != self.config.model:
             raise RunError(f'{path}: the architecture is {name}, not {self.config.model}')
