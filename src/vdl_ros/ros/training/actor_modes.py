@@ -198,10 +198,12 @@ class CentralInferenceMode:
                 self._stamp = self._node.get_clock().now().to_msg()
         now = time.monotonic()
         if self._learner_id and (self._requested is None or now - self._requested > self._RETRY_S):
+            # The learner may lack the observation before, if it gave this actor up.
+            whole = self._whole or self._requested is not None
             self._requested = now
             with self._timer('encode'):
                 observation = to_observation(
-                    self._actor.observe(whole=self._whole), stamp=self._stamp,
+                    self._actor.observe(whole=whole), stamp=self._stamp,
                     actor_id=self._actor_id, start_id=self._start_id,
                     step=self._actor.step, learner_id=self._learner_id)
             with self._timer('publish'):
