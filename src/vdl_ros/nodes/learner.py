@@ -49,7 +49,14 @@ from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
-from vdl_ros.ros.process import EXIT_OK, EXIT_RESTART, die_with_parent, make_executor, run_node
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    EXIT_RESTART,
+    die_with_parent,
+    make_executor,
+    run_node,
+    set_up,
+)
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
@@ -309,10 +316,13 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
     """Join the other learners and train; if the group breaks, exit to be started again."""
     group = None
     try:
-        group = node.join_group(stop)
+        with set_up():
+            group = node.join_group(stop)
+            if group is not None:
+                node.share_settings(group)
+                training = Training(node, group)
         if group is not None:
-            node.share_settings(group)
-            Training(node, group).run(stop)
+            training.run(stop)
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART
