@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from gymnasium.vector import VectorEnv
 from rclpy.node import Node
+from std_msgs.msg import String
 
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
@@ -79,6 +80,13 @@ class LocalInferenceMode:
         self._last_policy = time.monotonic()
         self._publisher = node.create_publisher(
             Trajectory, 'trajectories', qos.TOPICS['trajectories'])
+        self._busy = node.create_subscription(
+            String, 'learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+
+    def _on_busy(self, message: String) -> None:
+        """Wait for the policy: the learner has what it needs for its update."""
+        if message.data == self._learner_id:
+            self._last_policy = time.monotonic()
 
     @property
     def sequence(self) -> int:
@@ -136,6 +144,7 @@ class LocalInferenceMode:
         """Close the environments and the topic."""
         self._actor.close()
         self._node.destroy_publisher(self._publisher)
+        self._node.destroy_subscription(self._busy)
 
 
 class CentralInferenceMode:
