@@ -8,18 +8,13 @@ import socket
 from functools import partial
 
 from launch import LaunchDescription
-from launch.actions import (
-    DeclareLaunchArgument,
-    OpaqueFunction,
-    RegisterEventHandler,
-    SetEnvironmentVariable,
-)
-from launch.event_handlers import OnProcessExit
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
 from launch_ros.actions import Node
 
 from vdl_ros.common.settings import Setting
 from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ActorConfig, ProcessConfig)
@@ -39,20 +34,14 @@ def start(context):
     prefix = given.pop('actor_id', f'{socket.gethostname()}_actor')
     count, learners, rank = (
         each.parse(context.launch_configurations[each.name]) for each in NUMBERS)
-    actions = []
-    for index in range(count):
-        actor = Node(
-            package='vdl_ros', executable='actor', name=f'actor_{index}', output='screen',
+    actors = [
+        restarted(partial(
+            Node, package='vdl_ros', executable='actor', name=f'actor_{index}', output='screen',
             remappings=launch_arguments.of_learner(index % learners if rank < 0 else rank),
             parameters=[given | {'actor_id': f'{prefix}_{index}', 'launch_id': 'actors'}],
-            respawn=True, respawn_delay=1.0)
-        actions += [
-            RegisterEventHandler(OnProcessExit(
-                target_action=actor,
-                on_exit=partial(launch_arguments.end_with, on_success=False))),
-            actor,
-        ]
-    return [*actions, *launch_arguments.recorder(context)]
+        ), on_success=False)
+        for index in range(count)]
+    return [*actors, *launch_arguments.recorder(context)]
 
 
 ARGUMENTS = [

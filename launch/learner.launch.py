@@ -4,19 +4,17 @@ Start one learner only, for training on several hosts.
 With num_learners > 1, start one launch for each learner_rank, on this host or others.
 """
 
-import time
-from functools import partial
-
 from launch import LaunchDescription
-from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentVariable
-from launch.event_handlers import OnProcessExit
+from launch.actions import OpaqueFunction, SetEnvironmentVariable
 from launch_ros.actions import Node
 
+from vdl_ros.common.run_files import unique_name
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
@@ -29,18 +27,12 @@ def start(context):
     given = launch_arguments.given(context, *SETTINGS)
     rank = given.get('learner_rank', 0)
     single = given.get('num_learners', 1) == 1
-    learner = Node(
+    parameters = given | {'launch_id': unique_name()}
+    learner = restarted(lambda: Node(
         package='vdl_ros', executable='learner', name='learner' if single else f'learner_{rank}',
-        output='screen', remappings=launch_arguments.of_learner(rank),
-        parameters=[given | {'launch_id': time.strftime('%Y%m%d-%H%M%S')}],
-        respawn=True, respawn_delay=1.0, sigterm_timeout=launch_arguments.SAVING_S)
-    return [
-        RegisterEventHandler(OnProcessExit(
-            target_action=learner,
-            on_exit=partial(launch_arguments.end_with, on_success=True))),
-        learner,
-        *launch_arguments.recorder(context),
-    ]
+        output='screen', remappings=launch_arguments.of_learner(rank), parameters=[parameters],
+        sigterm_timeout=launch_arguments.SAVING_S), on_success=True)
+    return [learner, *launch_arguments.recorder(context)]
 
 
 ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]

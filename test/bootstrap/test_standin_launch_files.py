@@ -162,6 +162,7 @@ def test_opaque_functions_get_context_and_arguments(workspace):
     ("Node(package='p', executable='x', ros_arguments='y')", 'Node(): keyword argument ros_'),
     ('OnShutdown(on_shutdown=[], handle_once=1)', 'OnShutdown(): keyword argument handle_once'),
     ("sh('true', respawn=Config('r'))", 'respawn='),
+    ("TimerAction(period=1.0, actions=[])", 'cancel_on_shutdown=False'),
     ("ParameterValue([1], value_type=list[int])", 'value_type=list[int]'),
 ])
 def test_missing_names_and_keywords_are_named_in_one_line(workspace, body, missing):

@@ -128,6 +128,28 @@ def test_respawn_stops_at_a_shutdown(workspace, delay):
     assert command.finish() == 0
 
 
+def test_a_timer_runs_its_actions_in_a_scope_of_the_handler(workspace):
+    command = workspace.launch("""[
+        sh('exit 1', name='p', on_exit=[TimerAction(period=0.05, cancel_on_shutdown=True, actions=[
+            GroupAction([SetLaunchConfiguration('a', 'A'), LogInfo(msg=['in ', Config('a')]),
+                         sh('echo later', name='q', output='screen')])])]),
+    ]""")
+    assert command.messages == ['in A']
+    assert command.output.count('[q-2] later') == 1
+    assert command.finish() == 0
+
+
+def test_a_timer_ends_at_a_shutdown(workspace):
+    command = workspace.start_launch("""[
+        sh('exit 1', name='p', on_exit=[LogInfo(msg='waits'), TimerAction(
+            period=1000.0, cancel_on_shutdown=True, actions=[LogInfo(msg='never')])]),
+    ]""")
+    command.wait_for('waits')
+    command.send(signal.SIGINT)
+    assert command.finish() == 0
+    assert command.messages == ['waits']
+
+
 def test_signals_escalate_up_to_sigkill(workspace):
     command = workspace.start_launch(
         f'[py({STUBBORN!r}, name="p", output="screen", sigterm_timeout="2.5", '

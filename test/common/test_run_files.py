@@ -1,8 +1,10 @@
 """A file that is written atomically is whole or unchanged; progress.csv survives crashes."""
 
+import resource
+
 import pytest
 
-from vdl_ros.common.run_files import ProgressTable, atomic_file, write_text
+from vdl_ros.common.run_files import ProgressTable, atomic_file, unique_name, write_text
 
 
 def test_an_error_while_writing_leaves_the_old_file(tmp_path):
@@ -20,6 +22,13 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_names_of_one_second_differ(monkeypatch):
+    monkeypatch.setattr('time.strftime', lambda format: '20260101-120000')
+    names = {unique_name() for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.startswith('20260101-120000-') for name in names)
+
+
 def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):
     path = tmp_path / 'progress.csv'
     table = ProgressTable(path, ('step', 'loss'))
@@ -29,6 +38,23 @@ def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):
         table.append({'step': step, 'loss': loss, 'other': 1})
     table.truncate(2)
     assert path.read_text().splitlines() == ['step,loss', '1,0.50', '2,nan']
+
+
+def test_a_row_that_cannot_be_written_leaves_no_part_of_it(tmp_path):
+    path = tmp_path / 'progress.csv'
+    table = ProgressTable(path, ('step', 'loss'))
+    table.truncate(0)
+    table.append({'step': 1, 'loss': 0.5})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The kernel writes two more bytes, then it refuses, as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 2, limits[1]))
+    try:
+        with pytest.raises(OSError, match='progress.csv'):
+            table.append({'step': 2, 'loss': 0.25})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    table.append({'step': 3, 'loss': 0.125})
+    assert path.read_text().splitlines() == ['step,loss', '1,0.5', '3,0.125']
 
 
 @pytest.mark.parametrize('rest', ['3', '3,', '3,x'])

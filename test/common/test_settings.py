@@ -54,6 +54,13 @@ def test_an_integer_is_accepted_for_a_float(value):
     assert checked == value
 
 
+def test_the_limits_of_whole_numbers_are_shown_with_all_digits():
+    assert settings_of(TrainConfig)['seed'].allowed.endswith(f' to {2**31 - 1}')
+    shown = [each.allowed for each in settings_of(TrainConfig, RunConfig).values()
+             if each.type is int]
+    assert not [each for each in shown if 'e+' in each]
+
+
 @pytest.mark.parametrize(('name', 'value', 'allowed'), [
     ('count', 0, 'a whole number from 1 to 10'), ('count', 11, 'a whole number from 1 to 10'),
     ('count', 2.0, 'a whole number'), ('count', True, 'a whole number'),

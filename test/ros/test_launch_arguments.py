@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 from launch import LaunchContext
+from launch.actions import LogInfo
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import launch_arguments
+from vdl_ros.ros import launch_arguments, launch_restarts
 
 
 def context(*words: str) -> LaunchContext:
@@ -82,6 +83,47 @@ def test_a_node_with_bad_settings_fails_the_launch():
     event = SimpleNamespace(returncode=2, process_name='learner-1')
     with pytest.raises(RuntimeError, match='learner-1 cannot run with these settings'):
         launch_arguments.end_with(event, context(), on_success=True)
+
+
+@pytest.fixture
+def end(monkeypatch):
+    """Return a function: what a launch does when the process of a node that it starts ends."""
+    record = lambda **parts: SimpleNamespace(**parts)  # noqa: E731
+    monkeypatch.setattr(launch_restarts, 'TimerAction', record)
+    monkeypatch.setattr(launch_restarts, 'OnProcessExit', record)
+    monkeypatch.setattr(launch_restarts, 'RegisterEventHandler', lambda handler: handler)
+
+    def end_process(made, action):
+        handler, node = action.execute(made)
+        assert handler.target_action is node
+        event = SimpleNamespace(returncode=1, process_name='learner-1')
+        return handler.on_exit(event, made)
+    return end_process
+
+
+def test_a_node_that_fails_at_every_start_is_started_again_only_a_few_times(end):
+    made, nodes = context(), []
+    action = launch_restarts.restarted(
+        lambda: nodes.append(LogInfo(msg='node')) or nodes[-1], on_success=True,
+        clock=lambda: 0.0)
+    periods = [timer.period for _ in range(8) for timer in end(made, action)]
+    assert periods == sorted(periods)
+    assert len(set(periods)) > 3
+    with pytest.raises(RuntimeError, match='^learner-1 ended again and again'):
+        end(made, action)
+    assert len(nodes) == 9
+
+
+def test_a_restarted_node_has_the_scope_of_its_first_start(end, monkeypatch):
+    made = context('seed:=3')
+    monkeypatch.setenv('VDL_SCOPE', 'inner')
+    action = launch_restarts.restarted(lambda: LogInfo(msg='node'), on_success=True)
+    end(made, action)
+    made.launch_configurations['seed'] = '0'
+    monkeypatch.setenv('VDL_SCOPE', 'outer')
+    end(made, action)
+    assert made.launch_configurations['seed'] == '3'
+    assert made.environment['VDL_SCOPE'] == 'inner'
 
 
 def test_a_recorder_is_only_started_with_a_bag_name():

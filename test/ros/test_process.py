@@ -8,7 +8,7 @@ from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
 from vdl_ros.ros import qos
-from vdl_ros.ros.process import call_back, make_executor, run_node
+from vdl_ros.ros.process import call_back, make_executor, run_node, set_up
 from vdl_ros.tools import doctor
 
 
@@ -24,6 +24,25 @@ def test_malformed_ros_arguments_give_one_line_and_status_2(capsys, words):
         doctor.main(words)
     assert ended.value.code == 2
     assert 'doctor: error: Failed to parse ROS arguments' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('error', [ValueError('bad'), OSError(28, 'full')], ids=repr)
+@pytest.mark.usefixtures('ros_domain', 'own_signals')
+def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(capsys, error):
+    def fail(*args):
+        raise error
+
+    def fail_in_set_up(node, stop):
+        with set_up():
+            fail()
+
+    make = lambda: rclpy.create_node('node')  # noqa: E731
+    for parts in ((fail, pytest.fail), (make, fail_in_set_up)):
+        assert run_node('name', *parts, (), []) == 2
+        assert capsys.readouterr().err == f'name: {error}\n'
+    # Python prints the traceback and ends with status 1.
+    with pytest.raises(type(error), match=str(error.args[-1])):
+        run_node('name', make, fail, (), [])
 
 
 @pytest.fixture

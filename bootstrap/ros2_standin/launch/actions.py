@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import logging
 from ._entity import Action, LaunchDescriptionEntity
 from ._execute_process import ExecuteProcess
-from ._missing import missing_names
+from ._missing import ADVICE, missing_names
 from ._substitution import SomeSubstitutionsType, normalize, perform
 from .event import Event
+from .event_handlers import OnShutdown
 from .events import Shutdown as ShutdownEvent
 from .events.process import ProcessExited
 from .launch_context import LaunchContext
@@ -19,7 +21,7 @@ from .launch_description_sources import PythonLaunchDescriptionSource
 __all__ = [
     'DeclareLaunchArgument', 'EmitEvent', 'ExecuteProcess', 'GroupAction',
     'IncludeLaunchDescription', 'LogInfo', 'OpaqueFunction', 'RegisterEventHandler',
-    'SetEnvironmentVariable', 'SetLaunchConfiguration', 'Shutdown',
+    'SetEnvironmentVariable', 'SetLaunchConfiguration', 'Shutdown', 'TimerAction',
 ]
 
 
@@ -228,6 +230,59 @@ class Shutdown(EmitEvent):
             logging.get_logger('launch').info(
                 f'process[{event.process_name}] was required: shutting down launched system')
         super().execute(context)
+
+
+class TimerAction(Action):
+    """Runs actions after some seconds, unless the launch shuts down before."""
+
+    def __init__(
+        self, *, period: float, actions: Iterable[Action], cancel_on_shutdown: bool = False,
+        **unknown: object,
+    ) -> None:
+        """Store the seconds and the actions; ``cancel_on_shutdown`` must be true."""
+        super().__init__(**unknown)
+        if not cancel_on_shutdown:
+            raise TypeError(f'cancel_on_shutdown={cancel_on_shutdown!r} {ADVICE}')
+        self._period, self._actions = float(period), list(actions)
+        self._over: asyncio.Future | None = None
+
+    def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
+        """Return the actions."""
+        return self._actions
+
+    def get_asyncio_future(self) -> asyncio.Future | None:
+        """Return the future that is done when the actions run, or never will."""
+        return self._over
+
+    def execute(self, context: LaunchContext) -> None:
+        """Start the timer."""
+        if not context.is_shutdown:
+            cancel = asyncio.Event()
+            context.register_event_handler(OnShutdown(
+                on_shutdown=lambda event, context: cancel.set()))
+            handler = _OnTimer(self._actions)
+            context.register_event_handler(handler)
+            self._over = context.asyncio_loop.create_task(
+                self._run(context, handler.event, cancel))
+
+    async def _run(self, context: LaunchContext, event: Event, cancel: asyncio.Event) -> None:
+        try:
+            await asyncio.wait_for(cancel.wait(), self._period)
+        except asyncio.TimeoutError:
+            context.emit_event_sync(event)
+
+
+class _OnTimer:
+    """Answers the event of one timer with its actions."""
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self.event, self._actions = Event(), actions
+
+    def matches(self, event: Event) -> bool:
+        return event is self.event
+
+    def handle(self, event: Event, context: LaunchContext) -> Sequence[Action]:
+        return [] if context.is_shutdown else self._actions
 
 
 def declared_arguments(

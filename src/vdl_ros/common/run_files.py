@@ -1,24 +1,57 @@
-"""Files of a run's folder: files that are replaced whole, and the table ``progress.csv``."""
+"""Files of a run's folder: unique names, files that are replaced whole, ``progress.csv``."""
 
 from __future__ import annotations
 
 import csv
+import errno
+import io
+import os
+import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['ProgressTable', 'atomic_file', 'write_text']
+__all__ = ['ProgressTable', 'atomic_file', 'unique_name', 'write_text']
+
+
+def unique_name() -> str:
+    """Return the local time with a random suffix: two calls in one second differ."""
+    return f'{time.strftime("%Y%m%d-%H%M%S")}-{secrets.token_hex(3)}'
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a file beside ``path`` to write to; it becomes ``path`` if nothing is raised."""
+    """
+    Yield a file beside ``path`` to write to; it becomes ``path`` if nothing is raised.
+
+    After a crash of the machine the old or the new content is there.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     partial = path.with_name(path.name + '.partial')
     try:
         yield partial
+        _sync(partial, os.O_RDONLY)
         partial.replace(path)
+        # Otherwise the new name may be lost, and with it both contents.
+        _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _sync(path: Path, flags: int) -> None:
+    """Wait until a file or a folder is on the disk."""
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems cannot do that with folders.
+        if error.errno != errno.EINVAL or not flags & os.O_DIRECTORY:
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -56,9 +89,24 @@ class ProgressTable:
             writer.writerows(kept)
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Add a row; ``row`` must have all columns."""
-        with self._path.open('a', newline='') as stream:
-            csv.writer(stream).writerow([row[name] for name in self._columns])
+        """
+        Add a row whole or not at all; ``row`` must have all columns.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        line = io.StringIO()
+        csv.writer(line).writerow([row[name] for name in self._columns])
+        data = line.getvalue().encode()
+        # Without a buffer, whose rest would be written when the file is closed.
+        with self._path.open('ab', buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            try:
+                if stream.write(data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+            except OSError:
+                stream.truncate(size)
+                raise
 
     def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
         """Return each row as numbers and as text."""

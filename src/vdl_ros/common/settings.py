@@ -51,12 +51,14 @@ class Setting:
             return 'one of ' + ', '.join(repr(choice) for choice in self.choices)
         word = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'text'}
         text = word[self.type]
-        if self.minimum is not None and self.maximum is not None:
-            return f'{text} from {self.minimum:g} to {self.maximum:g}'
-        if self.minimum is not None:
-            return f'{text}, at least {self.minimum:g}'
-        if self.maximum is not None:
-            return f'{text}, at most {self.maximum:g}'
+        low, high = (None if each is None else str(int(each)) if self.type is int else f'{each:g}'
+                     for each in (self.minimum, self.maximum))
+        if low is not None and high is not None:
+            return f'{text} from {low} to {high}'
+        if low is not None:
+            return f'{text}, at least {low}'
+        if high is not None:
+            return f'{text}, at most {high}'
         return text
 
     def check(self, value: object) -> Scalar:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -28,10 +27,32 @@ def save_tensor_file(path: Path, content: Mapping[str, Any]) -> None:
     Raises:
         OSError: the disk is full or the folder cannot be written.
     """
-    with atomic_file(path) as partial, partial.open('wb') as stream:
-        torch.save(dict(content), stream)
-        stream.flush()
-        os.fsync(stream.fileno())
+    with atomic_file(path) as partial, partial.open('wb') as file:
+        stream = _Stream(file)
+        try:
+            torch.save(dict(content), cast(IO[bytes], stream))
+        except RuntimeError:
+            if stream.failure is not None:
+                raise stream.failure from None
+            raise
+
+
+class _Stream:
+    """A stream that remembers its error: ``torch.save`` makes a RuntimeError of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._stream.write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import parameters, qos
-from vdl_ros.ros.process import EXIT_OK, run_node
+from vdl_ros.ros.process import EXIT_OK, run_node, set_up
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.saved_policy import load_policy
 
@@ -68,21 +68,26 @@ class EvaluateNode(Node):
         settings = self.settings
         count = min(settings.num_envs, settings.episodes)
         # The score of a game counts all lives, also if the policy was trained with episodic_life.
-        envs = factory.make(replace(self._env, episodic_life=False), settings.seed, num_envs=count)
+        env = replace(self._env, episodic_life=False)
+        with set_up():
+            envs = factory.make(env, settings.seed, num_envs=count)
         try:
             result = evaluate(envs, self._act(), settings.episodes, settings.seed, stop)
         finally:
             envs.close()
-        for total, length in zip(result.returns, result.lengths, strict=True):
+        for episode in result.episodes:
             self._episodes.publish(Episode(
                 header=Header(stamp=self.get_clock().now().to_msg()),
-                actor_id=self.get_fully_qualified_name(), episode_return=total, length=length,
+                actor_id=self.get_fully_qualified_name(), environment=episode.environment,
+                episode_return=episode.episode_return, length=episode.length,
+                terminated=episode.terminated, truncated=episode.truncated,
                 policy_version=self._saved.version))
         return result
 
     def record(self, path: Path) -> None:
         """Record a video of one episode."""
-        total, length = record_episode(self._env, self.settings.seed, self._act(), path)
+        with set_up():
+            total, length = record_episode(self._env, self.settings.seed, self._act(), path)
         self.get_logger().info(f'{path}: {length} steps, return {total:g}')
 
 

@@ -3,7 +3,8 @@ The learner node: trains a policy on the actors' trajectories and publishes it.
 
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
 inference:=learner; ``/statistics``, for TensorBoard. Publishes: ``policy`` (vdl_ros/Policy,
-latched; only learner 0) after every ``publish_every`` updates; ``actions`` (vdl_ros/Action) with
+latched; only learner 0) after every ``publish_every`` updates; ``learner_busy`` (std_msgs/String)
+each second of an update, so that actors wait for its policy; ``actions`` (vdl_ros/Action) with
 inference:=learner; ``/statistics``, including the time shares of its threads; ``/diagnostics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -20,8 +20,10 @@ from pathlib import Path
 
 import torch
 from rclpy.node import Node
+from std_msgs.msg import String
 
 from vdl_ros import presets
+from vdl_ros.common.run_files import unique_name
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.envs import factory
@@ -49,7 +51,14 @@ from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
-from vdl_ros.ros.process import EXIT_OK, EXIT_RESTART, die_with_parent, make_executor, run_node
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    EXIT_RESTART,
+    die_with_parent,
+    make_executor,
+    run_node,
+    set_up,
+)
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
@@ -58,6 +67,7 @@ from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
 
 SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
+_BUSY_PERIOD_S = 1.0
 
 
 class LearnerNode(Node):
@@ -183,10 +193,14 @@ class Training:
         self._trainer = Trainer(
             self._learner, self._folder, as_dict(env, train, algorithm_config, run),
             inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
-            log=node.get_logger().info, extra_scalars=TopicScalars(
+            log=node.get_logger().info, warn=node.get_logger().warning,
+            extra_scalars=TopicScalars(
                 node, 'trajectories', 'observations', 'actions', 'policy').take if first else dict,
             timers=self._timers, num_actors=run.own_actors,
-            checkpoint_period=run.checkpoint_period, status_period=run.status_period)
+            checkpoint_period=run.checkpoint_period, status_period=run.status_period,
+            stall_timeout=run.stall_timeout)
+        self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
+        self._busy_timer = node.create_timer(_BUSY_PERIOD_S, self._report_busy)
         self._time_statistics = ThreadTimeStatistics(node, self._timers)
         self._diagnostics = Diagnostics(node, self._health)
 
@@ -277,6 +291,11 @@ class Training:
         self._flow_stats.bytes_out += num_bytes(message.tensors)
         self._policy.publish(message)
 
+    def _report_busy(self) -> None:
+        """Tell the actors that the policy comes late because the learner computes."""
+        if self._trainer.busy:
+            self._busy.publish(String(data=self._node.learner_id))
+
     def _health(self) -> Health:
         """Return the warning and the values for ``/diagnostics``."""
         flow_stats, learner = self._flow_stats, self._learner
@@ -300,19 +319,21 @@ class Training:
 
 
 def default_run_dir(env_id: str, process: ProcessConfig) -> str:
-    """Return runs/<environment>-<time>; the same again for a node that its launch restarts."""
-    when = process.launch_id or time.strftime('%Y%m%d-%H%M%S')
-    return f'runs/{env_id.replace("/", "-")}-{when}'
+    """Return runs/<environment>-<launch>; the same again for a node that its launch restarts."""
+    return f'runs/{env_id.replace("/", "-")}-{process.launch_id or unique_name()}'
 
 
 def train(node: LearnerNode, stop: threading.Event) -> int:
     """Join the other learners and train; if the group breaks, exit to be started again."""
     group = None
     try:
-        group = node.join_group(stop)
+        with set_up():
+            group = node.join_group(stop)
+            if group is not None:
+                node.share_settings(group)
+                training = Training(node, group)
         if group is not None:
-            node.share_settings(group)
-            Training(node, group).run(stop)
+            training.run(stop)
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART

@@ -8,12 +8,13 @@ single-threaded executor, but its ``spin()`` runs no callbacks, so both use ``sp
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import rclpy
@@ -33,7 +34,8 @@ from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = [
     'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'call_back', 'die_with_parent',
-    'make_executor', 'run_node', 'spin', 'spin_node', 'stop_on_signals', 'take_settings',
+    'make_executor', 'run_node', 'set_up', 'spin', 'spin_node', 'stop_on_signals',
+    'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
@@ -131,6 +133,24 @@ def die_with_parent() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+class _SetUpError(Exception):
+    """An input that cannot be used; the message is one line."""
+
+
+@contextlib.contextmanager
+def set_up() -> Iterator[None]:
+    """
+    Report a ValueError or OSError of the block as an input that cannot be used.
+
+    The process then ends with one line on stderr and status 2. :func:`run_node` does that while it
+    makes the node; use this for set-up that ``work`` does.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise _SetUpError(str(error)) from error
+
+
 def run_node(
     name: str,
     make: Callable[[], N],
@@ -143,9 +163,10 @@ def run_node(
 
     Args:
         name: of the executable.
-        make: returns the node; a ValueError (such as a SettingError) or OSError ends the process
-            with one line on stderr and status 2.
-        work: called with the node and the stop event; returns the exit status.
+        make: returns the node; see :func:`set_up` for its errors.
+        work: called with the node and the stop event; returns the exit status. Its errors are
+            bugs: they end the process with a traceback and status 1, and its launch may start it
+            again.
         settings: dataclasses of the node's parameters, for ``--help``.
         args: command-line arguments; those of the process by default.
 
@@ -166,17 +187,18 @@ def run_node(
     try:
         # Before all else; rclpy's handlers would end the context before the last message is sent.
         stop = stop_on_signals()
-        if non_ros:
-            raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
-                               '--ros-args -p name:=value')
-        stale_shared_memory.clean_stale_shared_memory(ports=False)
-        transport.configure()
-        memory.keep_large_blocks()
-        rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-        with stale_ports.reserved():
-            node = make()
+        with set_up():
+            if non_ros:
+                raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
+                                   '--ros-args -p name:=value')
+            stale_shared_memory.clean_stale_shared_memory(ports=False)
+            transport.configure()
+            memory.keep_large_blocks()
+            rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
+            with stale_ports.reserved():
+                node = make()
         return work(node, stop)
-    except (ValueError, OSError) as error:
+    except _SetUpError as error:
         print(f'{name}: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     finally:

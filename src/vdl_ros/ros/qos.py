@@ -59,6 +59,7 @@ LATCHED_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIEN
 TOPICS = {
     'trajectories': STREAM,
     'policy': LATCHED,
+    'learner_busy': REPORT,
     'observations': STREAM,
     'actions': STREAM,
     'episodes': REPORT,

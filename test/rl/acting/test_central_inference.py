@@ -155,14 +155,35 @@ def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answe
     assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 1))
 
 
-def test_the_oldest_sessions_are_dropped_first(monkeypatch):
+def test_the_sessions_that_were_silent_longest_are_dropped_first(monkeypatch):
     monkeypatch.setattr(module, '_MOST_ACTORS', 3)
     learner = Learner('vdl/Counter-v0')
     asking = [Asking(learner, 'vdl/Counter-v0', start_id=each) for each in range(5)]
-    for each in asking:
+    go_on(learner, asking[0], 1)
+    session = learner.central._sessions[0]
+    for each in asking[1:]:
         go_on(learner, each, 1)
-    assert set(learner.central._sessions) == {2, 3, 4}
+        go_on(learner, asking[0], 1)
+    assert learner.central._sessions[0] is session
+    assert set(learner.central._sessions) == {0, 3, 4}
     assert learner.central._waiting == {}
+
+
+def test_an_actor_whose_session_was_dropped_goes_on_with_whole_stacks(monkeypatch):
+    monkeypatch.setattr(module, '_MOST_ACTORS', 1)
+    learner = Learner('vdl/PixelCounter-v0', max_policy_lag=2)
+    asking, other = (Asking(learner, 'vdl/PixelCounter-v0', start_id=each) for each in (1, 2))
+    go_on(learner, asking, 2 * STEPS)
+    learner.use(learner.unrolls[0])
+    go_on(learner, other, 1)
+    assert learner.serve(asking.request()) == []
+    assert 'there is no previous observation to continue' in learner.refused[0]
+    asking.whole = True
+    go_on(learner, asking, 2 * STEPS)
+    assert learner.serve(asking.request()) == [], 'its credit is bounded as before'
+    assert [each.sequence for each in learner.unrolls] == [0, 1, 2]
+    first, _, *later = local_unrolls('vdl/PixelCounter-v0', 4)
+    assert_same_stream(learner, learner.unrolls, [first, *later])
 
 
 def test_reported_episodes_are_those_of_the_environment():

@@ -12,6 +12,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
 from vdl_ros.rl.algorithm_config import DqnConfig
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -48,16 +49,24 @@ def test_episodes_are_divided_evenly_among_environments(episodes, batch):
 def test_a_set_stop_event_ends_the_evaluation():
     stop = threading.Event()
     stop.set()
-    assert play(5, 2, stop=stop)[1] == Evaluation((), ())
+    assert play(5, 2, stop=stop)[1] == Evaluation(())
+
+
+def test_episodes_say_whether_they_were_terminated_or_truncated():
+    _, result = play(12, 1)
+    # In the counter environments they take turns.
+    assert [(each.terminated, each.truncated) for each in result.episodes] == [
+        (True, False), (False, True)] * 6
 
 
 def test_mean_standard_deviation_and_confidence_interval():
-    result = Evaluation((1.0, 2.0, 3.0, 6.0), (1, 1, 1, 1))
+    result = Evaluation(tuple(
+        FinishedEpisode(0, total, 1, True, False) for total in (1.0, 2.0, 3.0, 6.0)))
     assert result.mean == 3.0
     assert result.std == pytest.approx(np.sqrt(3.5))
     # The sample standard deviation, with N - 1.
     assert result.interval == pytest.approx(1.96 * np.sqrt(14 / 3) / 2)
-    assert np.isnan(Evaluation((1.0,), (1,)).interval)
+    assert np.isnan(Evaluation(result.episodes[:1]).interval)
 
 
 def test_act_receives_episode_starts_and_previous_rewards():

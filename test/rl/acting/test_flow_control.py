@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from vdl_ros.rl.acting.flow_control import Credit, FlowStats
+from vdl_ros.rl.acting.flow_control import ActorRecord, Credit, FlowStats
 
 
 class Process:
@@ -316,6 +316,34 @@ def test_records_of_earlier_processes_are_dropped_but_restarts_counted():
     assert len(flow_stats.actor_records) < 10
     assert flow_stats.actor_restarts == 99
     assert flow_stats.actors == 2
+
+
+def test_actors_are_counted_while_another_thread_adds_one():
+    """The executor's thread counts them, the training thread adds them."""
+    flow_stats = FlowStats()
+    for start_id in range(3):
+        flow_stats.arrive(f'a{start_id}', start_id, 0)
+
+    class Interrupting:
+        """A record during whose reading the other thread runs."""
+
+        @property
+        def actor_id(self):
+            flow_stats.actor_records[77] = ActorRecord('new')
+            return 'a'
+
+    flow_stats.actor_records[1] = Interrupting()
+    assert flow_stats.actors == 3
+    assert 77 in flow_stats.actor_records
+
+
+def test_an_actor_that_restarts_while_the_learner_does_is_counted_once():
+    flow_stats = FlowStats(earlier_starts={'a': 1, 'b': 2})
+    for sequence in range(3):
+        flow_stats.arrive('a', 7, sequence)
+        flow_stats.arrive('b', 2, sequence)
+        flow_stats.arrive('new', 3, sequence)
+    assert flow_stats.actor_restarts == 1
 
 
 def test_a_jump_that_no_credit_allows_is_rejected():

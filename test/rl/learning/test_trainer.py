@@ -30,7 +30,7 @@ class Run:
 
     def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
                  inbox=None, periods=(1e6, 1e6), extra_scalars=dict, timers=None, num_actors=1,
-                 **config):
+                 clock=None, **config):
         self.published, self.lines = [], []
         self.config = dataclasses.replace(CONFIG, **config)
         self.learner, flow_stats = Learner(
@@ -41,7 +41,8 @@ class Run:
             self.learner, self.folder, settings, inbox=self.inbox, flow_stats=flow_stats,
             publish=lambda: self.published.append(self.learner.version),
             log=self.lines.append, extra_scalars=extra_scalars, timers=timers,
-            num_actors=num_actors, checkpoint_period=periods[0], status_period=periods[1])
+            num_actors=num_actors, checkpoint_period=periods[0], status_period=periods[1],
+            **({} if clock is None else {'clock': clock, 'stall_timeout': 30.0}))
         self.stop = threading.Event()
 
     def __call__(self):
@@ -185,8 +186,9 @@ def test_trainer_waits_through_a_pause_of_the_actors(start):
 
 
 def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
-    assert start()() == 'total_steps'
-    good = load_checkpoint(start(resume=True).folder.checkpoint)
+    first = start()
+    assert first() == 'total_steps'
+    good = load_checkpoint(first.folder.checkpoint)
     run = start(resume=True, total_steps=10**6, inbox={'poison': 20}, periods=(1e6, 1e6))
     assert run() == 'not finite'
     assert run.learner.version > good['learner']['version']
@@ -229,7 +231,9 @@ def test_episode_lengths_are_restored_when_resumed(start):
     first()
     parts = load_checkpoint(first.folder.checkpoint)
     assert len(parts['progress']['lengths']) == len(parts['progress']['returns']) > 0
-    assert start(resume=True).trainer.progress.mean_length == 5.0
+    again = start(resume=True)
+    assert again.trainer.progress.mean_length == 5.0
+    again()
     # A checkpoint of before lengths were kept.
     del parts['progress']['lengths']
     save_checkpoint(first.folder.checkpoint, **{
@@ -254,6 +258,121 @@ def test_restart_by_the_launch_is_counted(start):
     assert start(launch_id='x').trainer.reporter.summary('')['learner_restarts'] == 1
 
 
+def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
+    """An actor restarts, and the learner is killed long before its next checkpoint."""
+    # Every look at the clock takes a second.
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time.monotonic',
+                        itertools.count().__next__)
+
+    def disturb(inbox):
+        if inbox.sequence == 6:
+            inbox.start_id, inbox.sequence = 2, 0
+        elif inbox.sequence == 4 and inbox.start_id == 2:
+            raise KeyboardInterrupt
+
+    killed = start(launch_id='x', inbox={'on_get': disturb})
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    killed.folder._lock.close()
+    # While the learner was away the actor was restarted once more.
+    again = start(launch_id='x', inbox={'start_id': 3})
+    again()
+    assert again.summary['actor_restarts'] == 2
+    assert again.summary['learner_restarts'] == 1
+    # Another launch starts other processes.
+    later = start(resume=True, total_steps=800, inbox={'start_id': 4})
+    later()
+    assert later.summary['actor_restarts'] == 2
+
+
+class SynchronousActors:
+    """Actors that send what their credit allows; those in ``silent`` send nothing."""
+
+    def __init__(self, run, scripted, names, now, limit):
+        self.run, self.now, self.silent, self.limit = run, now, set(), limit
+        self.actors = [scripted(run.trainer.flow_stats, start_id=number + 1, actor_id=name)
+                       for number, name in enumerate(names)]
+        run.trainer.inbox = self
+
+    def get(self, timeout):
+        credit = self.run.config.batch_size * (self.run.learner.version + 1)
+        for actor in self.actors:
+            record = self.run.trainer.flow_stats.actor_records.get(actor.start_id)
+            used = record.used if record else 0
+            if actor.actor_id not in self.silent and (
+                    actor.sequence < min(used + self.run.config.batch_size, credit)):
+                return actor.get(timeout)
+        self.now[0] += timeout
+        if self.now[0] > self.limit:
+            self.run.stop.set()
+        raise queue.Empty
+
+
+def test_a_synchronous_run_goes_on_without_a_silent_actor(start, scripted):
+    now = [0.0]
+    run = start(synchronous=True, num_actors=2, clock=lambda: now[0])
+    actors = SynchronousActors(run, scripted, ('gone', 'here'), now, limit=1000.0)
+    publish = run.trainer._publish_policy
+
+    def go_away():
+        if run.learner.version == 2:
+            actors.silent = {'gone'}
+        publish()
+
+    run.trainer._publish_policy = go_away
+    assert run() == 'total_steps'
+    stalls = [line for line in run.lines if line.startswith('stalled')]
+    assert stalls == ["stalled for 30 s, waiting for 'gone'; it goes on without those that are "
+                      'silent, until they send again']
+    assert run.learner.version > 5
+
+
+def test_a_synchronous_run_waits_again_for_an_actor_that_is_back(start, scripted):
+    now = [0.0]
+    run = start(synchronous=True, num_actors=2, total_steps=1500, clock=lambda: now[0])
+    actors = SynchronousActors(run, scripted, ('away', 'here'), now, limit=1000.0)
+    sizes, learn = [], run.trainer._learn
+
+    def count():
+        sizes.append(len(run.trainer._unrolls))
+        actors.silent = {'away'} if len(sizes) in (2, 3) else set()
+        learn()
+
+    run.trainer._learn = count
+    assert run() == 'total_steps'
+    assert sizes[:5] == [4, 4, 2, 2, 4]
+    assert set(sizes[4:]) == {4}
+
+
+def test_a_run_without_any_trajectory_says_for_whom_it_waits(start, scripted):
+    now = [0.0]
+    run = start(clock=lambda: now[0])
+    actors = SynchronousActors(run, scripted, ('b\x1b[2J' + 'x' * 200,), now, limit=100.0)
+    publish = run.trainer._publish_policy
+
+    def go_away():
+        if run.learner.version == 2:
+            actors.silent = {each.actor_id for each in actors.actors}
+        publish()
+
+    run.trainer._publish_policy = go_away
+    assert run() == 'interrupted'
+    stalls = [line for line in run.lines if line.startswith('stalled')]
+    assert [line[:39] for line in stalls] == [
+        f"stalled for {seconds} s, waiting for 'b\\x1b[2J" for seconds in (30, 60, 90)]
+    assert all(len(line) < 200 for line in stalls)
+
+
+def test_a_trainer_is_busy_while_it_computes_and_not_while_it_waits(start):
+    waiting = []
+    run = start(inbox={'on_get': lambda inbox: waiting.append(run.trainer.busy)})
+    learn, learning = run.learner.learn, []
+    run.learner.learn = lambda batch: (learning.append(run.trainer.busy), learn(batch))[1]
+    assert run() == 'total_steps'
+    assert set(waiting) == {False}
+    assert set(learning) == {True}
+
+
 def test_checkpoints_and_status_lines_follow_their_periods(start):
     run = start(periods=(0.0, 0.0))
     saved = []
@@ -262,6 +381,51 @@ def test_checkpoints_and_status_lines_follow_their_periods(start):
     run()
     assert set(saved) >= set(range(1, run.learner.version + 1))
     assert len(run.lines) >= run.learner.version
+
+
+def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
+    run = start(periods=(0.0, 1e6))
+    save, tries = run.folder.save, itertools.count()
+
+    def sometimes(**parts):
+        if next(tries) < 3:
+            raise OSError(28, 'No space left on device')
+        save(**parts)
+
+    run.folder.save = sometimes
+    assert run() == 'total_steps'
+    warnings = [line for line in run.lines if line.startswith('checkpoint not written: ')]
+    assert warnings == ['checkpoint not written: [Errno 28] No space left on device; '
+                        'the run goes on'] * 3
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
+
+
+def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written(
+        start, monkeypatch):
+    run = start()
+    write, tries = run.folder.report, itertools.count()
+
+    def sometimes(row, scalars):
+        if next(tries) < 2:
+            raise OSError(28, 'No space left on device')
+        write(row, scalars)
+
+    monkeypatch.setattr(run.folder, 'report', sometimes)
+    # A row for every update.
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time.monotonic',
+                        itertools.count().__next__)
+    assert run() == 'total_steps'
+    assert sum(line.startswith('progress not written: ') for line in run.lines) == 2
+    assert run.folder.progress()[-1]['agent_steps'] == run.learner.agent_steps
+
+
+def test_a_folder_that_cannot_hold_a_checkpoint_is_found_before_the_run(start, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_checkpoint', full)
+    with pytest.raises(OSError, match='No space left'):
+        start()
 
 
 @pytest.mark.parametrize(('changed', 'message'), [

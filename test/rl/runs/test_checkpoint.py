@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import resource
 import zipfile
 
 import pytest
@@ -49,6 +50,34 @@ def test_a_failure_while_writing_leaves_the_old_one(path, monkeypatch, failing):
         save_checkpoint(path, **{**PARTS, 'config': {'env_id': 'y'}})
     assert path.read_bytes() == old
     assert os.listdir(path.parent) == ['checkpoint.pt']
+
+
+@pytest.mark.parametrize('size', [0, 1, 64, 1000, 100_000, 1_000_000])
+def test_a_write_that_fails_raises_oserror_and_leaves_the_old_one(path, size):
+    """The kernel refuses to write beyond ``size`` bytes, as on a full disk."""
+    old = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(OSError, match='File too large'):
+            save_checkpoint(path, **{**PARTS, 'learner': {
+                name: torch.rand(200_000) for name in 'vw'}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == old
+    assert os.listdir(path.parent) == ['checkpoint.pt']
+
+
+def test_content_and_name_are_on_the_disk_before_and_after_the_rename(path, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def record(descriptor):
+        synced.append(os.readlink(f'/proc/self/fd/{descriptor}'))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, 'fsync', record)
+    save_checkpoint(path, **PARTS)
+    assert synced == [f'{path}.partial', str(path.parent)]
 
 
 def test_a_new_one_replaces_the_old(path):

@@ -2,6 +2,9 @@
 
 import json
 import math
+import signal
+import subprocess
+import sys
 
 import matplotlib.image
 import pytest
@@ -87,6 +90,7 @@ def test_a_node_restarted_by_its_launch_reuses_the_folder(path):
     assert again.restarted
     assert again.load() is None
     again.save(**PARTS)
+    del again
     assert RunFolder(path, launch_id='monday').load() is not None
     with pytest.raises(RunFolderError, match='not empty'):
         RunFolder(path, launch_id='tuesday')
@@ -95,6 +99,31 @@ def test_a_node_restarted_by_its_launch_reuses_the_folder(path):
     # A resuming launch makes the folder its own, so that its restarts are known too.
     assert not RunFolder(path, launch_id='tuesday', resume=True).restarted
     assert RunFolder(path, launch_id='tuesday', resume=True).restarted
+
+
+@pytest.mark.process
+@pytest.mark.parametrize('launch_id', ['', 'monday'])
+def test_a_folder_is_refused_while_another_process_writes_it(path, launch_id):
+    """A launch that resumes, another one with the same id, or one with the same run_dir."""
+    other = subprocess.Popen(
+        [sys.executable, '-c',
+         'import sys; from pathlib import Path\n'
+         'from vdl_ros.rl.runs.run_folder import RunFolder\n'
+         'folder = RunFolder(Path(sys.argv[1]), launch_id=sys.argv[2])\n'
+         'folder.save(config={}, learner={}, progress={})\n'
+         'print(flush=True); input()', str(path), launch_id],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert other.stdout.readline() == b'\n'
+        with pytest.raises(RunFolderError, match=f'^resume: {path} is in use by another process'):
+            RunFolder(path, resume=True)
+        if launch_id:
+            with pytest.raises(RunFolderError, match=f'^run_dir: {path} is in use by another'):
+                RunFolder(path, launch_id=launch_id)
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.communicate()
+    assert RunFolder(path, resume=True).load() is not None
 
 
 def test_settings_are_written_as_yaml(path):
@@ -124,6 +153,7 @@ def test_resume_drops_progress_after_the_checkpoint(path):
     folder.open({}, 0)
     for steps in (100, 200, 300, 400):
         folder.report(row(steps), {'a': float(steps)})
+    del folder
     again = RunFolder(path, launch_id='x')
     again.open({}, 250)
     assert steps_of(again) == [100, 200]
@@ -134,6 +164,33 @@ def test_resume_drops_progress_after_the_checkpoint(path):
     events.Reload()
     assert [event.step for event in events.Scalars('a')][-1] == 260
     assert 400 not in [event.step for event in events.Scalars('a')]
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnhandledThreadExceptionWarning')
+def test_events_are_written_again_after_a_full_disk(path, monkeypatch):
+    folder = RunFolder(path)
+    folder.open({}, 0)
+    folder.report(row(100), {'a': 1.0})
+    broken, worker = folder._events, folder._events.file_writer.event_writer._async_writer._worker
+
+    def full(*args):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr(worker._record_writer, 'write', full)
+
+    def fill():
+        # The thread of the events fails a moment after the call.
+        for steps in range(101, 100_000):
+            folder.report(row(steps), {'a': 2.0})
+            worker.join(0.01)
+
+    with pytest.raises(OSError, match='No space left'):
+        fill()
+    folder.report(row(100_001), {'a': 3.0})
+    assert folder._events is not broken
+    folder.close({'env_id': 'x'})
+    series = RecordedRun(path).series('steps', 'a')
+    assert list(series.y)[-1] == 3.0
 
 
 @pytest.mark.parametrize('rows', [[100, 200, 300], []], ids=['rows', 'events alone'])
@@ -166,6 +223,7 @@ def test_a_row_cut_short_is_skipped(path, rest):
     with (path / 'progress.csv').open('a') as stream:
         stream.write(rest)
     assert steps_of(folder) == [100]
+    del folder
     again = RunFolder(path, launch_id='x')
     again.open({}, 1000)
     again.report(row(1001), {})

@@ -28,7 +28,7 @@ from vdl_ros.rl.policy.policy import Policy
 
 __all__ = ['Answer', 'CentralInference', 'Request']
 
-# Sessions kept; beyond it, the one created first is dropped.
+# Sessions kept; beyond it, the one that was silent longest is dropped.
 _MOST_ACTORS = 1024
 
 
@@ -183,6 +183,9 @@ class CentralInference:
         self, request: Request, answers: list[Answer], unrolls: list[Unroll],
     ) -> None:
         session = self._sessions.get(request.start_id)
+        if session is not None:
+            # To the end: the one that was silent longest is in front and is dropped first.
+            self._sessions[request.start_id] = self._sessions.pop(request.start_id)
         if session is None or request.step > session.step:
             self._start_session(request)
         elif request.step == session.step - 1 and session.answer is not None:
@@ -207,12 +210,15 @@ class CentralInference:
             self._exploration_schedule(request.actor_id))
         arrays['is_reset'][0] = request.arrays['is_reset']
         before = self._sessions.pop(request.start_id, None)
-        session.sequence = before.sequence if before is not None else 0
+        # A session that was dropped goes on after the unrolls that are counted.
+        record = self._flow_stats.actor_records.get(request.start_id)
+        session.sequence = (before.sequence if before is not None
+                            else record.expected if record is not None else 0)
         self._sessions[request.start_id] = self._waiting[request.start_id] = session
         if len(self._sessions) > _MOST_ACTORS:
-            oldest = next(iter(self._sessions))
-            del self._sessions[oldest]
-            self._waiting.pop(oldest, None)
+            silent = next(iter(self._sessions))
+            del self._sessions[silent]
+            self._waiting.pop(silent, None)
 
     def _continue_session(
         self, session: _Session, request: Request, unrolls: list[Unroll],

@@ -27,12 +27,20 @@ class Evaluation:
     Results of an evaluation.
 
     Attributes:
-        returns: undiscounted return of each episode.
-        lengths: agent steps of each episode.
+        episodes: in the order in which they ended.
     """
 
-    returns: tuple[float, ...]
-    lengths: tuple[int, ...]
+    episodes: tuple[FinishedEpisode, ...]
+
+    @property
+    def returns(self) -> list[float]:
+        """Undiscounted return of each episode."""
+        return [each.episode_return for each in self.episodes]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Agent steps of each episode."""
+        return [each.length for each in self.episodes]
 
     @property
     def mean(self) -> float:
@@ -134,5 +142,4 @@ def evaluate(
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)
-    return Evaluation(tuple(each.episode_return for each in counted),
-                      tuple(each.length for each in counted))
+    return Evaluation(tuple(counted))

@@ -108,6 +108,7 @@ class FlowStats:
         bytes_out: size of the policies or actions published, each counted once.
         actor_records: by start_id.
         other_credits: credits of the actors of other learners, by start_id.
+        earlier_starts: start_id by actor_id, of the actors of this learner's earlier process.
     """
 
     received: int = 0
@@ -123,6 +124,7 @@ class FlowStats:
     bytes_out: int = 0
     actor_records: dict[int, ActorRecord] = field(default_factory=dict)
     other_credits: dict[int, tuple[str, int]] = field(default_factory=dict)
+    earlier_starts: dict[str, int] = field(default_factory=dict)
 
     def arrive(self, actor_id: str, start_id: int, sequence: int) -> tuple[bool, int]:
         """
@@ -150,7 +152,7 @@ class FlowStats:
     def _add_actor(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
         earlier = [key for key, record in self.actor_records.items()
                    if record.actor_id == actor_id]
-        if earlier:
+        if earlier or self.earlier_starts.pop(actor_id, start_id) != start_id:
             self.actor_restarts += 1
         for key in earlier[:-_EARLIER_KEPT]:
             del self.actor_records[key]
@@ -174,8 +176,8 @@ class FlowStats:
 
     @property
     def actors(self) -> int:
-        """Number of actors, by name."""
-        return len({record.actor_id for record in self.actor_records.values()})
+        """Number of actors, by name; other threads may ask while actors are added."""
+        return len({record.actor_id for record in list(self.actor_records.values())})
 
     def credits(self) -> Mapping[int, tuple[str, int]]:
         """Return (actor_id, used) by start_id, for the policy message."""

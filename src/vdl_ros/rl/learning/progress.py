@@ -191,6 +191,24 @@ class Progress:
         self.flow_stats.lag_sum, self.flow_stats.lag_max, self.flow_stats.lag_count = state['lag']
         self._ages_ms.extend(state['ages_ms'])
 
+    def actor_starts(self) -> dict[str, int]:
+        """Return the start_id of this learner's actors, by actor_id."""
+        return self.flow_stats.earlier_starts | {
+            record.actor_id: start_id
+            for start_id, record in self.flow_stats.actor_records.items()}
+
+    def restore_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
+        """
+        Continue the count of restarts, which may be newer than that of the checkpoint.
+
+        Args:
+            restarts: restarts of actors so far.
+            starts: :meth:`actor_starts` of the learner's earlier process.
+        """
+        before = self._totals_before
+        before['actor_restarts'] = max(before['actor_restarts'], restarts)
+        self.flow_stats.earlier_starts = dict(starts)
+
 
 def status_line(
     *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from vdl_ros.common.thread_timer import ThreadTimer, TimerWindow
@@ -14,22 +15,30 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 
 __all__ = ['RunReporter']
 
+# Longest time until a checkpoint that could not be written is tried again, s.
+_RETRY_S = 30.0
+# Shortest time between two records of the actors' restarts, s.
+_ACTORS_S = 1.0
+
 
 class RunReporter:
     """Writes the reports and checkpoints of a run when they are due; without a folder, nothing."""
 
     def __init__(
         self, learner: Learner, progress: Progress, folder: RunFolder | None,
-        settings: dict[str, Any], *, log: Callable[[str], None],
+        settings: dict[str, Any], *, log: Callable[[str], None], warn: Callable[[str], None],
         extra_scalars: Callable[[], Mapping[str, float]], timers: Mapping[str, ThreadTimer],
         checkpoint_period: float, status_period: float,
     ) -> None:
         """Open the folder, and continue its reports after ``learner.agent_steps``."""
         self._learner, self._progress, self._folder = learner, progress, folder
-        self._settings, self._log, self._extra_scalars = settings, log, extra_scalars
+        self._settings, self._log, self._warn = settings, log, warn
+        self._extra_scalars = extra_scalars
         self._checkpoint_period, self._status_period = checkpoint_period, status_period
         self._run_windows, self._row_windows = (
             {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
+        self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
+        self._actors_due = 0.0
         if folder is not None:
             folder.open(settings, learner.agent_steps)
         self._steps_in_row = self._steps_in_status = learner.agent_steps
@@ -37,7 +46,8 @@ class RunReporter:
 
     def start(self) -> None:
         """Count the periods of reports and checkpoints from now."""
-        self._last_status = self._last_row = self._last_checkpoint = time.monotonic()
+        self._last_status = self._last_row = time.monotonic()
+        self._checkpoint_due = self._last_row + self._checkpoint_period
 
     def restart_windows(self) -> None:
         """Count the shares of the threads' time from now."""
@@ -45,7 +55,11 @@ class RunReporter:
             window.restart()
 
     def report(self, metrics: dict[str, float], *, over: bool = False) -> None:
-        """Write progress, status and checkpoint when due; what is left if the run is ``over``."""
+        """
+        Write progress, status and checkpoint when due; what is left if the run is ``over``.
+
+        What cannot be written is a warning: a full disk must not end a run.
+        """
         if self._folder is None:
             return
         now, steps = time.monotonic(), self._learner.agent_steps
@@ -53,13 +67,34 @@ class RunReporter:
         # enough of a short one for a curve.
         due = over or now - self._last_row >= max(0.1, 0.01 * self._progress.wall_s)
         if due and steps > self._steps_in_row:
-            self._write_row(self._folder, metrics, now)
+            with self._warned_of_errors('progress'):
+                self._write_row(self._folder, metrics, now)
         due = over or now - self._last_status >= self._status_period
         if due and steps > self._steps_in_status:
             self._log(self._status(now))
-        if not over and now - self._last_checkpoint >= self._checkpoint_period:
-            self.save()
-            self._last_checkpoint = now
+        if not over and now >= self._checkpoint_due:
+            self._checkpoint_due = now + min(self._checkpoint_period, _RETRY_S)
+            with self._warned_of_errors('checkpoint'):
+                self.save()
+                self._checkpoint_due = now + self._checkpoint_period
+        if now >= self._actors_due:
+            self._actors_due = now + _ACTORS_S
+            with self._warned_of_errors('restarts of actors'):
+                self._save_actors(self._folder)
+
+    def _save_actors(self, folder: RunFolder) -> None:
+        """Write the restarts of actors if there are new ones, for a restart of the learner."""
+        found = self._progress.totals['actor_restarts'], self._progress.actor_starts()
+        if found != self._saved_actors:
+            folder.save_actors(*found)
+            self._saved_actors = found
+
+    @contextlib.contextmanager
+    def _warned_of_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._warn(f'{what} not written: {error}; the run goes on')
 
     def _write_row(self, folder: RunFolder, metrics: dict[str, float], now: float) -> None:
         """Write a row of progress.csv and the scalars for TensorBoard."""

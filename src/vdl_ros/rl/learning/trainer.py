@@ -21,6 +21,8 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -44,6 +46,8 @@ __all__ = ['Inbox', 'Trainer']
 _REASONS = ('total_steps', 'stop_at_return', 'interrupted')
 # Longest wait for an unroll in one iteration, s.
 _COLLECT_S = 0.1
+# Actors named in a warning.
+_NAMED = 5
 
 
 class Inbox(Protocol):
@@ -66,6 +70,7 @@ class Trainer:
         flow_stats: counts of trajectories received and lost; the inbox updates them too.
         progress: progress of the run.
         reporter: writes reports and checkpoints.
+        busy: whether it makes an update, and does not wait for unrolls; for other threads.
     """
 
     def __init__(
@@ -78,11 +83,14 @@ class Trainer:
         flow_stats: FlowStats,
         publish: Callable[[], None],
         log: Callable[[str], None],
+        warn: Callable[[str], None] | None = None,
         extra_scalars: Callable[[], Mapping[str, float]] = dict,
         timers: Mapping[str, ThreadTimer] | None = None,
         num_actors: int = 1,
         checkpoint_period: float = RunConfig.checkpoint_period,
         status_period: float = RunConfig.status_period,
+        stall_timeout: float = RunConfig.stall_timeout,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Prepare a run, or resume the one in ``folder``.
@@ -95,22 +103,32 @@ class Trainer:
             flow_stats: counts of trajectories.
             publish: called after every ``publish_every`` updates, to publish the policy.
             log: called with each line of progress.
+            warn: called with each warning; None: as ``log``.
             extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
             timers: timers of the process's threads by name; ``training`` is the trainer's own.
             num_actors: actors of this learner; with ``synchronous`` all wait for an update.
             checkpoint_period: seconds between checkpoints.
             status_period: seconds between lines of progress.
+            stall_timeout: seconds without an unroll until a warning names the actors that the
+                run waits for; a synchronous run then goes on without them.
+            clock: time for ``stall_timeout``, s.
 
         Raises:
             CheckpointError: the folder's checkpoint cannot be read.
+            OSError: the folder cannot be written.
             ValueError: the checkpoint is of another environment, algorithm or network.
         """
         self.learner, self.folder = learner, folder
+        self.busy = False
         self.group, self.inbox, self.flow_stats = learner.group, inbox, flow_stats
         self.progress = Progress(flow_stats, reports=folder is None)
-        self._publish_policy, self._log = publish, log
+        self._publish_policy, self._log, self._warn = publish, log, warn or log
         config = learner.config
-        self._needed = config.batch_size * (num_actors if config.synchronous else 1)
+        self._actors_needed = num_actors if config.synchronous else 1
+        # The actors that a synchronous run waits for, once it has gone on without others.
+        self._present: set[str] | None = None
+        self._stall_timeout, self._clock = stall_timeout, clock
+        self._waiting_since = self._warned_at = clock()
         self._unrolls: list[Unroll] = []
         self._batch: Batch | None = None
         timers = timers or {TRAINING: ThreadTimer()}
@@ -120,8 +138,11 @@ class Trainer:
         if folder is not None:
             self._resume(folder, settings)
         self.reporter = RunReporter(
-            learner, self.progress, folder, settings, log=log, extra_scalars=extra_scalars,
-            timers=timers, checkpoint_period=checkpoint_period, status_period=status_period)
+            learner, self.progress, folder, settings, log=log, warn=self._warn,
+            extra_scalars=extra_scalars, timers=timers, checkpoint_period=checkpoint_period,
+            status_period=status_period)
+        # Now: a full disk shows early, and restarts can be counted.
+        self.reporter.save()
 
     def _resume(self, folder: RunFolder, settings: Mapping[str, Any]) -> None:
         """Restore learner and progress from the folder's checkpoint, if there is one."""
@@ -138,6 +159,9 @@ class Trainer:
         except (KeyError, TypeError) as error:
             raise CheckpointError(f'{folder.checkpoint}: progress: {error}') from None
         self.progress.restarts += int(folder.restarted)
+        restarts, starts = folder.load_actors()
+        # The actors of another launch are other processes, though they have the same names.
+        self.progress.restore_actors(restarts, starts if folder.restarted else {})
 
     def run(self, stop: threading.Event) -> str:
         """
@@ -151,8 +175,6 @@ class Trainer:
             OSError: the folder cannot be written.
         """
         self.learner.broadcast_state()
-        # Before the first update: a full disk shows early, and restarts can be counted.
-        self.reporter.save()
         self._publish()
         self.reporter.start()
         try:
@@ -190,6 +212,7 @@ class Trainer:
                 self._learn()
             if self._publish_due:
                 self._publish()
+            self.busy = False
             self.reporter.report(self._metrics)
 
     def _reason_to_end(self) -> str:
@@ -208,7 +231,11 @@ class Trainer:
             try:
                 unroll = self.inbox.get(_COLLECT_S)
             except queue.Empty:
+                self._check_stall()
                 return
+            self._waiting_since = self._warned_at = self._clock()
+            if self._present is not None:
+                self._present.add(unroll.actor_id)
             if self.progress.start_clock():
                 self.reporter.restart_windows()
             self.progress.record(unroll)
@@ -220,6 +247,33 @@ class Trainer:
                 self.flow_stats.stale += 1
                 self.flow_stats.use(unroll.start_id, unroll.sequence, lag)
                 self._publish_due = True
+
+    @property
+    def _needed(self) -> int:
+        """Unrolls that an update takes."""
+        actors = self._actors_needed
+        if self._present is not None:
+            actors = min(actors, len(self._present))
+        return self.learner.config.batch_size * actors
+
+    def _check_stall(self) -> None:
+        """Warn of silent actors after ``stall_timeout``; if synchronous, go on without them."""
+        now, batch_size = self._clock(), self.learner.config.batch_size
+        if now - self._warned_at < self._stall_timeout:
+            return
+        self._warned_at = now
+        counts = Counter(unroll.actor_id for unroll in self._unrolls)
+        known = {record.actor_id for record in self.flow_stats.actor_records.values()}
+        missing = sorted(each for each in known if counts[each] < batch_size)
+        names = ', '.join(f'{each[:80]!r}' for each in missing[:_NAMED]) or 'its actors'
+        more = f' and {len(missing) - _NAMED} more' if len(missing) > _NAMED else ''
+        end = ''
+        if batch_size <= len(self._unrolls) < self._needed:
+            end = '; it goes on without those that are silent, until they send again'
+            self._present = {each for each, count in counts.items() if count >= batch_size} or (
+                set(counts))
+        self._warn(f'stalled for {now - self._waiting_since:.0f} s, waiting for {names}{more}'
+                   f'{end}')
 
     def _make_batch(self) -> None:
         """Make a batch once there are enough unrolls."""
@@ -258,6 +312,7 @@ class Trainer:
     def _learn(self) -> None:
         """Make one update from the batch."""
         assert self._batch is not None
+        self.busy = True
         version = self.learner.version
         self._metrics = self.learner.learn(self._batch)
         self._release_unrolls(version)
@@ -277,6 +332,7 @@ class Trainer:
         with self._timer('publish'):
             self._publish_policy()
         self._publish_due = False
+        self._waiting_since = self._warned_at = self._clock()
 
     def _merge_progress(self) -> None:
         """Send the other learners' progress to learner 0."""

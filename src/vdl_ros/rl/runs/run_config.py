@@ -14,7 +14,7 @@ class RunConfig:
     """Settings of a training run: folder, actors, checkpoints, device and learners."""
 
     run_dir: str = setting(
-        '', 'Folder to write the run to; empty: runs/<environment>-<time>.')
+        '', 'Folder to write the run to; empty: runs/<environment>-<time>-<random>.')
     resume: str = setting(
         '', 'Folder of a run to resume, with its steps, optimizer, random state and settings.')
     num_actors: int = setting(
@@ -23,6 +23,10 @@ class RunConfig:
         60.0, 'Time between checkpoints.', minimum=0.1, maximum=1e6, unit='s')
     status_period: float = setting(
         1.0, 'Time between rows of progress.', minimum=0.1, maximum=1e4, unit='s')
+    stall_timeout: float = setting(
+        60.0, 'Time without a trajectory after which the learner names the actors that it waits '
+        'for; a synchronous run then goes on without them until they send again.',
+        minimum=0.1, maximum=1e6, unit='s')
     device: str = setting(
         'auto', 'Device of the learners; auto: a CUDA device if PyTorch finds one.',
         choices=('auto', 'cpu', 'cuda'))

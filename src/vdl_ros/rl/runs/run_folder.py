@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ _DEFAULTS = {'mean_length_100': 'nan'}
 # Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
 _SETTINGS_OF_A_START = ('run_dir', 'resume', 'device', 'num_actors', 'num_learners',
                         'learner_rank', 'group_address')
+# Errors of flock on file systems without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class RunFolderError(ValueError):
@@ -35,7 +40,8 @@ class RunFolder:
 
     ``config.yaml`` holds every setting as resolved; ``events.out.*`` is for TensorBoard;
     ``progress.csv`` has a row for each report; then ``checkpoint.pt``, and at the end
-    ``summary.json`` and ``curve.png``.
+    ``summary.json`` and ``curve.png``. One process at a time may write a folder: a lock is held
+    until :meth:`close`, or until the process ends.
 
     Attributes:
         path: the folder.
@@ -47,28 +53,54 @@ class RunFolder:
         Create the folder, or open one that this launch created before or that is resumed.
 
         Raises:
-            RunFolderError: the folder holds another run, cannot be created, or has no checkpoint
-                to resume.
+            RunFolderError: the folder holds another run, is in use by another process, cannot be
+                created, or has no checkpoint to resume.
         """
         self.path = path
-        self._launch_file = path / '.launch_id'
-        try:
-            restarted = bool(launch_id) and self._launch_file.read_text() == launch_id
-        except OSError:
-            restarted = False
-        self.restarted = restarted
-        if resume and not restarted and not self.checkpoint.is_file():
-            raise RunFolderError(f'resume: {path} holds no checkpoint.pt')
-        if not resume and not restarted and path.is_dir() and any(path.iterdir()):
-            raise RunFolderError(
-                f'run_dir: {path} is not empty; name another, or resume this one')
+        self._launch_file, self._actors_file = path / '.launch_id', path / '.actors.json'
+        # Before a file is made in it, because the folder may be somebody else's.
+        self._check(launch_id, resume, ())
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._launch_file.write_text(launch_id)
+            # The only reference: the lock ends with this object, or with the process.
+            self._lock = self._launch_file.open('a+')
+            self._claim(launch_id, resume)
         except OSError as error:
             raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from None
         self._events: SummaryWriter | None = None
         self._progress = ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
+
+    def _check(self, launch_id: str, resume: bool, own: Collection[Path]) -> None:
+        """Find out whether this launch made the folder; refuse one that holds another run."""
+        path = self.path
+        try:
+            self.restarted = bool(launch_id) and self._launch_file.read_text() == launch_id
+        except OSError:
+            self.restarted = False
+        if resume and not self.restarted and not self.checkpoint.is_file():
+            raise RunFolderError(f'resume: {path} holds no checkpoint.pt')
+        if not resume and not self.restarted and path.is_dir() and any(
+                each not in own for each in path.iterdir()):
+            raise RunFolderError(
+                f'run_dir: {path} is not empty; name another, or resume this one')
+
+    def _claim(self, launch_id: str, resume: bool) -> None:
+        """Lock the folder and write the launch's id into it."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise RunFolderError(
+                f'{"resume" if resume else "run_dir"}: {self.path} is in use by another process; '
+                'stop that one, or name another folder') from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        # Another process may have used the folder since the first check.
+        self._check(launch_id, resume, (self._launch_file,))
+        self._lock.truncate(0)
+        self._lock.write(launch_id)
+        self._lock.flush()
 
     @property
     def checkpoint(self) -> Path:
@@ -88,28 +120,64 @@ class RunFolder:
         self._events = SummaryWriter(str(self.path), purge_step=agent_steps + 1, max_queue=1000)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
-        """Add a row to progress.csv, and scalars to the events at the row's agent_steps."""
-        assert self._events is not None
+        """
+        Add a row to progress.csv, and scalars to the events at the row's agent_steps.
+
+        Raises:
+            OSError: the disk is full; the next call writes again.
+        """
         self._progress.append(row)
-        for name, value in scalars.items():
-            self._events.add_scalar(name, value, int(row['agent_steps']))
+        if self._events is None:
+            self._events = SummaryWriter(str(self.path), max_queue=1000)
+        try:
+            for name, value in scalars.items():
+                self._events.add_scalar(name, value, int(row['agent_steps']))
+        except OSError:
+            # Its thread has ended with this error, which every later call would raise again.
+            self._close_events()
+            raise
+
+    def _close_events(self) -> None:
+        """Close the events; what cannot be written to them is in progress.csv."""
+        events, self._events = self._events, None
+        if events is not None:
+            with contextlib.suppress(OSError):
+                events.close()
 
     def save(self, **parts: dict[str, Any]) -> None:
         """Write the checkpoint; see :func:`save_checkpoint`."""
         save_checkpoint(self.checkpoint, **parts)
+
+    def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
+        """
+        Write the restarts of actors, and the start_id of each; newer than the checkpoint.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
+
+    def load_actors(self) -> tuple[int, dict[str, int]]:
+        """Return what :meth:`save_actors` wrote; (0, {}) if it cannot be read."""
+        try:
+            found = json.loads(self._actors_file.read_text())
+            return int(found['restarts']), {
+                str(name): int(start_id) for name, start_id in found['starts'].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return 0, {}
 
     def progress(self) -> list[dict[str, float]]:
         """Return the rows of progress.csv so far."""
         return self._progress.rows()
 
     def close(self, summary: Mapping[str, Any]) -> None:
-        """Close the events; write summary.json and curve.png."""
-        if self._events is not None:
-            self._events.close()
+        """Close the events; write summary.json and curve.png; let other processes resume."""
+        self._close_events()
         write_text(self.path / 'summary.json', json.dumps(_finite(summary), indent=2) + '\n')
         # Imported here because it takes a second.
         from vdl_ros.rl.plots.curve_plot import draw_curve
         draw_curve(self.progress(), self.path / 'curve.png', title=str(summary['env_id']))
+        self._lock.close()
 
 
 def _finite(value: Any) -> Any:

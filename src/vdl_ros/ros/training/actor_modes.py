@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from gymnasium.vector import VectorEnv
 from rclpy.node import Node
+from std_msgs.msg import String
 
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
@@ -79,6 +80,13 @@ class LocalInferenceMode:
         self._last_policy = time.monotonic()
         self._publisher = node.create_publisher(
             Trajectory, 'trajectories', qos.TOPICS['trajectories'])
+        self._busy = node.create_subscription(
+            String, 'learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+
+    def _on_busy(self, message: String) -> None:
+        """Wait for the policy: the learner has what it needs for its update."""
+        if message.data == self._learner_id:
+            self._last_policy = time.monotonic()
 
     @property
     def sequence(self) -> int:
@@ -136,6 +144,7 @@ class LocalInferenceMode:
         """Close the environments and the topic."""
         self._actor.close()
         self._node.destroy_publisher(self._publisher)
+        self._node.destroy_subscription(self._busy)
 
 
 class CentralInferenceMode:
@@ -198,10 +207,12 @@ class CentralInferenceMode:
                 self._stamp = self._node.get_clock().now().to_msg()
         now = time.monotonic()
         if self._learner_id and (self._requested is None or now - self._requested > self._RETRY_S):
+            # The learner may lack the observation before, if it gave this actor up.
+            whole = self._whole or self._requested is not None
             self._requested = now
             with self._timer('encode'):
                 observation = to_observation(
-                    self._actor.observe(whole=self._whole), stamp=self._stamp,
+                    self._actor.observe(whole=whole), stamp=self._stamp,
                     actor_id=self._actor_id, start_id=self._start_id,
                     step=self._actor.step, learner_id=self._learner_id)
             with self._timer('publish'):

@@ -69,7 +69,8 @@ class InferenceService:
         self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
         self._stamps: dict[int, Time] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name='inference')
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name='inference')
 
     def start(self) -> None:
         """Start the thread."""
@@ -105,11 +106,20 @@ class InferenceService:
 
         Raises:
             queue.Empty: none within ``timeout`` seconds.
+            Exception: the one that ended the service's thread.
         """
+        if self._failure is not None:
+            raise self._failure
         with self._training_timer('wait'):
             unroll = self._unrolls.get(timeout=timeout)
         self._flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:  # raised again in the training thread
+            self._failure = error
 
     def _serve(self) -> None:
         while not self._over.is_set():

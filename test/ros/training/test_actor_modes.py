@@ -1,0 +1,83 @@
+"""The modes of an actor node: what they do when the learner is silent."""
+
+from types import SimpleNamespace
+
+import pytest
+import rclpy
+from std_msgs.msg import String
+
+from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.msg import Action, Policy
+from vdl_ros.rl.acting.actor import weights
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
+from vdl_ros.ros.training import actor_modes
+from vdl_ros.ros.training.actor_modes import CentralInferenceMode, LocalInferenceMode
+
+ENV = EnvConfig(env_id='vdl/PixelCounter-v0')
+
+
+@pytest.fixture
+def node(ros_domain):
+    rclpy.init()
+    node = rclpy.create_node('node')
+    yield node
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(node, monkeypatch):
+    """The learner may have dropped this actor, and then it has no stack to continue."""
+    envs = factory.make(ENV, 0, num_envs=2)
+    mode = CentralInferenceMode(
+        node, envs, factory.frames_per_observation(ENV), actor_id='a', start_id=1, seed=0,
+        finished=lambda episodes, version: None, timer=ThreadTimer())
+    sent = []
+    monkeypatch.setattr(mode._publisher, 'publish', sent.append)
+    mode.on_policy(Policy(learner_id='learner'))
+    mode.act()
+    actions = envs.action_space.sample()
+    mode._on_action(Action(start_id=1, learner_id='learner', step=0,
+                           tensors=to_tensors({'actions': actions})))
+    mode.act()
+    monkeypatch.setattr(mode, '_RETRY_S', -1.0)
+    mode.act()
+    first, second, again = (from_tensors(each.tensors) for each in sent)
+    assert [each.step for each in sent] == [0, 1, 1]
+    assert (len(first['whole_index']), len(second['whole_index'])) == (2, 0)
+    assert len(again['whole_index']) == 2
+    assert (again['frames'] == second['frames']).all()
+    mode.close()
+
+
+@pytest.mark.parametrize(('busy', 'sent'), [('learner', 1), ('another', 2), ('', 2)])
+def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sent):
+    """A slow synchronous update must not make actors send trajectories of the old policy."""
+    now = [0.0]
+    monkeypatch.setattr(actor_modes, 'time', SimpleNamespace(monotonic=lambda: now[0]))
+    env = EnvConfig(env_id='vdl/Counter-v0')
+    train = TrainConfig(network='mlp', hidden_size=4, unroll_length=4, batch_size=1,
+                        synchronous=True)
+    algorithm_config = make_algorithm_config(train, {})
+    envs = factory.make(env, 0, num_envs=1)
+    mode = LocalInferenceMode(
+        node, envs, train, algorithm_config, 1, actor_id='a', start_id=1, sequence=0, seed=0,
+        credit_timeout=10.0, finished=lambda episodes, version: None, timer=ThreadTimer())
+    published = []
+    monkeypatch.setattr(mode, '_publisher', SimpleNamespace(
+        get_subscription_count=lambda: 1, publish=published.append))
+    policy = make_policy(train, *factory.spaces(env), algorithm_config)
+    mode.on_policy(Policy(learner_id='learner', tensors=to_tensors(dict(weights(policy)))))
+    assert mode.act()
+    # The policy comes after 25 s.
+    for _ in range(20):
+        now[0] += 1.0
+        if busy:
+            mode._on_busy(String(data=busy))
+        mode.act()
+    assert len(published) == sent
+    envs.close()
