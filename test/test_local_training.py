@@ -87,6 +87,11 @@ def test_the_exit_status_is_that_of_main(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_run_that_diverged_ends_with_an_error(tmp_path, monkeypatch, own_signals):
+    monkeypatch.setattr(local_training.Trainer, 'run', lambda trainer, stop: 'not finite')
+    assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 1
+
+
 def test_every_setting_is_an_option(capsys):
     with pytest.raises(SystemExit) as end:
         local_training.main(['--help'])

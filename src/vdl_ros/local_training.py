@@ -31,7 +31,7 @@ from vdl_ros.rl.algorithm_config import (
 )
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
@@ -119,7 +119,7 @@ def main(args: list[str] | None = None) -> int:
         print(f'serial: {error}', file=sys.stderr)
         return 2
     print(f'ended by {reason}; written to {path}')
-    return 0
+    return 1 if reason == NOT_FINITE else 0
 
 
 if __name__ == '__main__':

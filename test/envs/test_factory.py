@@ -112,7 +112,7 @@ def test_id_with_a_colon_imports_nothing():
 
 def test_missing_library_is_explained_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, 'ale_py', None)
-    with pytest.raises(EnvError, match=r'^env_id: ALE/Pong-v5 needs ale-py: pip install ale-py'):
+    with pytest.raises(EnvError, match=r"^env_id: 'ALE/Pong-v5' needs ale-py: pip install ale-py"):
         make(EnvConfig(env_id='ALE/Pong-v5'), seed=0)
 
 
@@ -137,6 +137,14 @@ def test_environment_that_cannot_render_is_explained():
 def test_num_envs_below_one_is_refused():
     with pytest.raises(EnvError, match='num_envs: 0'):
         make(EnvConfig(), seed=0, num_envs=0)
+
+
+@pytest.mark.parametrize('env_id', ['ALE/Pong-v5', 'dummy/OBS67108864-v0'])
+def test_observations_that_together_fill_the_memory_are_refused(env_id):
+    # Each of these settings is allowed.
+    config = EnvConfig(env_id=env_id, num_envs=4096, frame_stack=64, screen_size=210)
+    with pytest.raises(EnvError, match='^num_envs: 4096 observations of [0-9]+ bytes are not'):
+        make(config, seed=0)
 
 
 def test_only_atari_names_the_optional_library_and_nobody_names_ros_or_learning():

@@ -104,7 +104,7 @@ def test_trajectory_of_three_points_ends_within_three_degrees(launch, peer, cont
 
 
 @pytest.mark.parametrize(('names', 'points', 'times', 'reason'), [
-    (['thumb'], [[0.1]], [1.0], 'thumb: no such joint; there are base, shoulder'),
+    (['thumb'], [[0.1]], [1.0], "'thumb': no such joint; there are base, shoulder"),
     (['base'], [[math.nan]], [1.0], 'point 0: base: nan is not a finite number'),
     (['base'], [[0.1], [0.2]], [2.0, 1.0], 'point 1: time 1 s is not after 2 s'),
     (['base'], [[9.0]], [1.0], 'point 0: base: 9 rad is not allowed: from -2.094 to 2.094'),

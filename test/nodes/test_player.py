@@ -6,6 +6,7 @@ import time
 
 import pytest
 import rclpy
+from mcap.writer import Writer
 from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
@@ -78,6 +79,27 @@ def test_commands_are_played_if_selected(peer, play):
     play('play_topics:=/arm/*', 'play_rate:=2.0', 'loop:=true')
     # A subscriber that is discovered late receives them in the second round.
     peer.until(lambda: len(motors) >= COUNT, 'the commands')
+
+
+def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(launch, tmp_path):
+    path = tmp_path / 'foreign.mcap'
+    with path.open('wb') as stream:
+        writer = Writer(stream)
+        writer.start(profile='ros2', library='a stranger')
+        for topic, kind in (('/evil', 'this/msg/Zen'), ('/a b\x1b[2J', 'std_msgs/msg/String'),
+                            ('/talk', 'std_msgs/msg/String')):
+            schema = writer.register_schema(kind, 'ros2msg', b'string data')
+            channel = writer.register_channel(topic, 'cdr', schema)
+            writer.add_message(channel, 1, serialize_message(String(data='x')), 1)
+        writer.finish()
+    process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={path}',
+                     '-p', 'play_delay:=0.0')
+    assert process.wait() == 0, process.output
+    assert "'/evil' is not played: 'this/msg/Zen': no such message" in process.output
+    assert r"'/a b\x1b[2J' is not played: not a topic name of ROS" in process.output
+    assert '1 messages played' in process.output
+    assert 'Beautiful is better than ugly' not in process.output, 'the module this was imported'
+    assert '\x1b' not in process.output
 
 
 def test_a_looped_bag_is_repeated_with_its_clock(peer, play):

@@ -138,7 +138,7 @@ def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
     for names, positions, reason in (
             (['base'], [math.nan], 'base: nan is not allowed'),
             (['base'], [9.0], 'base: 9 is not allowed: from -2.094 to 2.094'),
-            (['thumb'], [0.0], 'thumb: no such joint'),
+            (['thumb'], [0.0], "'thumb': no such joint"),
             (['base'], [], '1 names and 0 positions'),
             (['base', 'base'], [0.0, 0.1], 'no name twice')):
         done = peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(

@@ -14,6 +14,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from vdl_ros.common.quoting import quoted
+
 __all__ = [
     'Setting', 'SettingError', 'as_dict', 'build', 'describe', 'select', 'setting',
     'settings_of', 'suggestion',
@@ -80,7 +82,8 @@ class Setting:
             good = value in self.choices
         if not good:
             hint = suggestion(value, self.choices) if isinstance(value, str) else ''
-            raise SettingError(f'{self.name}: {value!r} is not allowed: {self.allowed}{hint}')
+            raise SettingError(
+                f'{self.name}: {quoted(value)} is not allowed: {self.allowed}{hint}')
         return value  # type: ignore[return-value]
 
     def parse(self, text: str) -> Scalar:
@@ -98,14 +101,14 @@ class Setting:
                 return True
             if word in ('false', 'no', 'off', '0'):
                 return False
-            raise SettingError(f'{self.name}: {text!r} is not allowed: {self.allowed}')
+            raise SettingError(f'{self.name}: {quoted(text)} is not allowed: {self.allowed}')
         try:
             return self.check(self.type(text))
         except ValueError as error:
             if isinstance(error, SettingError):
                 raise
             raise SettingError(
-                f'{self.name}: {text!r} is not allowed: {self.allowed}') from None
+                f'{self.name}: {quoted(text)} is not allowed: {self.allowed}') from None
 
 
 def suggestion(word: str, among: Iterable[str]) -> str:

@@ -32,6 +32,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
 from vdl_ros.envs.env_config import EnvConfig
@@ -71,12 +72,12 @@ def _game(env_id: str) -> str:
         import ale_py  # noqa: F401
     except ImportError:
         raise EnvError(
-            f'env_id: {env_id} needs ale-py: pip install ale-py, or make setup') from None
+            f'env_id: {quoted(env_id)} needs ale-py: pip install ale-py, or make setup') from None
     import gymnasium
 
     known = [name for name in gymnasium.registry if name.startswith('ALE/')]
     if env_id not in known:
-        raise EnvError(f'env_id: no Atari game {env_id!r}{suggestion(env_id, known)}')
+        raise EnvError(f'env_id: no Atari game {quoted(env_id)}{suggestion(env_id, known)}')
     return str(gymnasium.registry[env_id].kwargs['game'])
 
 

@@ -32,6 +32,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.envs.checked_vector_env import EnvError
 
 __all__ = [
@@ -69,7 +70,7 @@ def parse(env_id: str) -> Dummy:
     """
     found = _NAME.fullmatch(env_id)
     if found is None:
-        raise EnvError(f'env_id: {env_id!r} is not allowed: {_FORM}')
+        raise EnvError(f'env_id: {quoted(env_id)} is not allowed: {_FORM}')
     size = int(found[1])
     if not 1 <= size <= LARGEST:
         raise EnvError(f'env_id: OBS{found[1]} is not allowed: 1 to {LARGEST} bytes')

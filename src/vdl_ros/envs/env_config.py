@@ -25,22 +25,22 @@ class EnvConfig:
         'dummy/OBS28224-FPS100-v0: observations of 28224 bytes, 100 steps per second.')
     num_envs: int = setting(
         16, 'Number of copies of the environment that one actor steps together.',
-        minimum=1, unit='environments')
+        minimum=1, maximum=4096, unit='environments')
     time_limit: int = setting(
         0, "Steps after which an episode is truncated; 0: the environment's own limit.",
-        minimum=0, unit='steps')
+        minimum=0, maximum=1_000_000_000, unit='steps')
     frame_skip: int = setting(
         4, 'Atari only: emulator frames for which an action is repeated.',
-        minimum=1, unit='frames')
+        minimum=1, maximum=100, unit='frames')
     frame_stack: int = setting(
         4, 'Atari only: number of latest frames in an observation.',
-        minimum=1, unit='frames')
+        minimum=1, maximum=64, unit='frames')
     screen_size: int = setting(
         84, 'Atari only: height and width of the grey frames.',
         minimum=8, maximum=210, unit='pixels')
     noop_max: int = setting(
         30, 'Atari only: an episode starts with a random number of idle frames below this '
-        'number.', minimum=0, unit='frames')
+        'number.', minimum=0, maximum=1000, unit='frames')
     sticky_actions: float = setting(
         0.0, 'Atari only: probability that the emulator repeats the previous action instead of '
         'the chosen one.', minimum=0.0, maximum=1.0)

@@ -15,6 +15,7 @@ from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from vdl_ros.common.opengl import draw_without_display
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
@@ -24,6 +25,8 @@ from vdl_ros.envs.env_config import EnvConfig
 __all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
 
 ATARI = 'ALE/'
+# Bytes; settings come over the network.
+LARGEST_OBSERVATIONS = 1 << 30
 
 counter.register()
 
@@ -43,6 +46,7 @@ def make(
     count = config.num_envs if num_envs is None else num_envs
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
+    _check_memory(config, count)
     if config.env_id.startswith(ATARI):
         return CheckedVectorEnv(make_atari(config, count, render=render), seed)
     spec = _spec(config.env_id)
@@ -97,17 +101,29 @@ def frames_per_observation(config: EnvConfig) -> int:
     return counter.PIXEL_FRAMES if config.env_id == counter.PIXEL_COUNTER else 1
 
 
+def _check_memory(config: EnvConfig, count: int) -> None:
+    """Refuse settings, each of them allowed, whose observations together fill the memory."""
+    size = 0
+    if config.env_id.startswith(ATARI):
+        size = config.frame_stack * config.screen_size**2
+    elif config.env_id.startswith(dummy.NAMESPACE):
+        size = dummy.parse(config.env_id).size
+    if count * size > LARGEST_OBSERVATIONS:
+        raise EnvError(f'num_envs: {count} observations of {size} bytes are not allowed: at most '
+                       f'{LARGEST_OBSERVATIONS} bytes together')
+
+
 def _spec(env_id: str) -> EnvSpec:
     """Return the registered environment with exactly this id."""
     if ':' in env_id:
         # Gymnasium would import the module before the colon, and ids come over the network.
-        raise EnvError(f"env_id: {env_id!r} is not allowed: no module to import, no ':'")
+        raise EnvError(f"env_id: {quoted(env_id)} is not allowed: no module to import, no ':'")
     if env_id.startswith(dummy.NAMESPACE):
         dummy.register(env_id)
     spec = gymnasium.registry.get(env_id)
     if spec is None:
         raise EnvError(
-            f'env_id: no environment {env_id!r}{suggestion(env_id, gymnasium.registry)}')
+            f'env_id: no environment {quoted(env_id)}{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(
             f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')

@@ -22,12 +22,14 @@ import torch
 from rclpy.node import Node
 from std_msgs.msg import Header
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.acting.actor_config import ActorConfig
+from vdl_ros.rl.acting.learner_choice import LearnerChoice
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
@@ -64,23 +66,43 @@ class ActorNode(Node):
         self._config: dict[str, Any] = {}
         self._sequence = 0
         self._policy: Policy | None = None
+        self._other_policy: Policy | None = None
+        self._choice = LearnerChoice(self._settings.credit_timeout)
         self._last_error = ''
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
         self._statistics = TopicStatistics(self, 'policy')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
-        self.create_subscription(Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
+        self._subscription = self.create_subscription(
+            Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
     def _on_policy(self, message: Policy) -> None:
         self._statistics.received(message.header.stamp)
-        self._policy = message
+        if self._allows(message):
+            self._policy, self._other_policy = message, None
+            return
+        # Its learner may be the new one of a training whose old one is not yet known to be gone.
+        self._other_policy = message
+        if self._choice.is_new(message.learner_id):
+            self.get_logger().warning(
+                f'another learner, {quoted(message.learner_id)}, publishes on '
+                f'{self._subscription.topic_name}: its policies are ignored while the first one '
+                'is active; give each training a namespace or a domain')
+
+    def _allows(self, message: Policy) -> bool:
+        return self._choice.allows(
+            message.learner_id, self.count_publishers(self._subscription.topic_name))
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""
+        if self._other_policy is not None and self._allows(self._other_policy):
+            self._policy, self._other_policy = self._other_policy, None
         if self._policy is not None:
             message, self._policy = self._policy, None
             try:
                 with self.timer('receive'):
                     self._load(message)
+                # Only now: a stranger's policy that is refused must not keep others out.
+                self._choice.stay_with(message.learner_id)
             except ValueError as error:
                 if str(error) != self._last_error:  # log once, although it is published again
                     self._last_error = str(error)
@@ -97,7 +119,7 @@ class ActorNode(Node):
         config = policy_config(message)
         wanted = self._settings.env_id
         if wanted and config.get('env_id') != wanted:
-            raise SettingError(f'env_id: the learner trains on {config.get("env_id")!r}, '
+            raise SettingError(f'env_id: the learner trains on {quoted(config.get("env_id"))}, '
                                f'this actor acts only in {wanted!r}')
         if config != self._config or self._mode is None:
             self.close()
@@ -108,21 +130,32 @@ class ActorNode(Node):
     def _make_mode(self, config: dict[str, Any]) -> ActorMode:
         """Create environments and inference mode for the learner's settings."""
         env, train = select(EnvConfig, config), select(TrainConfig, config)
+        algorithm_config = make_algorithm_config(train, config)
         # A restarted actor must not repeat its first episodes.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
                 + self._start_id) % 2**31
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
         frames = factory.frames_per_observation(env)
+        mode: ActorMode
+        try:
+            if train.inference == 'learner':
+                mode = CentralInferenceMode(
+                    self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
+                    finished=self._publish_episodes, timer=self.timer,
+                    heard=self._choice.heard)
+            else:
+                mode = LocalInferenceMode(
+                    self, envs, train, algorithm_config, frames, actor_id=self._id,
+                    start_id=self._start_id, sequence=self._sequence, seed=seed,
+                    credit_timeout=self._settings.credit_timeout,
+                    finished=self._publish_episodes, timer=self.timer,
+                    heard=self._choice.heard)
+        except ValueError:
+            # The next policy may be refused too, and each would leave its environments.
+            envs.close()
+            raise
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
-        if train.inference == 'learner':
-            return CentralInferenceMode(
-                self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
-                finished=self._publish_episodes, timer=self.timer)
-        return LocalInferenceMode(
-            self, envs, train, make_algorithm_config(train, config), frames, actor_id=self._id,
-            start_id=self._start_id, sequence=self._sequence, seed=seed,
-            credit_timeout=self._settings.credit_timeout,
-            finished=self._publish_episodes, timer=self.timer)
+        return mode
 
     def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:

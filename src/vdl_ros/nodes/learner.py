@@ -43,7 +43,7 @@ from vdl_ros.rl.device import choose_device, describe
 from vdl_ros.rl.distributed.collectives import Group, GroupError
 from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
@@ -52,6 +52,7 @@ from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.process import (
+    EXIT_BAD_INPUT,
     EXIT_OK,
     EXIT_RESTART,
     die_with_parent,
@@ -176,7 +177,7 @@ class Training:
             train, *factory.spaces(env), factory.frames_per_observation(env),
             self._timers[TRAINING], algorithm_config=algorithm_config, group=group,
             device=node.device)
-        self._flow_stats = FlowStats()
+        self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         first = group.rank == 0
         self._folder = RunFolder(
             Path(node.resume or run.run_dir or default_run_dir(env.env_id, node.process)),
@@ -230,9 +231,12 @@ class Training:
 
         self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event) -> str:
         """
         Run the training loop in a thread, and the callbacks in this one, until the run is over.
+
+        Returns:
+            Why it ended; see :meth:`Trainer.run`.
 
         Raises:
             GroupError: another learner is gone.
@@ -240,12 +244,13 @@ class Training:
         """
         node, over = self._node, threading.Event()
         failure: list[BaseException] = []
+        reasons: list[str] = []
         where = f'written to {self._folder.path}' if self._folder else 'written by learner 0'
 
         def loop() -> None:
             try:
-                reason = self._trainer.run(stop)
-                node.get_logger().info(f'ended by {reason}; {where}')
+                reasons.append(self._trainer.run(stop))
+                node.get_logger().info(f'ended by {reasons[0]}; {where}')
             except BaseException as error:  # raised again in the main thread
                 failure.append(error)
             finally:
@@ -271,6 +276,7 @@ class Training:
             executor.remove_node(node)
         if failure:
             raise failure[0]
+        return reasons[0]
 
     def _publish(self) -> None:
         """Publish the weights with the credits, or load them into the inference thread."""
@@ -305,7 +311,7 @@ class Training:
             warning = f'{flow_stats.lost} trajectories lost, {flow_stats.rejected} rejected'
         elif flow_stats.actors < num_actors:
             missing = num_actors - flow_stats.actors
-            warning = f'nothing received yet from {missing} of {num_actors} actors'
+            warning = f'nothing received lately from {missing} of {num_actors} actors'
         return warning, {
             'waiting trajectories': self._inbox.waiting, 'actors': flow_stats.actors,
             'received': flow_stats.received, 'lost': flow_stats.lost,
@@ -333,7 +339,9 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
                 node.share_settings(group)
                 training = Training(node, group)
         if group is not None:
-            training.run(stop)
+            if training.run(stop) == NOT_FINITE:
+                # A restart would meet the same numbers again.
+                return EXIT_BAD_INPUT
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART

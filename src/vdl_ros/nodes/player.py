@@ -21,11 +21,12 @@ from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
 from vdl_ros.bags.reader import BagError, BagMessage, BagReader
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.ros import qos
+from vdl_ros.ros.bags.message_types import check_topic, message_class
 from vdl_ros.ros.bags.qos_profiles import playback_profile
-from vdl_ros.ros.bags.recording import message_class
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
@@ -108,9 +109,10 @@ class PlayerNode(Node):
         if not self._is_selected(name) or (name == '/clock' and self._time is not None):
             return None
         try:
+            check_topic(name)
             kind = message_class(message.type)
         except BagError as error:
-            self.get_logger().warning(f'{name} is not played: {error}')
+            self.get_logger().warning(f'{quoted(name)} is not played: {error}')
             return None
         return self.create_publisher(kind, name, playback_profile(message.qos))
 

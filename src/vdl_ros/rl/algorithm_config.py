@@ -108,7 +108,8 @@ class DqnConfig:
         0.02, 'Epsilon or temperature after exploration_steps.',
         minimum=1e-9, maximum=1e6)
     exploration_steps: int = setting(
-        50_000, 'Agent steps of the linear change from start to end.', minimum=1, unit='steps')
+        50_000, 'Agent steps of the linear change from start to end.', minimum=1,
+        maximum=1_000_000_000_000, unit='steps')
     exploration_spread: float = setting(
         0.0, 'Spread between actors: each raises epsilon to a power (divides the temperature by a '
         'number) from 1 to 1 + this; 0: all alike.', minimum=0.0, maximum=100.0)

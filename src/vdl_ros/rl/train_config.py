@@ -52,7 +52,8 @@ class TrainConfig:
         'processor is faster with it, and on GPUs that have it. All else is float32.',
         choices=('auto', 'float32', 'bfloat16'))
     total_steps: int = setting(
-        1_500_000, 'Agent steps after which the run ends.', minimum=1, unit='steps')
+        1_500_000, 'Agent steps after which the run ends.', minimum=1,
+        maximum=1_000_000_000_000, unit='steps')
     stop_at_return: float = setting(
         1e9, 'End the run early once the mean return of the last 100 episodes reaches this.')
     unroll_length: int = setting(

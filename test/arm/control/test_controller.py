@@ -242,7 +242,7 @@ def test_a_joint_that_is_stuck_is_named():
 
 
 BAD = [
-    (['base', 'elbw'], [[0, 0]], [1], 'elbw: no such joint'),
+    (['base', 'elbw'], [[0, 0]], [1], "'elbw': no such joint"),
     (['base', 'base'], [[0, 0]], [1], 'base: named twice'),
     (['base'], [[math.nan]], [1], 'point 0: base: nan'),
     (['base'], [], [], 'no point'),

@@ -266,7 +266,7 @@ def test_invalid_step_time_is_refused(seconds):
     ({'shoulder': math.nan}, 'shoulder: nan is not allowed: from -1.396 to 1.571'),
     ({'wrist': 1.0}, 'wrist: 1 is not allowed: from -0.96 to 0.96'),
     ({'gripper': -0.1}, 'gripper: -0.1 is not allowed'),
-    ({'elbw': 0.1}, 'elbw: no such joint; there are base, shoulder'),
+    ({'elbw': 0.1}, "'elbw': no such joint; there are base, shoulder"),
     ({'elbow': None}, 'elbow: nan is not allowed'),
     ([0, 0, 0, 0], r'pose: shape \(4,\) is not \(5,\)'),
     ([[0] * 5], r'pose: shape \(1, 5\) is not'),

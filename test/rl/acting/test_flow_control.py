@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from vdl_ros.rl.acting.flow_control import ActorRecord, Credit, FlowStats
+from vdl_ros.rl.acting.flow_control import MOST_ACTORS, ActorRecord, Credit, FlowStats
 
 
 class Process:
@@ -252,6 +252,60 @@ def test_write_off_restores_one_credit_but_at_most_the_pending_ones():
     assert credit.outstanding == 0
 
 
+class Waiting:
+    """An actor that has spent its credit of two, and the policies of a learner."""
+
+    def __init__(self):
+        self.now, self.version = 0.0, 0
+        self.credit = Credit(2, batch_size=2, timeout=10.0, clock=lambda: self.now)
+        self.policy(0.0, updates=1)
+        self.credit.spend()
+        self.credit.spend()
+
+    def policy(self, seconds, updates, used=None, num_actors=3):
+        self.now += seconds
+        self.version += updates
+        self.credit.on_policy('learner', used, self.version, num_actors)
+        return self.credit.is_lost
+
+
+def test_lost_trajectories_are_given_up_although_other_actors_keep_the_learner_busy():
+    actor = Waiting()
+    given_up = [second for second in range(30) if actor.policy(1.0, updates=20)]
+    assert given_up[0] == 10
+    actor.credit.write_off()
+    assert actor.credit.available
+    assert not actor.policy(1.0, updates=20), 'the next one has its own time'
+
+
+def test_trajectories_that_wait_in_the_learner_are_not_given_up():
+    # 50 actors and a slow learner: it is this one's turn after up to 50 updates.
+    actor = Waiting()
+    assert not any(actor.policy(10.0, updates=1, num_actors=50) for _ in range(50))
+    # Credit for one of two: the other one waits from now on.
+    assert not actor.policy(10.0, updates=1, num_actors=50, used=1)
+    assert not any(actor.policy(10.0, updates=1, num_actors=50) for _ in range(50))
+
+
+def test_a_trajectory_is_given_up_if_no_policy_comes():
+    actor = Waiting()
+    actor.now += 9.9
+    assert not actor.credit.is_lost
+    actor.now += 0.2
+    assert actor.credit.is_lost
+    actor.credit.wait_again()
+    assert not actor.credit.is_lost
+
+
+def test_an_actor_with_nothing_pending_has_lost_nothing():
+    actor = Waiting()
+    actor.policy(0.0, updates=1, used=2)
+    for _ in range(50):
+        assert not actor.policy(10.0, updates=100)
+    actor.credit.spend()
+    assert not actor.policy(0.1, updates=100), 'it waits since it was sent'
+
+
 def test_a_new_learner_counts_no_losses_of_an_earlier_one():
     flow_stats = FlowStats()
     assert flow_stats.arrive('a', 1, 41) == (True, 0)
@@ -344,6 +398,38 @@ def test_an_actor_that_restarts_while_the_learner_does_is_counted_once():
         flow_stats.arrive('b', 2, sequence)
         flow_stats.arrive('new', 3, sequence)
     assert flow_stats.actor_restarts == 1
+
+
+def test_actors_that_are_gone_are_forgotten_and_the_busiest_is_not():
+    # 5,000 starts, as of a stranger or of an actor that fails at once, beside one that works.
+    flow_stats = FlowStats()
+    for start_id in range(1, 5001):
+        flow_stats.arrive('busy', 0, start_id)
+        flow_stats.use(0, start_id, 0)
+        flow_stats.arrive(f'stranger {start_id}', start_id, 0)
+        flow_stats.use(start_id, 0, 0)
+    assert len(flow_stats.credits()) <= MOST_ACTORS
+    assert flow_stats.credits()[0] == ('busy', 5001)
+    assert flow_stats.lost == flow_stats.duplicates == flow_stats.actor_restarts == 0
+
+
+def test_a_silent_actor_is_absent_after_a_minute_and_forgotten_after_ten():
+    now = [0.0]
+    flow_stats = FlowStats(clock=lambda: now[0])
+    for start_id, name in ((1, 'used'), (2, 'waiting')):
+        flow_stats.arrive(name, start_id, 0)
+    flow_stats.use(1, 0, 0)
+    for now[0], actors, credits in ((59.0, 2, {1, 2}), (61.0, 1, {1, 2}), (599.0, 1, {1, 2}),
+                                    (601.0, 1, {2}), (10_000.0, 1, {2})):
+        assert flow_stats.actors == actors
+        assert flow_stats.credits().keys() == credits, 'what waits is not forgotten'
+    # However late it is used, its actor gets the credit.
+    flow_stats.use(2, 0, 0)
+    assert flow_stats.credits() == {2: ('waiting', 1)}
+    # An actor that was only slow continues.
+    assert flow_stats.arrive('used', 1, 7) == (True, 0)
+    assert flow_stats.actors == 2
+    assert (flow_stats.lost, flow_stats.actor_restarts) == (0, 0)
 
 
 def test_a_jump_that_no_credit_allows_is_rejected():

@@ -181,15 +181,31 @@ def test_numbers_must_be_finite(forces, name, value):
     assert 'not all finite' in refused(schema, arrays, name, **{name: broken})
 
 
+@pytest.mark.parametrize(('name', 'value', 'largest'), [
+    ('rewards', 1e30, '1e+09'), ('rewards', -1.1e9, '1e+09'), ('observations', -1e30, '1e+09'),
+    ('actions', 1e7, '1e+06'), ('behaviour_log_probs', -1e30, '1e+06')])
+def test_numbers_that_would_overflow_in_a_loss_are_named(forces, name, value, largest):
+    schema, arrays = forces
+    broken = arrays[name].copy()
+    broken[2, 1] = value
+    assert refused(schema, arrays, name, **{name: broken}) == (
+        f'{name}: {broken[2, 1].max():g} is not allowed: from -{largest} to {largest}')
+
+
 @pytest.mark.parametrize('position', [(0, 0), (STEPS + 1, 0), (1, -1), (1, BATCH), (-1, 0)])
 def test_a_reset_out_of_range_is_named(pictures, position):
     schema, arrays = pictures
     index = np.array([position], np.int32)
     broken = {**arrays, 'reset_index': index, 'reset_stacks': arrays['reset_stacks'][:1]}
-    schema.check(broken)
-    out = np.empty((STEPS + 1, BATCH, 4, 8, 8), np.uint8)
     with pytest.raises(UnrollError, match=r'^reset_index: [^\n]* is not within'):
-        schema.decode_into(broken, out)
+        schema.check(broken)
+
+
+def test_resets_that_are_not_in_order_are_refused(pictures):
+    schema, arrays = pictures
+    index, stacks = np.array([(2, 0), (1, 0)], np.int32), arrays['reset_stacks'][[0, 0]]
+    assert 'not in increasing order' in refused(
+        schema, arrays, 'reset_index', reset_index=index, reset_stacks=stacks)
 
 
 def test_actors_may_differ_in_their_number_of_environments(numbers, remembered):
@@ -229,3 +245,10 @@ def test_observations_must_be_one_array():
     space = gymnasium.spaces.Discrete(2)
     with pytest.raises(ValueError, match=r'^observation space Discrete\(2\) is not supported'):
         UnrollSchema(space, space, 5, 1)
+
+
+def test_an_unroll_that_fills_the_memory_is_refused(numbers, pictures):
+    for schema, _ in (numbers, pictures):
+        assert schema.num_bytes(3) == sum(value.nbytes for value in schema.empty(3).values())
+        with pytest.raises(UnrollError, match='^unroll_length: 6 steps of 10000000000 environ'):
+            schema.empty(10**10)

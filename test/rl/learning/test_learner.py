@@ -219,6 +219,22 @@ def test_a_loss_that_is_not_finite_changes_nothing(spaces, random_unroll, same):
     learner.update([random_unroll(2)])
 
 
+@pytest.mark.parametrize('lstm_size', [0, 4])
+@pytest.mark.parametrize(('array', 'value'), [
+    ('rewards', 1e9), ('rewards', -1e9), ('observations', 1e9), ('behaviour_log_probs', -1e6),
+    ('behaviour_log_probs', 1e6)])
+@pytest.mark.parametrize('algorithm', ALGORITHMS)
+def test_the_largest_numbers_that_are_allowed_do_not_end_a_run(
+        spaces, random_unroll, algorithm, array, value, lstm_size):
+    learner = make(spaces, algorithm, lstm_size=lstm_size)
+    unroll = random_unroll(1, state_size=2 * lstm_size)
+    extreme = replaced(unroll, **{array: np.full_like(unroll.arrays[array], value)})
+    learner.schema.check(extreme.arrays)
+    # The second learns from the weights that the first has left.
+    for sequence in range(2):
+        learner.update([dataclasses.replace(extreme, sequence=sequence)])
+
+
 def test_a_gradient_that_is_not_finite_changes_nothing(spaces, random_unroll, same):
     learner = Learner(CONFIG, *spaces)
     before = copy.deepcopy(learner.state())

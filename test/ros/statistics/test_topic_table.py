@@ -137,3 +137,12 @@ def test_a_pipe_receives_one_text_after_another():
     screen.show('one\ntwo')
     screen.show('three')
     assert stream.getvalue() == 'one\ntwo\n\nthree\n'
+
+
+def test_names_of_strangers_cannot_draw_on_the_terminal():
+    table = TopicTable()
+    table.add(window(node='/x\x1b[2J\n/forged', topic='/a\x9b2J'), 0.0)
+    text = table_text(table.rows(0.0))
+    assert text.replace('\n', '').isprintable()
+    assert len(text.splitlines()) == 2
+    assert r"'/x\x1b[2J\n/forged'" in text

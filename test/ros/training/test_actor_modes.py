@@ -15,7 +15,6 @@ from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
-from vdl_ros.ros.training import actor_modes
 from vdl_ros.ros.training.actor_modes import CentralInferenceMode, LocalInferenceMode
 
 ENV = EnvConfig(env_id='vdl/PixelCounter-v0')
@@ -35,7 +34,8 @@ def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(nod
     envs = factory.make(ENV, 0, num_envs=2)
     mode = CentralInferenceMode(
         node, envs, factory.frames_per_observation(ENV), actor_id='a', start_id=1, seed=0,
-        finished=lambda episodes, version: None, timer=ThreadTimer())
+        finished=lambda episodes, version: None, timer=ThreadTimer(),
+        heard=lambda: None)
     sent = []
     monkeypatch.setattr(mode._publisher, 'publish', sent.append)
     mode.on_policy(Policy(learner_id='learner'))
@@ -57,8 +57,7 @@ def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(nod
 @pytest.mark.parametrize(('busy', 'sent'), [('learner', 1), ('another', 2), ('', 2)])
 def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sent):
     """A slow synchronous update must not make actors send trajectories of the old policy."""
-    now = [0.0]
-    monkeypatch.setattr(actor_modes, 'time', SimpleNamespace(monotonic=lambda: now[0]))
+    now, heard = [0.0], []
     env = EnvConfig(env_id='vdl/Counter-v0')
     train = TrainConfig(network='mlp', hidden_size=4, unroll_length=4, batch_size=1,
                         synchronous=True)
@@ -66,7 +65,9 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     envs = factory.make(env, 0, num_envs=1)
     mode = LocalInferenceMode(
         node, envs, train, algorithm_config, 1, actor_id='a', start_id=1, sequence=0, seed=0,
-        credit_timeout=10.0, finished=lambda episodes, version: None, timer=ThreadTimer())
+        credit_timeout=10.0, finished=lambda episodes, version: None, timer=ThreadTimer(),
+        heard=lambda: heard.append(now[0]))
+    monkeypatch.setattr(mode._credit, '_clock', lambda: now[0])
     published = []
     monkeypatch.setattr(mode, '_publisher', SimpleNamespace(
         get_subscription_count=lambda: 1, publish=published.append))
@@ -80,4 +81,5 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
             mode._on_busy(String(data=busy))
         mode.act()
     assert len(published) == sent
+    assert len(heard) == (20 if busy == 'learner' else 0)
     envs.close()

@@ -10,9 +10,10 @@ import pytest
 from rclpy.serialization import deserialize_message, serialize_message
 from rclpy.time import Time
 
-from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.msg import Policy, Tensor, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.ros.messages.tensors import TensorError, from_tensors
 from vdl_ros.ros.training.trajectories import (
     TrajectoryInbox,
     policy_config,
@@ -54,9 +55,10 @@ def trajectory(sequence=0, *, actor_id='a', start_id=1, learner_id='me', version
 class Box:
     """An inbox with its FlowStats and warnings."""
 
-    def __init__(self, schema=SCHEMA):
+    def __init__(self, schema=SCHEMA, max_bytes=None):
         self.flow_stats, self.warnings = FlowStats(), []
-        self.inbox = TrajectoryInbox(schema, self.flow_stats, 'me', self.warnings.append)
+        self.inbox = TrajectoryInbox(
+            schema, self.flow_stats, 'me', self.warnings.append, max_bytes=max_bytes)
 
     def put(self, *messages):
         for message in messages:
@@ -102,7 +104,7 @@ def test_a_trajectory_message_contains_the_policy_state():
     assert box.flow_stats.rejected == 2
     missing, short = box.warnings[:2]
     assert "arrays missing: ['state'], unknown: []" in missing
-    assert 'state: shape (2, 4) is not (2, 6)' in short
+    assert 'state: 32 bytes are not the 48 of 2 environments' in short
 
 
 def test_a_policy_message_restores_the_weights():
@@ -123,9 +125,12 @@ def test_a_policy_message_restores_the_weights():
         ('a.weight', [2, 3]), ('a.bias', [2])]
 
 
-@pytest.mark.parametrize('config', ['', '[]', '3', 'null', '{"a": ', '{"a": 1} x'])
-def test_settings_that_are_no_object_are_refused(config):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize('config', [
+    '', '[]', '3', 'null', '{"a": ', '{"a": 1} x', '[' * 50_000, '{"a":' * 10_000,
+    '{"a": [[]]}', '{"a": {}}', f'{{"a": {"9" * 50_000}}}', f'{{"a": "{"x" * 2**16}"}}'],
+    ids=lambda config: config[:8])
+def test_settings_that_are_no_flat_object_are_refused_in_one_line(config):
+    with pytest.raises(ValueError, match=r'^config: .{1,150}$'):
         policy_config(Policy(config=config))
 
 
@@ -155,26 +160,27 @@ def broken_bytes():
 def broken_axes():
     message = trajectory(1)
     message.tensors[0].shape = array.array('I', [0] + [2**32 - 1] * 70)
-    message.tensors[0].data = array.array('B')
     return message
 
 
 @pytest.mark.parametrize(('make', 'reason'), [
-    (broken_bytes, "tensor 'observations': 3 bytes"),
-    (broken_axes, "tensor 'observations': shape"),
+    (broken_bytes, 'observations: 3 bytes are not the 120 of 2 environments'),
+    (broken_axes, "tensor 'observations': shape of 71 axes is not allowed: at most 64"),
     (lambda: trajectory(1, actions=arrays()['actions'] + 2), 'actions: '),
     (lambda: trajectory(1, rewards=arrays()['rewards'] * np.nan), 'rewards: not all finite'),
     (lambda: trajectory(1, extra=np.zeros(1)), "unknown: ['extra']"),
     (lambda: trajectory(1, state=np.zeros((2, 6), np.float32)), "unknown: ['state']"),
-    (lambda: trajectory(1, rewards=arrays(batch=3)['rewards']), 'rewards: shape (4, 3)'),
+    (lambda: trajectory(1, rewards=arrays(batch=3)['rewards']), 'is_reset: 10 bytes are not'),
+    (lambda: trajectory(1, actor_id='a' * 257), 'actor_id: 257 characters are not allowed'),
     (Trajectory, 'missing')], ids=lambda value: value if isinstance(value, str) else '')
 def test_invalid_messages_are_counted_and_the_next_is_returned(box, make, reason):
     bad = make()
-    bad.learner_id, bad.actor_id = 'me', 'a'
+    bad.learner_id, bad.actor_id = 'me', bad.actor_id or 'a'
     box.put(trajectory(0), bad, trajectory(2))
     assert [unroll.sequence for unroll in box.all()] == [0, 2]
     assert box.flow_stats.rejected == 1
-    assert box.warnings[0].startswith("trajectory of 'a' refused: ")
+    assert box.warnings[0].startswith("trajectory of 'a")
+    assert ' refused: ' in box.warnings[0]
     assert reason in box.warnings[0]
 
 
@@ -205,11 +211,37 @@ def test_a_full_queue_drops_messages_with_a_warning_and_counts_the_gap(box):
         message.sequence = sequence
         box.inbox.put(trajectory(sequence) if sequence < 256 else message, 0.0)
     assert len(box.warnings) == 300 - 256
-    assert "'a' dropped: 256 are waiting" in box.warnings[0]
+    assert "'a' dropped: 256 messages of " in box.warnings[0]
     assert len(box.all()) == 256
     box.put(trajectory(300))
     assert box.inbox.get(0.0).sequence == 300
     assert box.flow_stats.lost == 300 - 256
+
+
+def test_the_bytes_of_waiting_messages_are_bounded():
+    size = sum(value.nbytes for value in arrays().values())
+    box = Box(max_bytes=10 * size)
+    for sequence in range(15):
+        box.put(trajectory(sequence))
+    assert box.warnings == [
+        f"trajectory of 'a' dropped: 10 messages of {10 * size} bytes are waiting"] * 5
+    assert [unroll.sequence for unroll in box.all()] == list(range(10))
+    box.put(trajectory(15))
+    assert box.inbox.get(0.0).sequence == 15, 'there is room again'
+    assert box.flow_stats.lost == 5
+
+
+def test_a_message_of_another_length_is_not_kept(box):
+    box.put(trajectory(0, observations=np.zeros((STEPS + 1, 2, 10**6), np.float32)))
+    assert 'are not the 120 of 2 environments' in str(box.inbox._messages._items.queue[0])
+    box.put(trajectory(1, learner_id='other'))
+    assert box.inbox.waiting == 1
+
+
+def test_a_million_axes_are_refused_at_once():
+    tensor = Tensor(name='x', dtype='uint8', shape=array.array('I', [2**32 - 1]) * 10**6)
+    with pytest.raises(TensorError, match='^tensor \'x\': shape of 1000000 axes is not allowed'):
+        from_tensors([tensor])
 
 
 def test_an_empty_inbox_times_out(box):

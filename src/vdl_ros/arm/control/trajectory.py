@@ -9,6 +9,7 @@ import numpy as np
 
 from vdl_ros.arm.model.geometry import ArmGeometry, Positions
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['JointTrajectory', 'TrajectoryError']
 
@@ -47,7 +48,8 @@ class JointTrajectory:
             raise TrajectoryError('trajectory: no joint')
         for name in names:
             if name not in JOINTS:
-                raise TrajectoryError(f'{name}: no such joint; there are {", ".join(JOINTS)}')
+                raise TrajectoryError(
+                    f'{quoted(name)}: no such joint; there are {", ".join(JOINTS)}')
             if list(names).count(name) > 1:
                 raise TrajectoryError(f'{name}: named twice')
         if not len(positions):

@@ -16,6 +16,7 @@ from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation.motor_model import GearMotors
 from vdl_ros.arm.simulation.scene import PREFIX, Scene, build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['ArmSimulation', 'PoseError']
 
@@ -173,7 +174,8 @@ class ArmSimulation:
         if isinstance(pose, Mapping):
             for name in pose:
                 if name not in JOINTS:
-                    raise PoseError(f'{name}: no such joint; there are {", ".join(JOINTS)}')
+                    raise PoseError(
+                        f'{quoted(name)}: no such joint; there are {", ".join(JOINTS)}')
             pose = [pose.get(name, 0.0) for name in JOINTS]
         try:
             positions = np.array(pose, np.float64)

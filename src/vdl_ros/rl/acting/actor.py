@@ -10,6 +10,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
@@ -30,17 +31,19 @@ def load_weights(policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> None:
     Copy parameters into ``policy``.
 
     Raises:
-        ValueError: names, shapes or dtypes differ from this policy's.
+        ValueError: names, shapes or dtypes differ from this policy's, or not all are finite.
     """
     state = policy.state_dict()
     if state.keys() != arrays.keys():
-        raise ValueError(
-            f'weights: names {sorted(state.keys() ^ arrays.keys())} are missing or unknown')
+        names = quoted(sorted(state.keys() ^ arrays.keys()))
+        raise ValueError(f'weights: names {names} are missing or unknown')
     for name, tensor in state.items():
         array = arrays[name]
         if tuple(array.shape) != tuple(tensor.shape) or array.dtype != tensor.numpy().dtype:
             raise ValueError(f'weights: {name}: {array.dtype} {array.shape} is not '
                              f'{tensor.numpy().dtype} {tuple(tensor.shape)}')
+        if array.dtype.kind == 'f' and not np.isfinite(array).all():
+            raise ValueError(f'weights: {name}: not all finite')
     with torch.no_grad():
         for name, tensor in state.items():
             np.copyto(tensor.numpy(), arrays[name])
@@ -77,7 +80,11 @@ class Actor:
             seed: of the first episodes and of sampling.
             timer: timer of the thread that calls :meth:`unroll`.
             exploration: schedule, see ``exploration.py``.
+
+        Raises:
+            UnrollError: its unrolls would be too large.
         """
+        schema.check_size(envs.num_envs)
         self.envs = envs
         self.policy = policy.eval()
         self.policy_version = -1

@@ -23,5 +23,6 @@ class ActorConfig:
     actor_threads: int = setting(
         1, 'CPU threads for the actor\'s network.', minimum=1, maximum=256)
     credit_timeout: float = setting(
-        10.0, 'Time without a policy after which the oldest pending trajectory counts as lost.',
+        10.0, 'Time without a policy, or without credit while the learner goes on with the '
+        'trajectories of others, after which the oldest pending trajectory counts as lost.',
         minimum=0.1, maximum=1e6, unit='s')

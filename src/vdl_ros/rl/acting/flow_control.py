@@ -9,10 +9,11 @@ policy lag of a slow actor is larger: the learner updates with the others' traje
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ['ActorRecord', 'Credit', 'FlowStats']
+__all__ = ['MOST_ACTORS', 'ActorRecord', 'Credit', 'FlowStats']
 
 # Maximum of the message's uint64 field; used is one more than the largest sequence number.
 _LARGEST = 2**64 - 1
@@ -20,6 +21,11 @@ _LARGEST = 2**64 - 1
 _FARTHEST = 10_000
 # Earlier processes with the same actor_id whose records are kept.
 _EARLIER_KEPT = 3
+# Records kept in all; beyond it, the actor that has been silent longest is forgotten.
+MOST_ACTORS = 1024
+# Seconds of silence, with nothing left to learn from, after which an actor does not count as
+# present, and after which it is forgotten: it has received its last credit long before.
+_PRESENT_S, _FORGET_S = 60.0, 600.0
 
 
 class Credit:
@@ -31,14 +37,32 @@ class Credit:
         sequence: number of the next trajectory.
     """
 
-    def __init__(self, max_policy_lag: int) -> None:
-        """Start without credit, until the first policy."""
+    def __init__(
+        self, max_policy_lag: int, batch_size: int = 1, timeout: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Start without credit, until the first policy.
+
+        Args:
+            max_policy_lag: trajectories that may be pending.
+            batch_size: trajectories in one update.
+            timeout: see :meth:`is_lost`, s.
+            clock: returns the time, s.
+        """
         self.max_policy_lag = max_policy_lag
         self.sequence = 0
+        self._batch_size, self._timeout, self._clock = batch_size, timeout, clock
         self._used = 0
         self._learner = ''
+        self._version = self._longest_wait = 0
+        self._policy_at = clock()
+        # When, and at which version, the oldest pending trajectory became the oldest.
+        self._oldest_at, self._oldest_version = self._policy_at, 0
 
-    def on_policy(self, learner_id: str, used: int | None) -> None:
+    def on_policy(
+        self, learner_id: str, used: int | None, version: int = 0, num_actors: int = 1,
+    ) -> None:
         """
         Update the credit from a policy message.
 
@@ -46,12 +70,28 @@ class Credit:
             learner_id: its learner. Trajectories sent to an earlier learner no longer count.
             used: trajectories of this actor that the learner has used or given up; None if the
                 message has no credit for this actor.
+            version: number of updates that the learner has made.
+            num_actors: actors that the learner knows, at least.
         """
+        before = self._learner, self._used
         if learner_id != self._learner:
             self._learner = learner_id
             self._used = self.sequence
         if used is not None:
             self._used = max(self._used, min(used, self.sequence))
+        self._version, self._policy_at = version, self._clock()
+        # Twice what a queue in order of arrival allows: some actors are not known yet.
+        self._longest_wait = 2 * (num_actors + 1) * self.max_policy_lag // self._batch_size + 1
+        if (self._learner, self._used) != before:
+            self._start_waiting()
+
+    def on_busy(self) -> None:
+        """Wait for the policy longer: the learner makes an update."""
+        self._policy_at = self._clock()
+
+    def _start_waiting(self) -> None:
+        """Wait for the oldest pending trajectory from now."""
+        self._oldest_at, self._oldest_version = self._clock(), self._version
 
     @property
     def outstanding(self) -> int:
@@ -65,12 +105,35 @@ class Credit:
 
     def spend(self) -> int:
         """Return the sequence number for a new trajectory, and count it."""
+        if not self.outstanding:
+            self._start_waiting()
         self.sequence += 1
         return self.sequence - 1
+
+    @property
+    def is_lost(self) -> bool:
+        """
+        Return whether the oldest pending trajectory must be lost.
+
+        Either neither a policy nor :meth:`on_busy` has come for ``timeout``; or the learner goes on without it, for
+        ``timeout`` and for more updates than a trajectory can wait there for its turn.
+        """
+        now = self._clock()
+        if not self._learner or not self.outstanding:
+            return False
+        return now - self._policy_at > self._timeout or (
+            now - self._oldest_at > self._timeout
+            and self._version - self._oldest_version > self._longest_wait)
+
+    def wait_again(self) -> None:
+        """Begin the time-outs of :meth:`is_lost` again."""
+        self._policy_at = self._clock()
+        self._start_waiting()
 
     def write_off(self) -> None:
         """Count the oldest pending trajectory as lost, so that the actor may go on."""
         self._used = min(self._used + 1, self.sequence)
+        self.wait_again()
 
 
 @dataclass
@@ -82,11 +145,17 @@ class ActorRecord:
         actor_id: its name; processes may share one, after a restart or by mistake.
         expected: the next sequence number.
         used: trajectories learned from or given up.
+        active_at: when one last arrived or was used, s.
     """
 
     actor_id: str
     expected: int = 0
     used: int = 0
+    active_at: float = 0.0
+
+    def is_silent(self, since: float) -> bool:
+        """Return whether nothing has happened since then, and nothing waits."""
+        return self.active_at < since and self.used >= self.expected
 
 
 @dataclass
@@ -109,6 +178,9 @@ class FlowStats:
         actor_records: by start_id.
         other_credits: credits of the actors of other learners, by start_id.
         earlier_starts: start_id by actor_id, of the actors of this learner's earlier process.
+        forgets_silent: whether actors that are silent are forgotten. Not with central inference,
+            whose sessions continue where the record says.
+        clock: returns the time, s.
     """
 
     received: int = 0
@@ -125,6 +197,8 @@ class FlowStats:
     actor_records: dict[int, ActorRecord] = field(default_factory=dict)
     other_credits: dict[int, tuple[str, int]] = field(default_factory=dict)
     earlier_starts: dict[str, int] = field(default_factory=dict)
+    forgets_silent: bool = True
+    clock: Callable[[], float] = time.monotonic
 
     def arrive(self, actor_id: str, start_id: int, sequence: int) -> tuple[bool, int]:
         """
@@ -146,24 +220,28 @@ class FlowStats:
             return False, 0
         self.lost += missing
         self.received += 1
-        record.expected = sequence + 1
+        record.expected, record.active_at = sequence + 1, self.clock()
         return True, missing
 
     def _add_actor(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
-        earlier = [key for key, record in self.actor_records.items()
-                   if record.actor_id == actor_id]
+        records = self.actor_records
+        earlier = [key for key, record in records.items() if record.actor_id == actor_id]
         if earlier or self.earlier_starts.pop(actor_id, start_id) != start_id:
             self.actor_restarts += 1
-        for key in earlier[:-_EARLIER_KEPT]:
-            del self.actor_records[key]
-        record = self.actor_records[start_id] = ActorRecord(actor_id, sequence, sequence)
+        # Not the one created first: it may be the one that works.
+        for key in sorted(earlier, key=lambda key: records[key].active_at)[:-_EARLIER_KEPT]:
+            del records[key]
+        if len(records) >= MOST_ACTORS:
+            del records[min(records, key=lambda key: records[key].active_at)]
+        record = self.actor_records[start_id] = ActorRecord(
+            actor_id, sequence, sequence, self.clock())
         return record
 
     def use(self, start_id: int, sequence: int, lag: int) -> None:
         """Count a trajectory as learned from, ``lag`` policy versions after it was recorded."""
         record = self.actor_records.get(start_id)
         if record is not None:
-            record.used = max(record.used, sequence + 1)
+            record.used, record.active_at = max(record.used, sequence + 1), self.clock()
         lag = max(lag, 0)
         self.lag_sum += lag
         self.lag_max = max(self.lag_max, lag)
@@ -176,11 +254,17 @@ class FlowStats:
 
     @property
     def actors(self) -> int:
-        """Number of actors, by name; other threads may ask while actors are added."""
-        return len({record.actor_id for record in list(self.actor_records.values())})
+        """Number of actors that are present, by name; any thread may call it."""
+        since = self.clock() - _PRESENT_S
+        return len({record.actor_id for record in list(self.actor_records.values())
+                    if not record.is_silent(since)})
 
     def credits(self) -> Mapping[int, tuple[str, int]]:
-        """Return (actor_id, used) by start_id, for the policy message."""
+        """Forget actors that are gone; return (actor_id, used) by start_id of the others."""
+        since = self.clock() - _FORGET_S
+        for start_id, record in list(self.actor_records.items()):
+            if self.forgets_silent and record.is_silent(since):
+                del self.actor_records[start_id]
         return self.other_credits | {
             start_id: (record.actor_id, min(record.used, _LARGEST))
             for start_id, record in self.actor_records.items()}

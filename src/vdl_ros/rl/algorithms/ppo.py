@@ -33,6 +33,8 @@ __all__ = ['Algorithm', 'PpoBatch']
 # Section 4 of the paper: beta changes by this factor where the divergence is off by another.
 _FACTOR, _TOLERANCE = 2.0, 1.5
 _BETA = (1e-4, 100.0)
+# Far above what ratios to a policy of a few updates ago reach.
+_LARGEST_LOG_RATIO = 10.0
 # An update ends early once the divergence is this many times ppo_kl_target.
 _STOP_FACTOR = 4.0
 
@@ -140,8 +142,9 @@ class Algorithm(algorithm.Algorithm):
             batch.observations[:steps], batch.is_reset[:steps], batch.state, batch.actions,
             batch.rewards)
         mask = batch.valid.float()
+        # An infinite ratio has a gradient of NaN, also where it is clipped.
         ratio = (policy.distribution.log_prob(parameters, batch.actions)
-                 - batch.behaviour_log_probs).exp()
+                 - batch.behaviour_log_probs).clamp(max=_LARGEST_LOG_RATIO).exp()
         advantages = batch.advantages
         kl = self.mean(policy.distribution.kl(batch.old_parameters, parameters), mask)
         if self.algorithm_config.ppo_form == 'clip':

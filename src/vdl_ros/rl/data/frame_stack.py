@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-__all__ = ['stack', 'unstack']
+__all__ = ['check_positions', 'stack', 'unstack']
 
 
 def unstack(
@@ -88,7 +88,7 @@ def stack(
     if size < 1 or steps < 1 or frames.shape[2:] != (height, width):
         raise ValueError(
             f'frames: {frames.shape} does not fit stacks of {size} frames {height} x {width}')
-    _check_positions(positions, steps, batch)
+    check_positions(positions, steps, batch)
     shape = (steps, batch, size, height, width)
     if out is None:
         out = np.empty(shape, np.uint8)
@@ -107,8 +107,13 @@ def stack(
     return out
 
 
-def _check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> None:
-    """Refuse positions (t, b) outside [1, steps) x [0, batch), or not strictly increasing."""
+def check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> None:
+    """
+    Check the positions int32 [n, 2] = (t, b) of resets.
+
+    Raises:
+        ValueError: one is outside [1, steps) x [0, batch), or they are not strictly increasing.
+    """
     if not len(positions):
         return
     low, high = positions.min(axis=0), positions.max(axis=0)

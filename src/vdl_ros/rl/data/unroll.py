@@ -22,6 +22,7 @@ reset observation, ``is_reset[t + 1]``, is not valid for learning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +31,21 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.rl.data import frame_stack
 
-__all__ = ['Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays']
+__all__ = [
+    'LARGEST', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays',
+]
 
 Arrays = dict[str, NDArray[Any]]
+#: Bytes of one unroll: the number of environments comes over the network.
+LARGEST = 1 << 31
+
+
+# Squares of sums of these, in float32, are finite: one trajectory must not end a run.
+_LARGEST_VALUE = 1e9
+_LARGEST_BY_NAME = {'actions': 1e6, 'behaviour_log_probs': 1e6}
 
 
 class UnrollError(ValueError):
@@ -75,17 +86,21 @@ class Unroll:
 Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 
+def _check_names(expected: Expected, found: Mapping[str, object]) -> None:
+    if found.keys() != expected.keys():
+        missing = sorted(expected.keys() - found.keys())
+        unknown = sorted(found.keys() - expected.keys())
+        raise UnrollError(f'arrays missing: {missing}, unknown: {quoted(unknown)}')
+
+
 def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
     """
-    Check names, dtypes, shapes and that numbers are finite; return B.
+    Check names, dtypes, shapes and the magnitude of numbers; return B.
 
     Raises:
         UnrollError: the message names the array and the reason.
     """
-    if arrays.keys() != expected.keys():
-        missing = sorted(expected.keys() - arrays.keys())
-        unknown = sorted(arrays.keys() - expected.keys())
-        raise UnrollError(f'arrays missing: {missing}, unknown: {unknown}')
+    _check_names(expected, arrays)
     free: dict[int, int] = {}
     for name, (dtype, shape) in expected.items():
         array = arrays[name]
@@ -96,11 +111,25 @@ def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
             if size < 0 and axis < array.ndim else size for axis, size in enumerate(shape))
         if array.shape != wanted:
             raise UnrollError(f'{name}: shape {array.shape} is not {wanted}')
-        if dtype.kind == 'f' and not np.isfinite(array).all():
-            raise UnrollError(f'{name}: not all finite')
+        if dtype.kind == 'f' or name == 'observations':
+            _check_magnitude(name, array)
     if free[-1] < 1:
         raise UnrollError('rewards: holds no environment')
     return free[-1]
+
+
+def _check_magnitude(name: str, array: NDArray[Any]) -> None:
+    """Refuse numbers that are not finite, or that would overflow in a loss."""
+    if not array.size or array.dtype.itemsize == 1:
+        return
+    # Both are NaN if any value is.
+    low, high = float(array.min()), float(array.max())
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise UnrollError(f'{name}: not all finite')
+    largest = _LARGEST_BY_NAME.get(name, _LARGEST_VALUE)
+    if max(-low, high) > largest:
+        raise UnrollError(f'{name}: {low if -low > high else high:g} is not allowed: '
+                          f'from {-largest:g} to {largest:g}')
 
 
 class UnrollSchema:
@@ -173,9 +202,63 @@ class UnrollSchema:
             if low < 0 or high >= self._num_actions:
                 raise UnrollError(
                     f'actions: {low} to {high} is not within 0 to {self._num_actions - 1}')
+        if self.stacked:
+            try:
+                frame_stack.check_positions(
+                    arrays['reset_index'], self.unroll_length + 1, arrays['rewards'].shape[1])
+            except ValueError as error:
+                raise UnrollError(f'reset_index: {error}') from None
+
+    def check_lengths(self, lengths: Mapping[str, int]) -> None:
+        """
+        Check the bytes of each array by name, without looking at the arrays.
+
+        Raises:
+            UnrollError: they cannot be those of an unroll.
+        """
+        _check_names(self._expected, lengths)
+        dtype, shape = self._expected['rewards']
+        num_envs = lengths['rewards'] // (dtype.itemsize * shape[0])
+        self.check_size(num_envs)
+        resets = self.unroll_length * num_envs
+        for name, (dtype, shape) in self._expected.items():
+            wanted = dtype.itemsize * math.prod(
+                {-1: num_envs, -2: resets}.get(size, size) for size in shape)
+            # As many resets as there are.
+            if lengths[name] > wanted or (lengths[name] < wanted and -2 not in shape):
+                raise UnrollError(f'{name}: {lengths[name]} bytes are not the {wanted} of '
+                                  f'{num_envs} environments')
+
+    def num_bytes(self, num_envs: int) -> int:
+        """Return the size of an unroll of ``num_envs`` environments, observations stacked."""
+        space = self.observation_space
+        shapes = [(dtype, shape) for name, (dtype, shape) in self._expected.items()
+                  if name not in ('observations', 'frames', 'reset_index', 'reset_stacks')]
+        shapes.append((np.dtype(space.dtype), (self.unroll_length + 1, -1, *space.shape)))
+        return sum(dtype.itemsize * math.prod(num_envs if size < 0 else size for size in shape)
+                   for dtype, shape in shapes)
+
+    def check_size(self, num_envs: int) -> None:
+        """
+        Check that an unroll of ``num_envs`` environments is not too large.
+
+        Raises:
+            UnrollError: it is larger than ``LARGEST``.
+        """
+        size = self.num_bytes(num_envs)
+        if size > LARGEST:
+            raise UnrollError(
+                f'unroll_length: {self.unroll_length} steps of {num_envs} environments are '
+                f'{size} bytes, which is not allowed: at most {LARGEST}')
 
     def empty(self, num_envs: int) -> Arrays:
-        """Return empty arrays for an unroll of ``num_envs`` environments."""
+        """
+        Return empty arrays for an unroll of ``num_envs`` environments.
+
+        Raises:
+            UnrollError: they are too large.
+        """
+        self.check_size(num_envs)
         space = self.observation_space
         arrays: Arrays = {
             name: np.empty([num_envs if size < 0 else size for size in shape], dtype)

@@ -97,12 +97,14 @@ class Progress:
 
     def merge_reports(self, reports: Mapping[int, str]) -> None:
         """Add the other learners' reports, by rank, and their actors' credits."""
+        credits: dict[int, tuple[str, int]] = {}
         for rank, text in reports.items():
             report = self._reports[rank] = json.loads(text)
             for name in self._unreported:
                 self._extend(name, report[name])
-            self.flow_stats.other_credits.update(
-                {key: (name, used) for key, name, used in report['credits']})
+            credits.update({key: (name, used) for key, name, used in report['credits']})
+        # Not added to the earlier ones: actors that are gone are in no report any more.
+        self.flow_stats.other_credits = credits
 
     @property
     def mean_return(self) -> float:

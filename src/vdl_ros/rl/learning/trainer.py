@@ -40,7 +40,10 @@ from vdl_ros.rl.runs.checkpoint import CheckpointError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 
-__all__ = ['Inbox', 'Trainer']
+__all__ = ['NOT_FINITE', 'Inbox', 'Trainer']
+
+#: Why a run ends whose loss or gradient is not finite.
+NOT_FINITE = 'not finite'
 
 # Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'interrupted')
@@ -168,7 +171,7 @@ class Trainer:
         Learn until the run is over or ``stop`` is set; write the last checkpoint and the summary.
 
         Returns:
-            Why it ended: 'total_steps', 'stop_at_return', 'interrupted' or 'not finite'.
+            Why it ended: 'total_steps', 'stop_at_return', 'interrupted' or NOT_FINITE.
 
         Raises:
             GroupError: another learner is gone; the checkpoint is saved before.
@@ -183,13 +186,13 @@ class Trainer:
         except FloatingPointError as error:
             # The last good checkpoint is not overwritten.
             self._log(f'{error}; the run ends, its checkpoint is left as it was')
-            reason = 'not finite'
+            reason = NOT_FINITE
             self._merge_progress()
         except GroupError:
             # The weights are consistent: an optimizer step happens completely or not at all.
             self.reporter.save()
             raise
-        if reason != 'not finite':
+        if reason != NOT_FINITE:
             self.reporter.save()
             self.reporter.report(self._metrics, over=True)
         self.reporter.close(reason)

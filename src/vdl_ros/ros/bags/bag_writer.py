@@ -20,6 +20,8 @@ from mcap.writer import CompressionType, Writer
 from rclpy.qos import QoSProfile
 
 from vdl_ros.bags.reader import BagError, BagPart, BagTopic
+from vdl_ros.common.quoting import quoted
+from vdl_ros.ros.bags.message_types import check_type
 from vdl_ros.ros.bags.qos_profiles import to_bag
 
 __all__ = ['BagWriter', 'definition']
@@ -46,12 +48,12 @@ def definition(type_name: str) -> str:
         name = waiting.pop(0)
         if name in found:
             continue
-        package, _, message = name.replace('/msg/', '/').partition('/')
+        package, message = check_type(name)
         try:
             share = Path(get_package_share_directory(package))
             found[name] = (share / 'msg' / f'{message}.msg').read_text()
         except (LookupError, OSError):
-            raise BagError(f'{name}: its definition is not installed here') from None
+            raise BagError(f'{quoted(name)}: its definition is not installed here') from None
         waiting += [each for each in _types_in(found[name], package) if each not in found]
     first, *rest = found.items()
     return first[1] + ''.join(

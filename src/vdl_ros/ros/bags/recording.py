@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import importlib
 import queue
 import threading
 
@@ -11,26 +10,13 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from vdl_ros.bags.reader import BagError
+from vdl_ros.common.quoting import quoted
 from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.bags.message_types import check_topic, message_class
 from vdl_ros.ros.bags.qos_profiles import DEPTH, weakest
 from vdl_ros.ros.bags.recording_config import RecordConfig
 
-__all__ = ['Recording', 'message_class']
-
-
-def message_class(type_name: str) -> type:
-    """
-    Return the Python class of ``pkg/msg/Name``.
-
-    Raises:
-        BagError: it is not installed here.
-    """
-    package, _, name = type_name.partition('/msg/')
-    try:
-        found: type = getattr(importlib.import_module(f'{package}.msg'), name)
-    except (AttributeError, ImportError, ValueError):
-        raise BagError(f'{type_name}: its Python class is not installed here') from None
-    return found
+__all__ = ['Recording']
 
 
 class Recording:
@@ -61,18 +47,20 @@ class Recording:
         for name, types in self._node.get_topic_names_and_types():
             if name in self._seen or not self._matches(name):
                 continue
-            infos = self._node.get_publishers_info_by_topic(name)
-            if not infos:
-                continue
-            self._seen.add(name)
             try:
+                check_topic(name)
+                infos = self._node.get_publishers_info_by_topic(name)
+                if not infos:
+                    continue
                 kind = message_class(types[0])
                 with self._bag_lock:
                     handle = self._bag.add_topic(
                         name, types[0], [info.qos_profile for info in infos])
             except BagError as error:
-                self._node.get_logger().warning(f'{name} is not recorded: {error}')
+                self._seen.add(name)
+                self._node.get_logger().warning(f'{quoted(name)} is not recorded: {error}')
                 continue
+            self._seen.add(name)
             self._subscribe(name, kind, handle, [info.qos_profile for info in infos])
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 

@@ -17,6 +17,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['CAMERA_FRAME', 'ImageError', 'from_image', 'to_image']
 
@@ -44,7 +45,8 @@ def to_image(
         ImageError: another encoding, or pixels of another type or shape.
     """
     if encoding not in ENCODINGS:
-        raise ImageError(f'image: encoding {encoding!r} is not one of {", ".join(ENCODINGS)}')
+        raise ImageError(
+            f'image: encoding {quoted(encoding)} is not one of {", ".join(ENCODINGS)}')
     channels = channels_of(encoding)
     shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
     if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] != channels or not pixels.size:
@@ -91,17 +93,17 @@ def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
         cv_bridge = importlib.import_module('cv_bridge')
     except ImportError:
         raise ImageError(
-            f'image: encoding {message.encoding!r} is not one of {", ".join(ENCODINGS)}; '
+            f'image: encoding {quoted(message.encoding)} is not one of {", ".join(ENCODINGS)}; '
             'install cv_bridge to convert others') from None
     try:
         found = cv_bridge.CvBridge().imgmsg_to_cv2(message, desired_encoding='rgb8')
     # The exceptions depend on OpenCV's version; none may end the node.
     except (cv_bridge.CvBridgeError, RuntimeError, TypeError, ValueError, KeyError) as error:
-        raise ImageError(f'image: encoding {message.encoding!r}: '
+        raise ImageError(f'image: encoding {quoted(message.encoding)}: '
                          f'{" ".join(str(error).split())}') from error
     pixels = np.ascontiguousarray(found, np.uint8)
     if pixels.shape != (message.height, message.width, 3):
-        raise ImageError(f'image: encoding {message.encoding!r}: cv_bridge returned shape '
+        raise ImageError(f'image: encoding {quoted(message.encoding)}: cv_bridge returned shape '
                          f'{pixels.shape}')
     pixels.flags.writeable = False
     return pixels

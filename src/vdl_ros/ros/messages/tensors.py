@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Tensor
 
-__all__ = ['TensorError', 'from_tensors', 'num_bytes', 'to_tensors']
+__all__ = ['TensorError', 'check_axes', 'from_tensors', 'num_bytes', 'to_tensors']
 
 _DTYPES = {name: np.dtype(name) for name in (
     'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
     'float16', 'float32', 'float64')}
 _MAX_TENSORS = 4096
+# Those of NumPy 2.
+_MAX_AXES = 64
 
 
 def _takes_check_fields() -> bool:
@@ -69,6 +72,18 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]]) -> list[Tensor]:
     return tensors
 
 
+def check_axes(tensor: Tensor) -> None:
+    """
+    Check the number of axes, before anything is computed from their sizes.
+
+    Raises:
+        TensorError: too many axes.
+    """
+    if len(tensor.shape) > _MAX_AXES:
+        raise TensorError(f'tensor {quoted(tensor.name)}: shape of {len(tensor.shape)} axes is '
+                          f'not allowed: at most {_MAX_AXES}')
+
+
 def from_tensors(tensors: Iterable[Tensor]) -> dict[str, NDArray[Any]]:
     """
     Return named arrays: read-only views of the messages' bytes.
@@ -81,24 +96,28 @@ def from_tensors(tensors: Iterable[Tensor]) -> dict[str, NDArray[Any]]:
         name = tensor.name
         dtype = _DTYPES.get(tensor.dtype)
         if dtype is None:
-            raise TensorError(f'tensor {name!r}: dtype {tensor.dtype!r} is not one of '
-                              f'{", ".join(_DTYPES)}')
+            raise TensorError(f'tensor {quoted(name)}: dtype {quoted(tensor.dtype)} is not one '
+                              f'of {", ".join(_DTYPES)}')
         if name in arrays:
-            raise TensorError(f'tensor {name!r}: duplicate name')
+            raise TensorError(f'tensor {quoted(name)}: duplicate name')
+        # The product of a million sizes takes hours.
+        check_axes(tensor)
         shape = tuple(int(size) for size in tensor.shape)
         wanted = math.prod(shape) * dtype.itemsize
         if wanted != len(tensor.data):
-            raise TensorError(f'tensor {name!r}: {len(tensor.data)} bytes, but {tensor.dtype} '
-                              f'{shape} has {wanted}')
+            raise TensorError(f'tensor {quoted(name)}: {len(tensor.data)} bytes, but '
+                              f'{tensor.dtype} {quoted(shape)} has {quoted(wanted)}')
         if dtype.kind == 'b':
             # NumPy does not check that the bytes of a bool are 0 or 1.
             value = np.frombuffer(tensor.data, np.uint8)
             if value.size and int(value.max()) > 1:
-                raise TensorError(f'tensor {name!r}: a bool has the value {int(value.max())}')
+                raise TensorError(
+                    f'tensor {quoted(name)}: a bool has the value {int(value.max())}')
         try:
             value = np.frombuffer(tensor.data, dtype).reshape(shape)
         except ValueError as error:  # more axes, or a larger shape, than NumPy supports
-            raise TensorError(f'tensor {name!r}: shape of {len(shape)} axes: {error}') from None
+            raise TensorError(
+                f'tensor {quoted(name)}: shape of {len(shape)} axes: {error}') from None
         value.flags.writeable = False
         arrays[name] = value
         if len(arrays) > _MAX_TENSORS:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.ros.statistics.topic_statistics import LOSS, Figures, Window, combine
 
 __all__ = ['Row', 'Screen', 'TopicTable', 'table_text']
@@ -147,6 +148,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _short(name: str) -> str:
+    if not name.isprintable():
+        return quoted(name, _MAX_WIDTH)
     return name if len(name) <= _MAX_WIDTH else f'{name[:_MAX_WIDTH - 3]}...'
 
 

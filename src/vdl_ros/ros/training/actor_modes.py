@@ -62,22 +62,24 @@ class LocalInferenceMode:
         self, node: Node, envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
         frames_per_observation: int, *,
         actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
-        finished: Finished, timer: ThreadTimer,
+        finished: Finished, timer: ThreadTimer, heard: Callable[[], None],
     ) -> None:
-        """Start with trajectory number ``sequence`` at the first policy."""
+        """
+        Start with trajectory number ``sequence`` at the first policy.
+
+        ``heard`` is called when the learner reports that it is busy.
+        """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._credit_timeout, self._finished = credit_timeout, finished
-        self._timer = timer
+        self._finished, self._timer, self._heard = finished, timer, heard
         spaces = envs.single_observation_space, envs.single_action_space
         policy = make_policy(train, *spaces, algorithm_config)
         self._actor = Actor(
             envs, policy, UnrollSchema(
                 *spaces, train.unroll_length, frames_per_observation, policy.state_size),
             seed, timer, exploration_schedule(algorithm_config, actor_id))
-        self._credit = Credit(train.credit)
+        self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''
-        self._last_policy = time.monotonic()
         self._publisher = node.create_publisher(
             Trajectory, 'trajectories', qos.TOPICS['trajectories'])
         self._busy = node.create_subscription(
@@ -86,7 +88,8 @@ class LocalInferenceMode:
     def _on_busy(self, message: String) -> None:
         """Wait for the policy: the learner has what it needs for its update."""
         if message.data == self._learner_id:
-            self._last_policy = time.monotonic()
+            self._heard()
+            self._credit.on_busy()
 
     @property
     def sequence(self) -> int:
@@ -102,11 +105,11 @@ class LocalInferenceMode:
         """
         self._actor.load(
             from_tensors(message.tensors), message.version, message.agent_steps)
-        self._last_policy = time.monotonic()
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
                      if credit.start_id == self._start_id), None)
-        self._credit.on_policy(message.learner_id, used)
+        self._credit.on_policy(
+            message.learner_id, used, message.version, len(message.credits))
 
     def act(self) -> bool:
         """Record and publish one unroll if there is credit."""
@@ -129,16 +132,15 @@ class LocalInferenceMode:
         return True
 
     def _write_off_lost(self) -> None:
-        """Count a trajectory as lost if no policy came for ``credit_timeout``."""
-        now = time.monotonic()
-        if not self._learner_id or now - self._last_policy <= self._credit_timeout:
+        """Count the oldest trajectory as lost if the learner does not wait for it."""
+        if not self._credit.is_lost:
             return
-        self._last_policy = now
-        if self._publisher.get_subscription_count() > 0:
-            self._node.get_logger().warning(
-                f'no policy for {self._credit_timeout:g} s: one of '
-                f'{self._credit.outstanding} pending trajectories counts as lost')
-            self._credit.write_off()
+        if self._publisher.get_subscription_count() == 0:
+            self._credit.wait_again()
+            return
+        self._node.get_logger().warning(
+            f'no credit: one of {self._credit.outstanding} pending trajectories counts as lost')
+        self._credit.write_off()
 
     def close(self) -> None:
         """Close the environments and the topic."""
@@ -156,10 +158,11 @@ class CentralInferenceMode:
     def __init__(
         self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
         actor_id: str, start_id: int, seed: int, finished: Finished, timer: ThreadTimer,
+        heard: Callable[[], None],
     ) -> None:
-        """Start at the first policy message."""
+        """Start at the first policy message; ``heard`` is called at each answer."""
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._finished, self._timer = finished, timer
+        self._finished, self._timer, self._heard = finished, timer, heard
         space: Any = envs.single_observation_space
         self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
@@ -179,6 +182,7 @@ class CentralInferenceMode:
             return
         self._statistics.received(message.header.stamp)
         if message.learner_id == self._learner_id and message.step == self._actor.step:
+            self._heard()
             self._action = message
 
     def on_policy(self, message: Policy) -> None:

@@ -11,6 +11,7 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation
 from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
@@ -93,7 +94,7 @@ class InferenceService:
         try:
             self._messages.put_nowait((message, age_s))
         except queue.Full:
-            self._warn(f'observation of {message.actor_id!r} dropped: {_QUEUE} are waiting')
+            self._warn(f'observation of {quoted(message.actor_id)} dropped: {_QUEUE} are waiting')
 
     @property
     def waiting(self) -> int:
@@ -165,7 +166,7 @@ class InferenceService:
 
     def _reject(self, actor_id: str, error: ValueError) -> None:
         self._flow_stats.rejected += 1
-        self._warn(f'observation of {actor_id!r} refused: {error}')
+        self._warn(f'observation of {quoted(actor_id)} refused: {error}')
 
     def _to_action(self, answer: Answer) -> Action:
         request = answer.request

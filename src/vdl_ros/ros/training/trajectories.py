@@ -12,16 +12,27 @@ from numpy.typing import NDArray
 from rclpy.time import Time
 from std_msgs.msg import Header
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Credit, Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
-from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
+from vdl_ros.ros.messages.tensors import (
+    TensorError,
+    check_axes,
+    from_tensors,
+    num_bytes,
+    to_tensors,
+)
+from vdl_ros.ros.training.bounded_queue import BoundedQueue
 
 __all__ = ['TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
 
-# Bounds the memory of waiting messages; more than credit lets actors send.
+# Characters; all settings together have about 2,000.
+_LARGEST_CONFIG = 1 << 16
+# Messages that may wait; more than credit lets actors send.
 _QUEUE = 256
+_LONGEST_ID = 256
 
 
 def to_trajectory(
@@ -52,14 +63,21 @@ def policy_config(message: Policy) -> dict[str, Any]:
     Return the learner's settings from a policy message.
 
     Raises:
-        ValueError: the config is not a JSON object.
+        ValueError: the config is too long, or not a flat JSON object.
     """
+    if len(message.config) > _LARGEST_CONFIG:
+        raise ValueError(f'config: {len(message.config)} characters are not allowed: '
+                         f'at most {_LARGEST_CONFIG}')
     try:
         config = json.loads(message.config)
-    except ValueError:
+    # The parser calls itself for each level of nesting.
+    except (ValueError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        raise ValueError(f'config: {message.config[:40]!r} is not a JSON object')
+        raise ValueError(f'config: {quoted(message.config, 40)} is not a JSON object')
+    if any(isinstance(value, dict | list) for value in config.values()):
+        raise ValueError(f'config: {quoted(message.config, 40)} is nested; a setting is a number, '
+                         'a text, true or false')
     return config
 
 
@@ -74,6 +92,7 @@ class TrajectoryInbox:
     def __init__(
         self, schema: UnrollSchema, flow_stats: FlowStats, learner_id: str,
         warn: Callable[[str], None], timer: ThreadTimer | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         """
         Create an empty queue.
@@ -84,23 +103,55 @@ class TrajectoryInbox:
             learner_id: trajectories for other learners are ignored.
             warn: called with one line for each rejected message.
             timer: timer of the thread that calls :meth:`get`.
+            max_bytes: of messages that may wait; by default :func:`memory_budget`.
         """
         self._timer = timer or ThreadTimer()
         self._schema, self._flow_stats, self._learner_id = schema, flow_stats, learner_id
         self._warn = warn
-        self._messages: queue.Queue[tuple[Trajectory, float]] = queue.Queue(_QUEUE)
+        # Of a message that is refused before it is kept, only the reason waits.
+        self._messages: BoundedQueue[tuple[Trajectory | str, float]] = BoundedQueue(
+            _QUEUE, max_bytes)
 
     def put(self, message: Trajectory, age_s: float) -> None:
-        """Enqueue a message; if the queue is full it is dropped, and counted as lost later."""
+        """
+        Enqueue a message; if the queue is full it is dropped, and counted as lost later.
+
+        A message for another learner, or of another length than the schema's, is not kept.
+        """
+        if message.learner_id != self._learner_id:
+            return
+        kept: Trajectory | str = message
         try:
-            self._messages.put_nowait((message, age_s))
+            size = self._check_lengths(message)
+        except (TensorError, UnrollError) as error:
+            kept, size = f'trajectory of {quoted(message.actor_id)} refused: {error}', 0
+        try:
+            self._messages.put((kept, age_s), size)
         except queue.Full:
-            self._warn(f'trajectory of {message.actor_id!r} dropped: {_QUEUE} are waiting')
+            self._warn(f'trajectory of {quoted(message.actor_id)} dropped: {self._messages}')
+
+    def _check_lengths(self, message: Trajectory) -> int:
+        """
+        Return the size of a message, bytes, whose arrays have the right names and lengths.
+
+        Raises:
+            TensorError, UnrollError: it cannot be an unroll.
+        """
+        if len(message.actor_id) > _LONGEST_ID:
+            raise UnrollError(f'actor_id: {len(message.actor_id)} characters are not allowed: '
+                              f'at most {_LONGEST_ID}')
+        lengths = {tensor.name: len(tensor.data) for tensor in message.tensors}
+        self._schema.check_lengths(lengths)
+        for tensor in message.tensors:
+            check_axes(tensor)
+        if len(message.tensors) > len(lengths):
+            raise TensorError('a duplicate name')
+        return sum(lengths.values())
 
     @property
     def waiting(self) -> int:
         """Number of messages in the queue."""
-        return self._messages.qsize()
+        return len(self._messages)
 
     def get(self, timeout: float) -> Unroll:
         """
@@ -113,25 +164,27 @@ class TrajectoryInbox:
         while True:
             with self._timer('wait'):
                 message, age_s = self._messages.get(timeout=max(deadline - time.monotonic(), 0.0))
+            if isinstance(message, str):
+                self._flow_stats.rejected += 1
+                self._warn(message)
+                continue
             with self._timer('decode'):
                 unroll = self._decode(message, age_s)
             if unroll is not None:
                 return unroll
 
     def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
-        if message.learner_id != self._learner_id:
-            return None
         try:
             arrays = from_tensors(message.tensors)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
             self._flow_stats.rejected += 1
-            self._warn(f'trajectory of {message.actor_id!r} refused: {error}')
+            self._warn(f'trajectory of {quoted(message.actor_id)} refused: {error}')
             return None
         new, missing = self._flow_stats.arrive(
             message.actor_id, message.start_id, message.sequence)
         if missing:
-            self._warn(f'{missing} trajectories of {message.actor_id!r} lost '
+            self._warn(f'{missing} trajectories of {quoted(message.actor_id)} lost '
                        f'before number {message.sequence}')
         if not new:
             return None

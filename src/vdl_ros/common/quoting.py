@@ -1,0 +1,19 @@
+"""Text from messages and bags, quoted for a log line."""
+
+from __future__ import annotations
+
+__all__ = ['quoted']
+
+
+def quoted(value: object, limit: int = 80) -> str:
+    """
+    Return the ``repr`` of ``value``, at most ``limit`` characters long.
+
+    Names come from other processes. Printed as they are, they could clear the terminal, forge a
+    line of the log, or fill it.
+    """
+    # Cut first: the repr of a long text takes as long as the text.
+    text = repr(value[:limit] if isinstance(value, str | bytes) else value)
+    whole = len(text) <= limit and not (
+        isinstance(value, str | bytes) and len(value) > limit)
+    return text if whole else f'{text[:limit - 3]}...'

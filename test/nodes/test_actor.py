@@ -1,0 +1,114 @@
+"""The actor node refuses what a stranger publishes as a policy, in one line, and goes on."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import rclpy
+
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.nodes.actor import ActorNode
+from vdl_ros.rl.acting.actor import weights
+from vdl_ros.rl.acting.learner_choice import LearnerChoice
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros import qos
+from vdl_ros.ros.messages.tensors import to_tensors
+
+SETTINGS = as_dict(EnvConfig(num_envs=1), TrainConfig(hidden_size=4, unroll_length=2))
+
+
+@pytest.fixture
+def actor():
+    rclpy.init(args=['--ros-args', '-p', 'credit_timeout:=0.1'])
+    node = ActorNode()
+    yield node
+    node.close()
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def policy(config, learner_id='learner', version=0, **changed):
+    """Return a policy message with the weights that ``SETTINGS`` ask for."""
+    arrays = weights(make_policy(
+        TrainConfig(hidden_size=4), *factory.spaces(EnvConfig()))) | changed
+    return Policy(
+        learner_id=learner_id, version=version, tensors=to_tensors(arrays),
+        config=config if isinstance(config, str) else json.dumps(config))
+
+
+HOSTILE = {
+    'deep': '[' * 50_000,
+    'long': json.dumps({**SETTINGS, 'env_id': 'x' * 10**6}),
+    'nested': {**SETTINGS, 'seed': [[]]},
+    'many': {**SETTINGS, 'num_envs': 10**9},
+    'stack': {**SETTINGS, 'env_id': 'ALE/Pong-v5', 'frame_stack': 10**9},
+    'skip': {**SETTINGS, 'env_id': 'ALE/Pong-v5', 'frame_skip': 10**12},
+    'no-op': {**SETTINGS, 'env_id': 'ALE/Pong-v5', 'noop_max': 2**31 - 1},
+    'limit': {**SETTINGS, 'time_limit': 2**100},
+    'large': {**SETTINGS, 'env_id': 'dummy/OBS67108864-v0', 'num_envs': 4096},
+    'unroll': {**SETTINGS, 'env_id': 'dummy/OBS1000000-v0', 'num_envs': 4,
+               'unroll_length': 10_000},
+    'explore': {**SETTINGS, 'algorithm': 'dqn', 'exploration_steps': 10**320},
+    'escape': {**SETTINGS, 'env_id': '\x1b[2J\n[FATAL] forged'},
+    'infinite': {**SETTINGS, 'discount': float('nan')},
+}
+
+
+@pytest.mark.parametrize('config', HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_policy_is_refused_in_one_line_and_a_good_one_is_used(actor, capfd, config):
+    actor._on_policy(policy(config))
+    assert not actor.act()
+    output = ''.join(capfd.readouterr())
+    assert 'policy refused, waiting for another: ' in output
+    assert len(output.splitlines()) == 1, output
+    assert len(output) < 400
+    assert '\x1b' not in output
+    actor._on_policy(policy(SETTINGS))
+    actor.act()
+    assert ' acts in 1 x CartPole-v1' in ''.join(capfd.readouterr())
+
+
+def test_weights_that_are_not_finite_are_refused(actor, capfd):
+    actor._on_policy(policy(SETTINGS, **{'value_head.bias': np.full(1, np.nan, np.float32)}))
+    assert not actor.act()
+    assert 'value_head.bias: not all finite' in ''.join(capfd.readouterr())
+
+
+def test_an_actor_goes_on_whose_trajectories_are_all_lost_while_others_learn(actor):
+    actor.create_subscription(
+        Trajectory, 'trajectories', lambda message: None, qos.TOPICS['trajectories'])
+    deadline, version, sent = time.monotonic() + 30.0, 0, 0
+    # No policy has credit for this actor: none of its trajectories has arrived.
+    while sent < 6:
+        assert time.monotonic() < deadline, f'{sent} trajectories, and no more'
+        version += 50
+        actor._on_policy(policy(SETTINGS, version=version))
+        actor.act()
+        sent = actor._mode.sequence
+
+
+def test_an_actor_stays_with_its_learner_when_a_second_training_starts(actor, capfd):
+    publishers = [actor.create_publisher(Policy, 'policy', qos.TOPICS['policy']) for _ in '12']
+    other = {**SETTINGS, 'env_id': 'vdl/Counter-v0'}
+    # Not silent within this test, however slow the machine is.
+    actor._choice = LearnerChoice(1e6)
+    for version in range(3):
+        actor._on_policy(policy(SETTINGS, 'first', version))
+        actor.act()
+        actor._on_policy(policy(other, 'second', version))
+        actor.act()
+    output = ''.join(capfd.readouterr())
+    assert output.count(' acts in ') == 1
+    assert output.count("another learner, 'second', publishes on /policy") == 1
+    # The first one ends.
+    actor.destroy_publisher(publishers[0])
+    deadline = time.monotonic() + 30.0
+    while ' acts in 1 x vdl/Counter-v0' not in output:
+        assert time.monotonic() < deadline, output
+        actor.act()
+        output += ''.join(capfd.readouterr())

@@ -1,0 +1,62 @@
+"""An actor stays with its learner while that one is active, however many publish policies."""
+
+from vdl_ros.rl.acting.learner_choice import LearnerChoice
+
+
+class Actor:
+    """The choice of an actor, with a clock of its own."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.choice = LearnerChoice(10.0, lambda: self.now)
+
+    def takes(self, learner_id, num_publishers=2, seconds=0.0):
+        self.now += seconds
+        allowed = self.choice.allows(learner_id, num_publishers)
+        if allowed:
+            self.choice.stay_with(learner_id)
+        return allowed
+
+
+def test_of_two_active_learners_the_first_is_taken_always():
+    actor = Actor()
+    taken = [(actor.takes('first', seconds=3.0), actor.takes('second', seconds=3.0))
+             for _ in range(100)]
+    assert taken == [(True, False)] * 100
+
+
+def test_another_learner_is_taken_once_the_first_is_silent():
+    actor = Actor()
+    assert actor.takes('first')
+    assert not actor.takes('second', seconds=9.9)
+    assert actor.takes('second', seconds=0.2)
+    assert not actor.takes('first'), 'when it comes back'
+
+
+def test_another_learner_is_taken_at_once_if_it_is_alone():
+    actor = Actor()
+    assert actor.takes('first', 1)
+    assert actor.takes('restarted', 1)
+    assert actor.takes('restarted again', 0), 'discovery may lag behind'
+
+
+def test_a_learner_that_answers_without_publishing_policies_is_active():
+    actor = Actor()
+    assert actor.takes('first')
+    for _ in range(10):
+        actor.now += 9.0
+        actor.choice.heard()
+        assert not actor.takes('second')
+
+
+def test_a_learner_whose_policy_is_refused_keeps_no_other_out():
+    choice = LearnerChoice(10.0)
+    for _ in range(3):
+        assert choice.allows('stranger', 2)
+        assert choice.allows('learner', 2)
+
+
+def test_each_learner_left_out_is_reported_once():
+    choice = LearnerChoice(10.0)
+    assert [choice.is_new(each) for each in ('b', 'b', 'c', 'c', 'b')] == [
+        True, False, True, False, True]

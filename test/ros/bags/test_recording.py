@@ -1,0 +1,66 @@
+"""Names of topics and types come from strangers: none imports a module or ends the recorder."""
+
+import sys
+
+import pytest
+import rclpy
+from rclpy.node import Node
+from std_msgs.msg import String
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.bags.recording import Recording
+from vdl_ros.ros.bags.recording_config import RecordConfig
+
+
+@pytest.fixture
+def node():
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = Node('recorder', context=context)
+    yield node
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+
+
+def discover(node, tmp_path, *found):
+    """Return the topics that are recorded if discovery finds these names and types."""
+    node.get_topic_names_and_types = lambda: [(name, [kind]) for name, kind in found]
+    with BagWriter(tmp_path / 'bag') as bag:
+        recording = Recording(node, RecordConfig(), bag)
+        try:
+            recording.discover_topics()
+            recording.discover_topics()
+        finally:
+            recording.close()
+        return [topic.name for part in bag.parts for topic in part.topics]
+
+
+@pytest.mark.parametrize('kind', [
+    'stranger/msg/Message', 'stranger.inner/msg/Message', 'stranger/msg/msg/Message',
+    '../stranger/msg/Message', 'std_msgs/msg/../msg/String', '/msg/Message', 'stranger/msg/',
+    'std_msgs/msg/__loader__', 'std_msgs/msg/String\n', 'x' * 100_000])
+def test_no_module_is_imported_for_a_type_that_is_not_installed(
+        node, tmp_path, monkeypatch, capfd, kind):
+    for package in ('stranger', 'stranger/msg', 'stranger/inner', 'stranger/inner/msg'):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / '__init__.py').write_text('class Message: pass\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    # Topics are recorded only while somebody publishes them.
+    talker = node.create_publisher(String, 'talk', qos.REPORT)
+    assert discover(node, tmp_path, (talker.topic_name, kind)) == []
+    assert not [name for name in sys.modules if name.startswith('stranger')]
+    output = ''.join(capfd.readouterr())
+    assert output.count("'/talk' is not recorded: ") == 1
+    assert len(output.splitlines()) == 1
+    assert len(output) < 300
+
+
+def test_a_name_that_ros_does_not_allow_is_left_out(node, tmp_path, capfd):
+    kind = 'std_msgs/msg/String'
+    talker = node.create_publisher(String, 'talk', qos.REPORT)
+    assert discover(node, tmp_path, ('/a b\x1b[2J\nforged', kind), ('', kind),
+                    (talker.topic_name, kind)) == ['/talk']
+    output = ''.join(capfd.readouterr())
+    assert r"'/a b\x1b[2J\nforged' is not recorded: not a topic name of ROS" in output
+    assert '\x1b' not in output
