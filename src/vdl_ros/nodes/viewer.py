@@ -4,7 +4,7 @@ Browser view of the arm, with buttons that move it.
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
 ``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop``. Publishes:
 ``arm/motors`` while a button is held, ``arm/joint_trajectory``, ``arm/emergency_stop`` (latched),
-``/statistics``.
+``arm/viewer_alive`` while it handles input, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
-from std_msgs.msg import Bool, String
+from std_msgs.msg import Bool, Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
@@ -56,6 +56,8 @@ SETTINGS = (ViewConfig, ProcessConfig)
 INPUT_S = 0.02
 # A button without repetition for this time is released, s: a browser may stutter.
 RELEASE_S = 4.0 / HOLD_HZ
+# Period of its heartbeat, and how old the page server's last answer may be for one, s.
+ALIVE_S, ANSWER_S = 0.1, 0.5
 # Maximum age of an estimate that is shown, s.
 GHOST_S = 1.0
 # Speed of trajectories relative to the motors, which have to keep up.
@@ -94,9 +96,12 @@ class ViewerNode(Node):
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self._stops = self.create_publisher(
             Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self._alive = self.create_publisher(
+            Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
         # Wall time: buttons must work while simulated time stands still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(INPUT_S, self._process_input, clock=steady)
+        self.create_timer(ALIVE_S, self._show_life, clock=steady)
         self.create_timer(1.0 / config.view_rate, self._draw, clock=steady)
         self.create_timer(1.0 / config.picture_rate, self._draw_image, clock=steady)
         self.get_logger().info(f'view: {self._server.url}')
@@ -187,6 +192,11 @@ class ViewerNode(Node):
         elif held is not None and now - self._published_at >= 1.0 / HOLD_HZ:
             self._command(Motors.of(held))
         self._was_held = held is not None
+
+    def _show_life(self) -> None:
+        """Publish a heartbeat while the browsers' server handles its events too."""
+        if self._server.answers(ANSWER_S):
+            self._alive.publish(Empty())
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Hold):
