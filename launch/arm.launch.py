@@ -57,6 +57,8 @@ FEEDBACK = Setting(
     'arm, or the estimates of the camera.', choices=('truth', 'camera'))
 # With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
+# With a view a trajectory needs its stop button, s.
+VIEWER_TIMEOUT = 1.0
 SWITCHES = [
     Setting('controller', bool, True, 'Start the joint trajectory controller.'),
     Setting('view', bool, True, 'Show the arm in a browser, with buttons to move it.'),
@@ -104,7 +106,8 @@ def start(context):
     elif arm == 'real':
         nodes.append(node('arm_driver', given))
     if arm != 'none' and on['controller']:
-        nodes.append(node('arm_controller', (camera_feedback() if by_camera else {}) | given))
+        nodes.append(node('arm_controller', (camera_feedback() if by_camera else {})
+                          | ({'viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given))
     if source != 'none':
         nodes.append(node('camera', given, remappings=truth))
     if on['pose'] or by_camera:

@@ -22,8 +22,9 @@ ARGUMENTS = [
     # WebGL in software.
     '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader',
     '--ignore-gpu-blocklist', '--no-first-run', '--disable-background-networking',
-    # Name resolution fails: the page must work without the internet.
-    '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
+    # Name resolution fails: the page must work without the internet. Names of strangers lead to
+    # this machine.
+    '--host-resolver-rules=MAP *.stranger.test 127.0.0.1 , MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
 ]
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
 
@@ -86,6 +87,10 @@ class Browser:
     def run(self, script: str, *arguments: object):
         """Run a JavaScript function body and return its result."""
         return self._request('POST', '/execute/sync', {'script': script, 'args': list(arguments)})
+
+    def run_async(self, script: str, *arguments: object):
+        """Run a JavaScript function body; return what it gives to the last of its arguments."""
+        return self._request('POST', '/execute/async', {'script': script, 'args': list(arguments)})
 
     @property
     def text(self) -> str:

@@ -87,6 +87,31 @@ def test_launch_starts_the_simulated_arm_and_a_trajectory_moves_it(arm_launch, p
     assert not process.family()
 
 
+def test_trajectory_stops_while_the_viewer_hangs(arm_launch, peer):
+    process = arm_launch('port:=0', 'camera:=none', 'goal_timeout:=5.0')
+    status = peer.listen(
+        JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    process.wait_for(lambda: process.nodes('viewer'), 'the viewer')
+
+    def ask():
+        if status and status[-1].state != 'running':
+            talk.publish(trajectory_message(['base'], [[2.0]], [60.0]))
+
+    peer.until(lambda: any(each.base for each in sent), 'the base turns', every=1.0, say=ask)
+    viewer = process.nodes('viewer')[0]
+    viewer.send_signal(signal.SIGSTOP)
+    try:
+        peer.until(lambda: status[-1].state == 'aborted', 'the end')
+        assert status[-1].reason == 'no sign of life of the viewer for 5 s'
+        peer.until(lambda: not sent[-1].base, 'motors off')
+    finally:
+        viewer.send_signal(signal.SIGCONT)
+    peer.until(lambda: status[-1].state == 'running' and sent[-1].base, 'it turns again',
+               every=1.0, say=ask)
+
+
 def test_recorded_bag_plays_back_into_the_view(arm_launch, launch, peer, tmp_path):
     bag = tmp_path / 'bag'
     run = arm_launch('view:=false', f'record:={bag}',

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool
+from std_msgs.msg import Bool, Empty
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
@@ -212,3 +212,18 @@ def test_interrupted_controller_leaves_motors_off(peer, controller, still):
     arm.process.interrupt()
     peer.until(lambda: arm.motors[-1].base == 0, 'motors off')
     assert arm.process.wait() == 0
+
+
+def test_trajectory_moves_only_while_its_viewer_is_alive(peer, controller, still):
+    arm = controller('viewer_timeout:=0.5', 'goal_timeout:=2.0')
+    alive = peer.talk(Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
+    # Not before the viewer's first sign of life.
+    arm.move(['base'], [[1.0]], [1.0])
+    assert arm.until_state('aborted', say=still) == 'no sign of life of the viewer for 2 s'
+    assert not any(message.base for message in arm.motors)
+    # From then on, and until the last.
+    ask = arm.asking(['base'], [[1.0]], [1.0])
+    peer.until(lambda: any(message.base for message in arm.motors), 'the base turns',
+               say=lambda: (ask(), alive.publish(Empty()), still()))
+    peer.until(lambda: arm.motors[-1].base == 0, 'motors off', say=still)
+    assert arm.until_state('aborted', say=still) == 'no sign of life of the viewer for 2 s'

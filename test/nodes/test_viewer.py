@@ -1,10 +1,20 @@
-"""The view in a real browser: it shows the arm, and its buttons move it only while held."""
+"""
+The view in a real browser: it shows the arm, and its buttons move it only while held.
 
+Pages of other origins are refused.
+"""
+
+import base64
+import functools
+import http.server
 import re
 import socket
+import threading
+from urllib.parse import urlsplit
 
 import browser as browsers
 import numpy as np
+import page_client
 import pytest
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Bool, String
@@ -35,10 +45,10 @@ class View:
         self._states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
         self.describe(expand())
         found = self.process.wait_for(lambda: re.search(
-            r'view: (http://127.0.0.1:\d+)', self.process.output), 'the address')
+            r'view: (http://127.0.0.1:\d+/?\S*)\n', self.process.output), 'the address')
         self.url = found[1]
         # At one resolution: where drawing is slow viser lowers it, and every edge would change.
-        self.browser.open(f'{self.url}/?fixedDpr=1')
+        self.browser.open(f'{self.url.rstrip("/")}/?fixedDpr=1')
         self.until(lambda: 'gripper close' in self.browser.text and 'Home' in self.browser.text,
                    'the panel')
 
@@ -73,6 +83,24 @@ def page(launch, peer, browser):
     """Return a viewer and its page."""
     yield View(launch, peer, browser)
     browser.leave()
+
+
+@pytest.fixture
+def strangers_port(tmp_path):
+    """Return the port of a server with a page that is not the view's."""
+    (tmp_path / 'index.html').write_text('<title>stranger</title>')
+    handler = functools.partial(QuietHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
 
 
 def yellow(picture):
@@ -232,6 +260,55 @@ def test_invalid_description_is_refused_and_the_arm_stays(page, peer):
     page.describe(expand({'forearm_length': 0.2}))
     page.until(lambda: np.abs(page.picture() - before).max(axis=-1).sum() > 255 * 300,
                'the longer arm')
+
+
+# What a page can do: open a websocket as the view's page does, and send if it opens.
+SEND = '''
+const [address, protocol, text, done] = arguments;
+const bytes = Uint8Array.from(atob(text), each => each.charCodeAt(0));
+const socket = new WebSocket(address, [protocol]);
+socket.onopen = () => { socket.send(bytes); socket.close(); done('opened'); };
+socket.onerror = () => done('refused');
+'''
+
+
+def test_pages_of_other_origins_are_refused_and_the_stop_works_after_each_message(
+        page, peer, strangers_port, tmp_path):
+    view = urlsplit(page.url)
+    # The worst case: strangers who know the token.
+    address = f'ws://{view.netloc}{view.path.rstrip("/")}'
+    rebound = f'http://rebound.stranger.test:{view.port}'
+    origins = [f'http://127.0.0.1:{strangers_port}', f'http://any.stranger.test:{strangers_port}']
+    kinds = page_client.kinds()
+    assert len(kinds) == 12
+    stranger = browsers.Browser(tmp_path / 'strangers_driver.txt')
+    try:
+        for number, (kind, message) in enumerate(kinds.items()):
+            stranger.open(f'{origins[number % 2]}/')
+            data = base64.b64encode(page_client.encode(message)).decode()
+            stranger.errors()
+            assert stranger.run_async(SEND, address, page_client.PROTOCOL, data) == 'refused', kind
+            assert '403' in ''.join(stranger.errors()), kind
+            page.stops.clear()
+            page.browser.click('EMERGENCY STOP')
+            page.until(lambda: page.stops and page.stops[-1].data, f'the stop after {kind}')
+            page.until(lambda: page.browser.enabled('Release the emergency stop'), 'its release')
+            page.browser.click('Release the emergency stop')
+            page.until(lambda: not page.stops[-1].data, 'the release')
+            page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
+        # A name that now leads to this machine is the page's own origin, yet not the view's.
+        stranger.open(f'{rebound}{view.path}')
+        assert 'is not allowed' in stranger.text
+        # Neither can the view be a part of a stranger's page.
+        stranger.open(f'{origins[0]}/')
+        stranger.run('const frame = document.createElement("iframe"); frame.src = arguments[0];'
+                     'document.body.append(frame)', page.url)
+        page.until(lambda: 'frame-ancestors' in ''.join(stranger.errors()), 'the refusal')
+    finally:
+        stranger.close()
+    assert page.motors == []
+    assert page.goals == []
+    assert f"request refused: Origin '{origins[0]}' is not allowed" in page.process.output
 
 
 def test_used_port_is_refused_in_one_line(launch):

@@ -2,7 +2,8 @@
 Joint trajectory controller for the arm's on/off motors.
 
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
-(sensor_msgs/JointState), ``arm/emergency_stop`` (std_msgs/Bool, latched).
+(sensor_msgs/JointState), ``arm/emergency_stop`` (std_msgs/Bool, latched), ``arm/viewer_alive``
+(std_msgs/Empty).
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while a trajectory runs;
 ``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/target``
 (visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
@@ -11,12 +12,14 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 
 import numpy as np
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Header
+from std_msgs.msg import Bool, Empty, Header
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
@@ -61,6 +64,7 @@ class ArmControllerNode(Node):
         self._measured: Positions | None = None
         self._measured_at: float | None = None
         self._emergency = False
+        self._viewer_alive_at = -math.inf
         self._waiting: JointTrajectory | None = None
         self._refusal = ''
         self._updates = 0
@@ -76,6 +80,8 @@ class ArmControllerNode(Node):
                                  qos.subscription('arm/joint_states'))
         self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
                                  qos.subscription('arm/emergency_stop'))
+        self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
+                                 qos.TOPICS['arm/viewer_alive'])
         self.create_timer(1.0 / RATE_HZ, self._update)
         self._report()
 
@@ -135,13 +141,17 @@ class ArmControllerNode(Node):
                 self._controller.cancel('emergency stop')
                 self._end()
 
+    def _on_viewer_alive(self, _: Empty) -> None:
+        self._viewer_alive_at = time.monotonic()
+
     def _update(self) -> None:
         """Command the motors while a trajectory runs."""
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
             self._start(self._waiting)
         if self._controller.state != 'running':
             return
-        command = self._controller.update(self._now(), self._measured, self._measured_at)
+        command = self._controller.update(
+            self._now(), self._measured, self._measured_at, self._missing_viewer())
         if self._controller.state != 'running':
             self._end()
             return
@@ -149,6 +159,12 @@ class ArmControllerNode(Node):
         self._updates += 1
         if self._updates % REPORT_EVERY == 0:
             self._report()
+
+    def _missing_viewer(self) -> str:
+        """Return that a viewer with a stop button is needed and missing, or ''."""
+        timeout = self._controller.config.viewer_timeout
+        is_missing = timeout > 0.0 and time.monotonic() - self._viewer_alive_at > timeout
+        return 'no sign of life of the viewer' if is_missing else ''
 
     def _end(self) -> None:
         """Report the result of a trajectory that ran."""

@@ -4,26 +4,21 @@ Browser view of the arm, with buttons that move it.
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
 ``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop``. Publishes:
 ``arm/motors`` while a button is held, ``arm/joint_trajectory``, ``arm/emergency_stop`` (latched),
-``/statistics``.
+``arm/viewer_alive`` while it handles input, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import ipaddress
 import math
-import socket
 import time
 from collections.abc import Sequence
 
 import numpy as np
-import viser
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
-from std_msgs.msg import Bool, String
+from std_msgs.msg import Bool, Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
@@ -39,7 +34,9 @@ from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.view.access import is_local
 from vdl_ros.view.held_buttons import HeldButtons
+from vdl_ros.view.page_server import serve
 from vdl_ros.view.panel import (
     HOLD_HZ,
     ClientClosed,
@@ -59,6 +56,8 @@ SETTINGS = (ViewConfig, ProcessConfig)
 INPUT_S = 0.02
 # A button without repetition for this time is released, s: a browser may stutter.
 RELEASE_S = 4.0 / HOLD_HZ
+# Period of its heartbeat, and how old the page server's last answer may be for one, s.
+ALIVE_S, ANSWER_S = 0.1, 0.5
 # Maximum age of an estimate that is shown, s.
 GHOST_S = 1.0
 # Speed of trajectories relative to the motors, which have to keep up.
@@ -79,8 +78,8 @@ class ViewerNode(Node):
         super().__init__('viewer')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(ViewConfig, given)
-        self._server = serve(config.host, config.port)
-        self._scene, self._panel = ArmScene(self._server), Panel(self._server)
+        self._server = serve(config.host, config.port, self.get_logger().warning)
+        self._scene, self._panel = ArmScene(self._server.viser), Panel(self._server.viser)
         self._held = HeldButtons(RELEASE_S)
         self._was_held = False
         self._published_at = -math.inf
@@ -97,16 +96,19 @@ class ViewerNode(Node):
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self._stops = self.create_publisher(
             Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self._alive = self.create_publisher(
+            Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
         # Wall time: buttons must work while simulated time stands still.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(INPUT_S, self._process_input, clock=steady)
+        self.create_timer(ALIVE_S, self._show_life, clock=steady)
         self.create_timer(1.0 / config.view_rate, self._draw, clock=steady)
         self.create_timer(1.0 / config.picture_rate, self._draw_image, clock=steady)
-        shown = f'[{config.host}]' if ':' in config.host else config.host
-        self.get_logger().info(f'view: http://{shown}:{self._server.get_port()}')
+        self.get_logger().info(f'view: {self._server.url}')
         if not is_local(config.host):
             self.get_logger().warning(
-                f'host {config.host}: everyone who can reach this address can move the arm')
+                f'host {config.host}: everyone who can reach this address can move the arm with '
+                'its token, which is sent without encryption')
 
     def _subscribe(self) -> None:
         self._statistics = TopicStatistics(self, 'camera/image_raw')
@@ -130,8 +132,7 @@ class ViewerNode(Node):
         self._held.release_all()
         self._process_input()
         wait_for_acks(self._motors)
-        with contextlib.redirect_stdout(io.StringIO()):
-            self._server.stop()
+        self._server.stop()
 
     def _on_description(self, message: String) -> None:
         # A bag that is played repeats it.
@@ -192,6 +193,11 @@ class ViewerNode(Node):
             self._command(Motors.of(held))
         self._was_held = held is not None
 
+    def _show_life(self) -> None:
+        """Publish a heartbeat while the browsers' server handles its events too."""
+        if self._server.answers(ANSWER_S):
+            self._alive.publish(Empty())
+
     def _handle(self, event: Event) -> None:
         if isinstance(event, Hold):
             if not self._arm_status.emergency:
@@ -237,7 +243,7 @@ class ViewerNode(Node):
 
     def _draw_image(self) -> None:
         """Send the latest image once, if a browser is connected."""
-        if self._image is None or not self._server.get_clients():
+        if self._image is None or not self._server.viser.get_clients():
             return
         message, self._image = self._image, None
         try:
@@ -250,35 +256,6 @@ class ViewerNode(Node):
         if line not in self._refused and len(self._refused) < 100:
             self._refused.add(line)
             self.get_logger().error(line)
-
-
-def serve(host: str, port: int) -> viser.ViserServer:
-    """
-    Return a server at that address.
-
-    Raises:
-        OSError: it is in use, or no address of this machine.
-    """
-    # Otherwise viser would silently use the next free port.
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind((host, port))
-    except OSError as error:
-        raise OSError(f'view: {host}:{port} cannot be used: {error.strerror}; '
-                      'port:=0 selects a free port') from error
-    # Suppress its banner.
-    with contextlib.redirect_stdout(io.StringIO()):
-        return viser.ViserServer(host=host, port=port, verbose=False)
-
-
-def is_local(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == 'localhost'
 
 
 def main(args: Sequence[str] | None = None) -> int:

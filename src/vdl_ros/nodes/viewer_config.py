@@ -14,7 +14,8 @@ class ViewConfig:
     """The node ``viewer``."""
 
     host: str = setting(
-        '127.0.0.1', 'Address of the view. Everyone who can reach it can move the arm.')
+        '127.0.0.1', 'Address of the view. Everyone who can reach it can move the arm with the '
+        'token that is printed.')
     port: int = setting(
         8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
     view_rate: float = setting(

@@ -17,7 +17,7 @@ from rclpy.qos import (
 )
 
 __all__ = ['COMMAND', 'LATCHED_ALL', 'LATCHED', 'LATEST', 'REPORT', 'SENSOR', 'STOP', 'STREAM',
-           'COMMAND_ECHO', 'TOPICS', 'subscription']
+           'COMMAND_ECHO', 'HEARTBEAT', 'TOPICS', 'subscription']
 
 
 def _profile(
@@ -51,6 +51,9 @@ LATEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 # Commands to the arm: none may be lost, an older one is obsolete.
 COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
+# A sign of life: only the newest counts.
+HEARTBEAT = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+
 # The emergency stop: each of several publishers latches its last message. A subscriber has to
 # queue the messages of all publishers, or the last to arrive would hide one that says stop.
 STOP = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
@@ -68,6 +71,7 @@ TOPICS = {
     'arm/emergency_stop': STOP,
     'arm/joint_trajectory': COMMAND,
     'arm/trajectory_status': LATCHED,
+    'arm/viewer_alive': HEARTBEAT,
     'arm/joint_states': SENSOR,
     'arm/pose': SENSOR,
     'arm/target': LATCHED,

@@ -2,7 +2,8 @@
 The side panel: emergency stop, buttons for the motors, sliders for the joints, camera, state.
 
 :meth:`Panel.events` returns the users' inputs in order. viser calls back in threads of its own;
-the callbacks only queue such an event.
+the callbacks only queue such an event. They check that an element is enabled and a value within
+its range, because a browser need not.
 """
 
 from __future__ import annotations
@@ -187,6 +188,8 @@ class Panel:
 
     def _add_hold_callbacks(self, button: Any, joint: str, direction: int) -> None:
         async def held(event: Any) -> None:
+            if button.disabled:
+                return
             self._following = True
             self._events.put(Hold(event.client_id, joint, direction))
 
@@ -200,6 +203,7 @@ class Panel:
         async def moved(event: Any) -> None:
             if event.client_id is not None:
                 self._following = False
+                slider.value = min(max(slider.value, slider.min), slider.max)
 
         slider.on_update(moved)
 
@@ -213,6 +217,7 @@ class Panel:
 
     def _on(self, button: Any, make: Callable[[], Event]) -> None:
         async def clicked(_: Any) -> None:
-            self._events.put(make())
+            if not button.disabled:
+                self._events.put(make())
 
         button.on_click(clicked)

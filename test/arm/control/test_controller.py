@@ -31,6 +31,7 @@ class Loop:
         self.delay, self.noise = delay, noise
         self.now = 1000.0
         self.blind = False
+        self.paused = ''
         self.hidden = []
         self.switches = np.zeros(5, int)
         self.path = np.zeros(5)
@@ -46,7 +47,7 @@ class Loop:
         while len(self._measured) > 1 and self._measured[1][0] <= self.now - self.delay + 1e-9:
             self._measured.popleft()
         stamp, seen = self._measured[0]
-        command = self.controller.update(self.now, seen, stamp)
+        command = self.controller.update(self.now, seen, stamp, self.paused)
         assert command.dtype == np.int8
         # Never from one way to the other without a rest between.
         assert (command * self.last != -1).all()
@@ -323,3 +324,29 @@ def test_an_idle_controller_commands_nothing():
 def test_bands_that_would_chatter_are_refused(settings, message):
     with pytest.raises(SettingError, match=message):
         dataclasses.replace(ControllerConfig(), **settings)
+
+
+def test_pause_switches_motors_off_and_the_trajectory_goes_on_where_it_was():
+    loop = Loop(3)
+    loop.controller.start(['base'], [[0.8]], [3.0])
+    while not loop.last.any():
+        loop.step()
+    before = loop.controller.progress
+    loop.paused = 'no viewer'
+    for _ in range(round((loop.controller.config.goal_timeout - 1.0) / PERIOD)):
+        assert not loop.step().any()
+    assert (loop.controller.state, loop.controller.progress) == ('running', before)
+    loop.paused = ''
+    assert loop.run() == 'done'
+
+
+def test_pause_that_lasts_aborts_with_its_reason():
+    loop = Loop(3)
+    loop.controller.start(['base'], [[0.8]], [3.0])
+    while not loop.last.any():
+        loop.step()
+    loop.paused, begun = 'no viewer', loop.now
+    assert loop.run() == 'aborted'
+    assert loop.controller.reason == 'no viewer for 3 s'
+    assert loop.now - begun == pytest.approx(loop.controller.config.goal_timeout, abs=0.1)
+    assert not loop.step().any()

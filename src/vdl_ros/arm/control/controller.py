@@ -117,7 +117,7 @@ class TrajectoryController:
             self._end('aborted', reason)
 
     def update(
-        self, now: float, positions: ArrayLike | None, stamp: float | None,
+        self, now: float, positions: ArrayLike | None, stamp: float | None, paused: str = '',
     ) -> Directions:
         """
         Return the motor directions until the next update, int8 [5].
@@ -128,6 +128,7 @@ class TrajectoryController:
             now: s.
             positions: float64 [5], rad; NaN for unmeasured joints; None before the first.
             stamp: time of the measurement, s.
+            paused: why motors have to be off now; '' if they need not.
         """
         elapsed = 0.0 if self._now is None else now - self._now
         self._now = now
@@ -142,12 +143,12 @@ class TrajectoryController:
             self._progress_at = now
         measured = self._usable(now, positions, stamp)
         command = np.zeros(len(JOINTS), np.int8)
-        if measured is not None and stamp is not None:
+        if measured is not None and stamp is not None and not paused:
             command = self._follow(now, elapsed, measured, stamp)
         else:
             self.error[:] = math.nan
         if self.state == 'running' and now - self._progress_at > self.config.goal_timeout:
-            self._end('aborted', self._why(measured))
+            self._end('aborted', self._why(measured, paused))
         if self.state != 'running':
             command = np.zeros(len(JOINTS), np.int8)
         return self._send(now, command)
@@ -234,9 +235,11 @@ class TrajectoryController:
         needed = measured[list(self._trajectory.joints)]
         return measured if bool(np.isfinite(needed).all()) else None
 
-    def _why(self, measured: Positions | None) -> str:
+    def _why(self, measured: Positions | None, paused: str) -> str:
         """Return why the trajectory made no progress."""
         seconds = self.config.goal_timeout
+        if paused:
+            return f'{paused} for {seconds:g} s'
         if measured is None:
             return f'no measurement of the joints for {seconds:g} s'
         index = int(np.nanargmax(np.abs(self.error)))

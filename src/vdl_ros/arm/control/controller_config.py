@@ -34,6 +34,10 @@ class ControllerConfig:
     goal_timeout: float = setting(
         3.0, 'A trajectory is aborted after this time without progress.',
         minimum=0.1, maximum=60.0, unit='s')
+    viewer_timeout: float = setting(
+        0.0, 'A trajectory pauses, motors off, after this time without a message on '
+        'arm/viewer_alive; 0: no viewer is needed. arm.launch.py sets 1 s if it starts one.',
+        minimum=0.0, maximum=60.0, unit='s')
 
     def __post_init__(self) -> None:
         """

@@ -1,0 +1,229 @@
+"""The server behind the page: strangers and forbidden messages have no effect on the panel."""
+
+import asyncio
+import contextlib
+import http.client
+import threading
+from urllib.parse import urlsplit
+
+import numpy as np
+import page_client
+import pytest
+import viser
+import websockets.asyncio.server
+from websockets.exceptions import InvalidStatus
+
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.view import page_server
+from vdl_ros.view.panel import ClientClosed, EmergencyStop, Hold, MoveTo, Panel, Release
+
+LIMITS = np.radians([-90.0] * 5), np.radians([90.0] * 5)
+STOP = 'EMERGENCY STOP'
+HOME = MoveTo(dict.fromkeys(JOINTS, 0.0))
+
+
+class View:
+    """A served panel and what was refused."""
+
+    def __init__(self):
+        self.refusals = []
+        self.server = page_server.serve('127.0.0.1', 0, self.refusals.append)
+        self.url = self.server.url
+        self.panel = Panel(self.server.viser)
+        self.panel.set_limits(*LIMITS)
+        self.panel.show_emergency_stop(False)
+
+    def events_until(self, last):
+        """Return the users' inputs up to this one, which has to come."""
+        events, pause = [], threading.Event()
+        for _ in range(6000):
+            for each in self.panel.events():
+                if isinstance(each, ClientClosed):  # that of an earlier test
+                    continue
+                events.append(each)
+                if each == last:
+                    return events
+            pause.wait(0.01)
+        raise AssertionError(f'{last}: did not come; {events}')
+
+    def client(self):
+        client = page_client.PageClient(self.url)
+        client.read(STOP, 'Home', 'wrist (°)', 'lamp')
+        client.send(page_client.CAMERA)
+        return client
+
+    def get(self, path, **headers):
+        parts = urlsplit(self.url)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+        connection.putrequest('GET', path, skip_host='Host' in headers)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return response, body
+
+
+@pytest.fixture(scope='module')
+def shared():
+    view = View()
+    yield view
+    view.server.stop()
+
+
+@pytest.fixture
+def view(shared):
+    shared.refusals.clear()
+    shared.panel.show_emergency_stop(False)
+    return shared
+
+
+def test_page_is_served_with_its_token_only(view):
+    path = urlsplit(view.url).path
+    response, body = view.get(path)
+    assert response.status == 200
+    assert b'<html' in body
+    assert response.headers['Content-Security-Policy'] == "frame-ancestors 'none'"
+    assert response.headers['Referrer-Policy'] == 'no-referrer'
+    assert view.get('/')[0].status == 403
+    assert view.get('/index.html')[0].status == 403
+    assert view.get(path, Host='evil.example')[0].status == 403
+    assert view.get(path, Origin='http://evil.example')[0].status == 403
+    assert view.get(f'{path}../../../etc/passwd')[0].status == 404
+
+
+@pytest.mark.parametrize('how', [
+    {'origin': 'http://evil.example'}, {'origin': None}, {'origin': 'null'},
+    {'host': 'evil.example'}, {'host': 'evil.example', 'origin': 'http://evil.example'},
+    {'token': 'x' * 22}, {'token': ''}], ids=str)
+def test_stranger_is_refused_at_the_handshake(view, how):
+    parts = urlsplit(view.url)
+    url = view.url
+    if 'token' in how:
+        url = f'http://{parts.netloc}/{how.pop("token")}'
+    if how.get('host'):
+        how = how | {'host': f'{how["host"]}:{parts.port}'}
+    if how.get('host') and how.get('origin'):
+        how = how | {'origin': f'http://{how["host"]}'}
+    with pytest.raises(InvalidStatus) as refusal:
+        page_client.PageClient(url, **how)
+    assert refusal.value.response.status_code == 403
+    # Nothing that a stranger needs.
+    assert parts.path.strip('/') not in refusal.value.response.body.decode()
+
+
+def test_forbidden_messages_of_the_own_page_have_no_effect(view, monkeypatch):
+    shared = []
+    monkeypatch.setattr(viser.ViserServer, 'request_share_url',
+                        lambda *_, **__: shared.append('a public tunnel'))
+    with view.client() as client:
+        stop = client.ids[STOP]
+        for message in page_client.kinds(stop).values():
+            if message['type'] not in ('GuiUpdateMessage', 'GuiButtonHoldMessage'):
+                client.send(message)
+        for updates in ({'update_cb': []}, {'removed': True}, {'value': True, 'update_cb': []},
+                        {'gui_api': None}, {'value': 'text'}):
+            client.send({'type': 'GuiUpdateMessage', 'uuid': stop, 'updates': updates})
+        client.send(b'\xff\xff')
+        client.send('text')
+        client.press(STOP)
+        client.press('Home')
+        assert view.events_until(HOME) == [EmergencyStop(True), HOME]
+    assert shared == []
+    assert all(line.startswith('message refused: ') for line in view.refusals)
+
+
+def test_disabled_buttons_have_no_effect_when_a_browser_presses_them(view):
+    with view.client() as client:
+        view.panel.show_emergency_stop(True)
+        hold = {'type': 'GuiButtonHoldMessage', 'uuid': client.ids['base left'],
+                'frequency': 20.0}
+        client.send(hold)
+        client.press('Go')
+        client.press('Home')
+        # The end of a hold is taken at any time: it only switches off.
+        client.press('base left')
+        client.press('Release the emergency stop')
+        first, second = view.events_until(EmergencyStop(False))
+        assert isinstance(first, Release)
+        assert second == EmergencyStop(False)
+        view.panel.show_emergency_stop(False)
+        client.press('Release the emergency stop')
+        client.send(hold)
+        client.press(STOP)
+        first, second = view.events_until(EmergencyStop(True))
+        assert isinstance(first, Hold)
+
+
+def test_slider_beyond_its_range_is_set_to_the_end(view):
+    with view.client() as client:
+        client.send({'type': 'GuiUpdateMessage', 'uuid': client.ids['wrist (°)'],
+                     'updates': {'value': 1e9}})
+        client.press('Go')
+        client.press(STOP)
+        first, _ = view.events_until(EmergencyStop(True))
+        assert isinstance(first, MoveTo)
+        assert first.positions['wrist'] == pytest.approx(np.pi / 2)
+
+
+def test_message_too_long_ends_the_connection_and_others_go_on(view):
+    with view.client() as other:
+        with view.client() as client:
+            client.send(page_client.CAMERA | {'type': 'x' * 100_000})
+            with pytest.raises(websockets.exceptions.ConnectionClosed):
+                client.read('no such element')
+        other.press(STOP)
+        assert view.events_until(EmergencyStop(True))[-1] == EmergencyStop(True)
+
+
+def test_server_that_viser_starts_in_another_way_is_refused(monkeypatch):
+    monkeypatch.setattr(page_server, '_checked', lambda *_: _nothing())
+    with pytest.raises(RuntimeError, match='cannot be protected'):
+        page_server.serve('127.0.0.1', 0, print)
+
+
+@contextlib.contextmanager
+def _nothing():
+    yield []
+
+
+def test_websockets_is_as_before_after_the_start(view):
+    assert websockets.asyncio.server.serve.__module__ == 'websockets.asyncio.server'
+
+
+def test_hanging_event_loop_is_noticed_and_its_recovery_too():
+    now = [0.0]
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    monitor = page_server.LoopMonitor(loop, lambda: now[0])
+
+    def turn():
+        """Wait until the loop has handled what was asked before."""
+        done = threading.Event()
+        loop.call_soon_threadsafe(done.set)
+        assert done.wait(60)
+
+    try:
+        assert monitor.answers(0.5)
+        turn()
+        now[0] = 1.0
+        hang, hanging = threading.Event(), threading.Event()
+        loop.call_soon_threadsafe(lambda: (hanging.set(), hang.wait(60)))
+        assert hanging.wait(60)
+        assert not monitor.answers(0.5)
+        now[0] = 2.0
+        assert not monitor.answers(0.5)
+        hang.set()
+        turn()
+        assert monitor.answers(0.5)
+        turn()
+        now[0] = 2.6
+        assert not monitor.answers(0.5)
+        turn()
+        assert monitor.answers(0.5)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
