@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from vdl_ros.arm.driver.driver_config import SafetyConfig
 from vdl_ros.arm.driver.guardian import GuardianError
 from vdl_ros.arm.driver.protocol import Signs, encode
+from vdl_ros.arm.driver.run_time import RunTimeLimiter
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
@@ -98,8 +99,10 @@ class ArmDriver:
         # None: unknown, as the device reports nothing.
         self._sent: Motors | None = None
         self._sent_at = -math.inf
-        self._since: dict[str, tuple[int, float]] = {}
-        self._locked_out: dict[str, int] = {}
+        self._run_time = RunTimeLimiter(config.max_run_time)
+        # The directions that have to be released after a reconnection.
+        self._unreleased: dict[str, int] = {}
+        self._reported: dict[tuple[str, int], float] = {}
         self._next_try = -math.inf
 
     @property
@@ -109,8 +112,8 @@ class ArmDriver:
 
     @property
     def locked_out(self) -> dict[str, int]:
-        """Return by motor the direction that is locked out until another one is commanded."""
-        return dict(self._locked_out)
+        """Return by motor the direction that is locked out."""
+        return {**self._unreleased, **self._run_time.exhausted}
 
     @property
     def state(self) -> str:
@@ -138,7 +141,9 @@ class ArmDriver:
     def activate(self) -> None:
         """Accept commands from now on."""
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
-        self._locked_out.clear()
+        self._unreleased.clear()
+        self._run_time.reset()
+        self._run_time.update(self._sent or Motors(), self._clock())
         self.active = True
 
     def deactivate(self) -> bool:
@@ -167,8 +172,8 @@ class ArmDriver:
         if self.emergency:
             motors = motors.stopped()
         for name in JOINTS:
-            if self._locked_out.get(name, 0) != getattr(motors, name):
-                self._locked_out.pop(name, None)
+            if self._unreleased.get(name, 0) != getattr(motors, name):
+                self._unreleased.pop(name, None)
         self._desired, self._commanded_at = motors, self._clock()
         self._apply(self._commanded_at)
 
@@ -229,7 +234,7 @@ class ArmDriver:
         if not self.active or self.emergency:
             wanted = wanted.stopped()
         off: dict[str, Any] = {
-            name: 0 for name, direction in self._locked_out.items()
+            name: 0 for name, direction in self.locked_out.items()
             if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
         if always or wanted != self._sent or now - self._sent_at >= self._config.refresh_period:
@@ -239,14 +244,18 @@ class ArmDriver:
                 self._fail(error)
 
     def _limit_run_time(self, now: float) -> list[str]:
-        """Lock out motors that ran too long; return the lines to log."""
+        """Count the motors' time; return a line for each that has reached its limit."""
+        self._run_time.advance(now)
         notices = []
-        for name, (direction, since) in self._since.items():
-            limit = self._config.max_run_time(name)
-            if now - since >= limit and name not in self._locked_out:
-                self._locked_out[name] = direction
-                notices.append(f'{name} ran {limit:g} s in one direction ({direction:+d}): off '
-                               'until it is commanded off or in the other direction')
+        for name, direction in self._run_time.exhausted.items():
+            wanted = getattr(self._desired, name) == direction
+            # A sender may turn a motor back and forth at its limit, many times a second.
+            if wanted and now - self._reported.get((name, direction), -math.inf) >= _REFUSAL_S:
+                notices.append(
+                    f'{name} ran {self._config.max_run_time(name):g} s more in one direction '
+                    f'({direction:+d}) than in the other: off until it runs in the other')
+            if wanted:
+                self._reported[name, direction] = now
         return notices
 
     def _send(self, link: Link, motors: Motors) -> None:
@@ -257,12 +266,7 @@ class ArmDriver:
             self._guard.heartbeat(True)
         link.send(encode(motors, self._signs))
         now = self._clock()
-        for name in JOINTS:
-            direction = getattr(motors, name)
-            if not direction:
-                self._since.pop(name, None)
-            elif self._since.get(name, (0, 0.0))[0] != direction:
-                self._since[name] = (direction, now)
+        self._run_time.update(motors, now)
         self._sent, self._sent_at = motors, now
         self.transfers += 1
         self._on_sent(motors)
@@ -272,7 +276,7 @@ class ArmDriver:
         self.errors += 1
         self.fault = str(error)
         link, self._link, self._sent = self._link, None, None
-        self._since.clear()
+        # Until it takes the next command the device follows the last one: its time is counted.
         if link is not None:
             try:
                 self._send(link, self._desired.stopped())
@@ -297,10 +301,10 @@ class ArmDriver:
         # A hand that plugs it in is near the arm: what is commanded now must be released first.
         fresh = self._clock() - self._commanded_at < self._config.command_timeout
         if self.active and fresh:
-            self._locked_out.update({name: getattr(self._desired, name) for name in JOINTS
+            self._unreleased.update({name: getattr(self._desired, name) for name in JOINTS
                                      if getattr(self._desired, name)})
         waiting = ('; off until they are commanded off or in the other direction: '
-                   + ', '.join(self._locked_out) if self._locked_out else '')
+                   + ', '.join(self._unreleased) if self._unreleased else '')
         self._notice('info', f'the arm is connected again, motors off{waiting}')
 
     def _attach(self) -> None:
