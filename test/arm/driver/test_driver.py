@@ -294,7 +294,8 @@ def net_times(arm, motor):
     most, net, (before, last) = {1: 0.0, -1: 0.0}, {1: 0.0, -1: 0.0}, arm.sent[0]
     for at, motors in [*arm.sent[1:], (arm.now, Motors())]:
         for way in (1, -1):
-            net[way] = max(0.0, net[way] + way * getattr(last, motor) * (at - before))
+            run = way * getattr(last, motor) * (at - before)
+            net[way] = max(0.0, net[way] + (run if run > 0.0 else arm.config.return_weight * run))
             most[way] = max(most[way], net[way])
         before, last = at, motors
     return most
@@ -303,7 +304,7 @@ def net_times(arm, motor):
 @pytest.mark.parametrize('interruption', [
     'off', 'backward', 'silence', 'refuse', 'stop', 'fault'])
 def test_pulses_do_not_pass_the_run_time_limit(make, interruption):
-    arm = make()
+    arm = make(return_weight=1.0) if interruption == 'backward' else make()
     interrupt = {
         'off': lambda: arm.driver.command(Motors()),
         'backward': lambda: arm.driver.command(Motors(gripper=-1)),
@@ -337,6 +338,15 @@ def test_back_and_forth_within_the_travel_is_never_locked_out(make):
     assert arm.notices == []
 
 
+@pytest.mark.parametrize('weight', [1.0, 1.5])
+def test_joint_that_lifts_more_slowly_than_it_lowers_can_go_on(make, weight):
+    arm = make(return_weight=weight)
+    for _ in range(50):
+        arm.run(1.2, Motors(shoulder=-1))
+        arm.run(0.8, Motors(shoulder=1))
+    assert bool(arm.warned('shoulder ran 10 s more')) == (weight == 1.0)
+
+
 def test_run_times_are_counted_per_motor_and_direction(make):
     arm = make(base_max_run_time=1.0, elbow_max_run_time=2.0)
     arm.run(0.6, Motors(base=1))
@@ -359,10 +369,45 @@ def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm.driver.emergency_stop(False)
     arm.run(0.1)
     assert not arm.motors.moving, 'what was commanded before does not start by itself'
+    arm.driver.command(Motors())
     arm.driver.command(Motors(base=1))
     assert arm.motors.moving
     arm.driver.emergency_stop(False)
     assert arm.motors.moving, 'a release that releases nothing changes nothing'
+
+
+def test_nothing_moves_after_a_release_before_a_neutral_command(make):
+    arm = make()
+    arm.driver.emergency_stop(True)
+    arm.driver.command(Motors(), '/viewer')
+    arm.driver.emergency_stop(False)
+    assert arm.driver.neutral_required
+    arm.run(3.0, Motors(base=1))
+    assert not arm.motors.moving
+    arm.driver.command(Motors())
+    assert not arm.driver.neutral_required
+    arm.run(0.1, Motors(base=1))
+    assert arm.motors == Motors(base=1)
+
+
+def test_neutral_command_of_one_sender_does_not_start_what_another_one_holds(make):
+    arm = make()
+    arm.driver.emergency_stop(True)
+    arm.driver.command(Motors(base=1), '/script')
+    arm.driver.emergency_stop(False)
+    arm.driver.command(Motors(), '/viewer')
+    for _ in range(20):
+        arm.now += 0.1
+        arm.driver.command(Motors(base=1), '/script')
+        assert not arm.motors.moving
+    arm.driver.command(Motors(elbow=1), '/viewer')
+    assert arm.motors == Motors(elbow=1)
+    arm.driver.command(Motors(base=1), '/script')
+    assert not arm.motors.moving
+    # A pause is a release as well.
+    arm.run(0.6)
+    arm.driver.command(Motors(base=1), '/script')
+    assert arm.motors == Motors(base=1)
 
 
 def test_emergency_stop_before_activation_stays_engaged(make):
@@ -487,7 +532,7 @@ def test_dead_guardian_is_replaced_with_motors_off(make):
     assert arm.guard.alive
     assert arm.guard.calls == ['start', 'start']
     assert arm.motors == Motors()
-    assert len(arm.warned('the guardian died')) == 1
+    assert len(arm.warned('the guardian died or hangs')) == 1
     assert arm.driver.state == 'active'
 
 

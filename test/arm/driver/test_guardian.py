@@ -296,18 +296,27 @@ def test_failed_stop_in_silence_is_repeated_until_one_is_taken():
     read, write = os.pipe()
     os.write(write, b'm')
     problems, calls = ['stalled'] * 5 + ['', ''], []
-    timer = threading.Timer(0.5, os.close, [write])
+    taken, deadline = threading.Event(), 30.0
+
+    def end():
+        taken.wait(deadline)
+        # After a stop was taken there is no further attempt.
+        threading.Event().wait(0.5)
+        os.close(write)
 
     def silent(motors):
         calls.append(motors)
-        if not problems[len(calls) - 1]:
-            timer.start()
-        return problems[len(calls) - 1]
+        problem = problems[len(calls) - 1]
+        if not problem:
+            taken.set()
+        return problem
 
+    closing = threading.Thread(target=end)
+    closing.start()
     assert watch(read, silent, silence=0.05) == Motors()
-    assert len(calls) == 6
-    timer.join()
+    closing.join()
     os.close(read)
+    assert len(calls) == 6
 
 
 def test_dead_guardian_is_detected_and_replaced(bench):

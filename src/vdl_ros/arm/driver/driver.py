@@ -43,7 +43,7 @@ class Guard(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Return whether it is running."""
+        """Return whether it is running and answers heartbeats."""
 
     def start(self) -> None:
         """Start it unless it is alive, or raise GuardianError."""
@@ -95,11 +95,14 @@ class ArmDriver:
         self.transfers = self.errors = self.refused = 0
         self._desired = Motors()
         self._commanded_at = -math.inf
+        self.neutral_required = False
+        # When senders last commanded a motor that an emergency stop keeps off.
+        self._held_back: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
         # None: unknown, as the device reports nothing.
         self._sent: Motors | None = None
         self._sent_at = -math.inf
-        self._run_time = RunTimeLimiter(config.max_run_time)
+        self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
         # The directions that have to be released after a reconnection.
         self._unreleased: dict[str, int] = {}
         self._reported: dict[tuple[str, int], float] = {}
@@ -165,12 +168,11 @@ class ArmDriver:
         self._guard.end(stopped=stopped)
         return stopped
 
-    def command(self, motors: Motors) -> None:
+    def command(self, motors: Motors, sender: str = '') -> None:
         """Run the motors like this until the next command, for ``command_timeout`` at most."""
         if not self.active:
             return
-        if self.emergency:
-            motors = motors.stopped()
+        motors = self._hold_back(motors, sender, self._clock())
         for name in JOINTS:
             if self._unreleased.get(name, 0) != getattr(motors, name):
                 self._unreleased.pop(name, None)
@@ -189,11 +191,28 @@ class ArmDriver:
             self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')
 
+    def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
+        """
+        Return what a command may do during and after an emergency stop.
+
+        After the release the first command that counts has all motors off. A sender that has
+        commanded motion since before it must send such a command itself, or pause.
+        """
+        timeout = self._config.command_timeout
+        self._held_back = {name: at for name, at in self._held_back.items() if now - at < timeout}
+        if not motors.moving:
+            self._held_back.pop(sender, None)
+            self.neutral_required &= self.emergency
+        elif self.emergency or self.neutral_required or sender in self._held_back:
+            self._held_back[sender] = now
+            return motors.stopped()
+        return motors
+
     def emergency_stop(self, engaged: bool) -> None:
-        """Keep all motors off while engaged, in any state; a release needs a new command."""
+        """Keep all motors off while engaged, in any state, and then until a neutral command."""
         if engaged == self.emergency:
             return
-        self.emergency = engaged
+        self.emergency, self.neutral_required = engaged, True
         self._desired = self._desired.stopped()
         self._apply(self._clock())
         self._notice('warning' if engaged else 'info',
@@ -205,7 +224,7 @@ class ArmDriver:
             return
         now = self._clock()
         if self._link is not None and not self._guard.alive:
-            self._fail(GuardianError('the guardian died; it is started again'))
+            self._fail(GuardianError('the guardian died or hangs; it is started again'))
         if self._link is not None:
             self._apply(now)
         elif now >= self._next_try:

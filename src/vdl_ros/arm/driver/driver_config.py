@@ -39,6 +39,10 @@ class SafetyConfig:
     gripper_max_run_time: float = setting(
         2.5, f'Gripper: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
 
+    return_weight: float = setting(
+        1.5, 'How often a second in the other direction counts against the run times: a joint '
+        'that lifts the arm is slower than one that lowers it.', minimum=1.0, maximum=3.0)
+
     def max_run_time(self, motor: str) -> float:
         """Return how much longer a motor may run in one direction than in the other, s."""
         return float(getattr(self, f'{motor}_max_run_time'))

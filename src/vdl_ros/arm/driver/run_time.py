@@ -1,9 +1,11 @@
 """
 Run-time limit of the motors, for an arm without limit switches.
 
-Counted is a motor's net time: its time on in one direction, less its time on in the other, over
-whatever interval gives the most. A joint with a net time of its limit has passed through all of
-its travel and stands at its end. Pauses do not move a joint, so they change nothing.
+Counted is a motor's net time: its time on in one direction, less its time on in the other times a
+weight, over whatever interval gives the most. A joint with a net time of its limit has passed
+through all of its travel and stands at its end. Pauses do not move a joint, so they change
+nothing. The weight allows for a joint that lifts being slower than one that lowers: with a weight
+of 1, work that repeats a lift would reach the limit within two minutes.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ _BEYOND_S = 0.5
 class RunTimeLimiter:
     """Net time of each motor in each direction; times are seconds of one clock."""
 
-    def __init__(self, limit: Callable[[str], float]) -> None:
+    def __init__(self, limit: Callable[[str], float], weight: float) -> None:
         """
         Start without any time.
 
         Args:
             limit: returns a motor's greatest net time in one direction, s.
+            weight: of the time in the other direction.
         """
-        self._limit = limit
+        self._limit, self._weight = limit, weight
         self.reset()
 
     def reset(self) -> None:
@@ -45,6 +48,7 @@ class RunTimeLimiter:
         elapsed, self._at = max(0.0, now - self._at), now
         for (name, direction), net in self._net.items():
             run = direction * getattr(self._on, name) * elapsed
+            run *= self._weight if run < 0.0 else 1.0
             self._net[name, direction] = min(
                 max(0.0, net + run), max(net, self._limit(name) + _BEYOND_S))
         self._on = on
