@@ -37,6 +37,12 @@ def ros_domain(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
+def ros_home(monkeypatch, tmp_path_factory):
+    """Keep what drivers remember of an emergency stop out of other tests."""
+    monkeypatch.setenv('ROS_HOME', str(tmp_path_factory.mktemp('ros-home')))
+
+
+@pytest.fixture(autouse=True)
 def lines_without_stamps(monkeypatch):
     """Remove timestamps from log lines, so that tests do not match their digits."""
     monkeypatch.setenv('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] [{name}]: {message}')

@@ -1,19 +1,24 @@
 """The trajectory controller as a process, closing its loop on the simulated arm."""
 
 import math
+import time
 
 import numpy as np
+import psutil
 import pytest
+import rclpy
 from builtin_interfaces.msg import Time
+from rclpy.clock import ClockType
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Empty
+from std_msgs.msg import Empty
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
+from vdl_ros.nodes.arm_controller import RATE_HZ, ArmControllerNode
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -159,19 +164,53 @@ def test_a_joint_that_is_stuck_is_named(peer, controller, still):
 
 def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, controller, still):
     arm = controller()
-    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    topic = 'arm/emergency_stop_state'
+    stop = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
     arm.move(['base'], [[1.0]], [1.0])
     peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
-    stop.publish(Bool(data=True))
+    stop.publish(EmergencyStopState(engaged=True))
     assert arm.until_state('aborted', say=still) == 'emergency stop'
     count = len(arm.motors)
     arm.move(['base'], [[1.0]], [1.0])
     arm.process.wait_for(
         lambda: 'trajectory refused: emergency stop' in arm.process.output, 'a line')
     assert not any(message.base for message in arm.motors[count:])
-    stop.publish(Bool(data=False))
-    peer.until(lambda: arm.motors[-1].base == 1, 'the base turns', every=0.2,
-               say=lambda: (still(), arm.move(['base'], [[1.0]], [1.0])))
+    count = len(arm.motors)
+    stop.publish(EmergencyStopState(neutral_required=True))
+    ask = arm.asking(['base'], [[1.0]], [1.0])
+    peer.until(lambda: len(arm.motors) > count + 3, 'neutral commands', every=0.05,
+               say=lambda: (still(), ask()))
+    # Until the driver has taken one.
+    assert not any(message.base for message in arm.motors[count:])
+    stop.publish(EmergencyStopState())
+    peer.until(lambda: arm.motors[-1].base == 1, 'the base turns', every=0.05,
+               say=lambda: (still(), ask()))
+
+
+def test_trajectory_does_not_resume_after_a_gap(peer, controller, still):
+    arm = controller()
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    found = arm.process.nodes('arm_controller')
+    node = found[0] if found else psutil.Process(arm.process.process.pid)
+    node.suspend()
+    begin = time.monotonic()
+    peer.until(lambda: time.monotonic() > begin + 1.5, 'the gap', say=still)
+    node.resume()
+    assert arm.until_state('aborted', say=still).startswith('no update for')
+    assert arm.motors[-1].base == 0
+
+
+def test_controller_updates_do_not_depend_on_the_system_clock(ros_domain):
+    rclpy.init()
+    try:
+        node = ArmControllerNode()
+        period = round(1e9 / RATE_HZ)
+        assert [each.clock.clock_type for each in node.timers if each.timer_period_ns == period] \
+            == [ClockType.STEADY_TIME]
+        node.destroy_node()
+    finally:
+        rclpy.shutdown()
 
 
 def test_invalid_joint_states_are_refused(peer, controller, still):

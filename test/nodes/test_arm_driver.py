@@ -389,9 +389,13 @@ def test_emergency_stop_outranks_commands_and_two_senders_are_warned_of(person, 
                 base=1, elbow=-1)
     assert set(bench.data[count:]) == {'000000'}
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
-    # A release right after the start is not taken for the last word.
     person.hold(lambda: person.stop(False) or 'emergency stop released' in driver.output,
-                'the release')
+                'the release', base=1)
+    person.go_on(0.3)
+    assert set(bench.data[count:]) == {'000000'}, 'first a command with all motors off'
+    # One word: the next would hide it from a driver that has not looked yet.
+    person.publish()
+    person.diagnosed('ok')
     person.move()
 
 

@@ -10,7 +10,7 @@ from std_msgs.msg import Bool
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
@@ -42,6 +42,12 @@ class Twin:
                         say=lambda: (also(), self.command(**motors)))
 
 
+def stop_states(peer):
+    """Return the list of the states of the emergency stop that arrive."""
+    topic = 'arm/emergency_stop_state'
+    return peer.listen(EmergencyStopState, topic, qos.TOPICS[topic])
+
+
 @pytest.fixture
 def twin(launch, peer):
     def start(*parameters):
@@ -71,6 +77,7 @@ def test_motors_move_joints_only_while_commanded(twin, peer):
 
 def test_emergency_stop_outranks_all_commands(twin, peer):
     arm = twin()
+    states = stop_states(peer)
     stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
     stop.publish(Bool(data=True))
@@ -78,8 +85,19 @@ def test_emergency_stop_outranks_all_commands(twin, peer):
     count = len(arm.sent)
     arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
     assert not any(sent.base for sent in arm.sent[count:])
-    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1,
+    peer.until(lambda: states[-1].engaged, 'the state')
+    assert states[-1].sender == '/peer'
+    assert states[-1].reason == 'engaged on arm/emergency_stop'
+    assert states[-1].header.stamp.sec > 0
+    # What is still commanded does not move the arm.
+    arm.keep(lambda: not states[-1].engaged, 'the release', base=1,
              also=lambda: stop.publish(Bool(data=False)))
+    assert states[-1].neutral_required
+    count = len(arm.sent)
+    arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
+    assert not any(sent.base for sent in arm.sent[count:])
+    arm.keep(lambda: not states[-1].neutral_required, 'a neutral command')
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1)
 
 
 def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(
@@ -92,8 +110,40 @@ def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(
     count = peer.until(lambda: len(arm.sent) > 3 and len(arm.sent), 'what is sent')
     arm.keep(lambda: len(arm.sent) > count + 3, 'commands do nothing', base=1)
     assert not any(sent.base for sent in arm.sent)
-    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1,
-             also=lambda: stops[1].publish(Bool(data=False)))
+    states = stop_states(peer)
+    arm.keep(lambda: states and not states[-1].neutral_required and not states[-1].engaged,
+             'the release', also=lambda: stops[1].publish(Bool(data=False)))
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
+
+
+@pytest.mark.parametrize('end', ['interrupt', 'kill'])
+def test_emergency_stop_survives_driver_and_publisher(twin, peer, end):
+    arm, states = twin(), stop_states(peer)
+    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop.publish(Bool(data=True))
+    peer.until(lambda: states and states[-1].engaged, 'the stop')
+    stamp = states[-1].header.stamp
+    # Nobody is left who would repeat it.
+    peer.node.destroy_publisher(stop)
+    if end == 'kill':
+        for each in arm.process.nodes('sim_arm') or [arm.process.process]:
+            each.kill()
+    else:
+        arm.process.interrupt()
+    arm.process.wait()
+    states.clear()
+    again = twin()
+    peer.until(lambda: states, 'the state')
+    assert states[-1].engaged
+    assert (states[-1].header.stamp, states[-1].sender) == (stamp, '/peer')
+    count = peer.until(lambda: len(again.sent) > 3 and len(again.sent), 'what is sent')
+    again.keep(lambda: len(again.sent) > count + 3, 'commands do nothing', base=1)
+    assert not any(sent.base for sent in again.sent)
+    # A new publisher releases it.
+    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    again.keep(lambda: not states[-1].engaged and not states[-1].neutral_required,
+               'the release', also=lambda: stop.publish(Bool(data=False)))
+    again.keep(lambda: again.sent[-1].base == 1, 'the base turns', base=1)
 
 
 def test_invalid_command_stops_the_arm_and_the_node_survives(twin, peer):

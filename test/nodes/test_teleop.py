@@ -20,7 +20,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from std_msgs.msg import Bool
 
-from vdl_ros.msg import MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 
 DELAY_S, REPEAT_S = 0.4, 1 / 30
@@ -61,8 +61,8 @@ class Person:
         self.node.create_subscription(
             Bool, 'arm/emergency_stop', lambda message: self.stops.append(message.data),
             qos.TOPICS['arm/emergency_stop'])
-        self.elsewhere = self.node.create_publisher(
-            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.driver = self.node.create_publisher(
+            EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 100, 0, 0))
         self.before = termios.tcgetattr(self.slave)
@@ -222,6 +222,12 @@ def test_terminal_with_key_releases(person, took):
     assert person.motors() == {'base': 1, 'gripper': 1}
     end = time.monotonic()
     assert len(person.between(begin, end)) >= 10 * took(begin, end)
+    # Terminal and keyboard show that they are there.
+    assert person.screen.count(b'\x1b[?u') >= 4
+    for _ in range(20):
+        person.type(b'\x1b[?11u\x1b[97;1:2u')
+        person.spin(0.1)
+        assert person.motors() == {'base': 1, 'gripper': 1}
     person.type(b'\x1b[97;1:3u')
     person.wait_for(lambda: person.motors() == {'base': 1}, 'one off')
     at = time.monotonic()
@@ -233,6 +239,18 @@ def test_terminal_with_key_releases(person, took):
     assert person.screen.count(b'\x1b[<u') == 1
 
 
+def test_dead_link_to_a_terminal_with_key_releases_stops_motors(person, took):
+    person.start()
+    person.type(b'\x1b[?0u')
+    person.wait_for(lambda: b'\x1b[>11u\x1b[?u' in person.screen, 'the question')
+    person.type(b'\x1b[?11u\x1b[98;1:1u')
+    begin = time.monotonic()
+    person.wait_for(lambda: person.received and person.motors() == {'base': 1}, 'on')
+    # No release, no repeat, no answer.
+    person.wait_for(lambda: person.motors() == {}, 'off')
+    assert took(begin, person.received[-1][0]) < 2.0
+
+
 def test_the_emergency_stop(person):
     person.start()
     person.hold(b'b', 0.5)
@@ -241,12 +259,22 @@ def test_the_emergency_stop(person):
     count = len(person.received)
     person.hold(b'b', 0.6)
     assert len(person.received) == count
-    assert person.shown() == b'EMERGENCY STOP: r releases it'
+    assert not person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not confirmed it'
+    person.driver.publish(EmergencyStopState(engaged=True, sender='/teleop'))
+    person.wait_for(lambda: person.shown() == b'EMERGENCY STOP by /teleop: r releases it', 'it')
+    person.hold(b'b', 0.6)
+    assert len(person.received) == count
     person.type(b'r')
     person.wait_for(lambda: person.stops == [True, False], 'the release')
+    assert person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not released it'
+    person.driver.publish(EmergencyStopState(neutral_required=True))
+    person.wait_for(lambda: len(person.received) > count, 'a neutral command')
+    assert person.motors() == {}
+    # A key that was held meanwhile has to be let go.
+    person.spin(1.0)
     person.tap(b'b')
-    person.elsewhere.publish(Bool(data=True))
-    person.wait_for(lambda: person.shown().startswith(b'EMERGENCY STOP'), 'somebody else')
+    person.driver.publish(EmergencyStopState(engaged=True, sender='/viewer'))
+    person.wait_for(lambda: person.shown().startswith(b'EMERGENCY STOP by /viewer'), 'another')
     person.wait_for(lambda: person.motors() == {}, 'off')
     person.type(b'\x1b')
     assert person.ended() == 0

@@ -22,7 +22,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import expand
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import ArmPose, MotorCommand
+from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 
 #: The longest time from the end of a button's repetitions to motors off that is allowed, s.
@@ -42,6 +42,8 @@ class View:
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self._description = peer.talk(
             String, 'robot_description', qos.TOPICS['robot_description'])
+        topic = 'arm/emergency_stop_state'
+        self.stop_state = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
         self._states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
         self.describe(expand())
         found = self.process.wait_for(lambda: re.search(
@@ -175,6 +177,8 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.browser.let_go()
     page.browser.click('EMERGENCY STOP')
     page.until(lambda: page.stops and page.stops[-1].data, 'the stop')
+    page.stop_state.publish(EmergencyStopState(engaged=True, sender='/viewer'))
+    page.until(lambda: 'Emergency stop by /viewer' in page.browser.text, 'who engaged it')
     page.until(lambda: 'all motors are off' in page.browser.text, 'the note')
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
     assert not page.browser.enabled('Go')
@@ -184,14 +188,19 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     assert late[0].data
     page.browser.click('Release the emergency stop')
     page.until(lambda: not page.stops[-1].data, 'the release')
+    assert not page.browser.enabled('base left'), 'the driver has not released it'
+    count = len(page.motors)
+    page.stop_state.publish(EmergencyStopState(neutral_required=True))
     page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
+    page.until(lambda: len(page.motors) > count, 'a neutral command')
+    assert page.last().base == 0
 
 
 def test_stop_engaged_elsewhere_is_shown(page, peer):
-    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-    stop.publish(Bool(data=True))
+    page.stop_state.publish(EmergencyStopState(engaged=True, sender='/teleop'))
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
-    stop.publish(Bool(data=False))
+    assert page.browser.enabled('Release the emergency stop')
+    page.stop_state.publish(EmergencyStopState())
     page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
 
 

@@ -2,8 +2,8 @@
 Joint trajectory controller for the arm's on/off motors.
 
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
-(sensor_msgs/JointState), ``arm/emergency_stop`` (std_msgs/Bool, latched), ``arm/viewer_alive``
-(std_msgs/Empty).
+(sensor_msgs/JointState), ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState, latched),
+``arm/viewer_alive`` (std_msgs/Empty).
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while a trajectory runs;
 ``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/target``
 (visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
@@ -17,9 +17,10 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Empty, Header
+from std_msgs.msg import Empty, Header
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
@@ -31,7 +32,7 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
 from vdl_ros.ros.diagnostics import Diagnostics, Health
@@ -42,6 +43,8 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
+# A trajectory does not go on after so long a gap between two updates, s.
+LONGEST_GAP_S = 1.0
 # Updates between two messages on trajectory_status while a trajectory runs.
 REPORT_EVERY = 10
 
@@ -59,11 +62,14 @@ class ArmControllerNode(Node):
         super().__init__('arm_controller')
         given, self.process = take_settings(self, *SETTINGS)
         geometry = select(GeometryConfig, given).load()
-        self._controller = TrajectoryController(geometry, select(ControllerConfig, given))
+        simulated = self.get_parameter('use_sim_time').value
+        self._controller = TrajectoryController(
+            geometry, select(ControllerConfig, given),
+            longest_gap=math.inf if simulated else LONGEST_GAP_S)
         self._kinematics = Kinematics(geometry)
         self._measured: Positions | None = None
         self._measured_at: float | None = None
-        self._emergency = False
+        self._emergency = EmergencyStopState()
         self._viewer_alive_at = -math.inf
         self._waiting: JointTrajectory | None = None
         self._refusal = ''
@@ -78,11 +84,14 @@ class ArmControllerNode(Node):
                                  qos.TOPICS['arm/joint_trajectory'])
         self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
                                  qos.subscription('arm/joint_states'))
-        self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
-                                 qos.subscription('arm/emergency_stop'))
+        self.create_subscription(
+            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
+            qos.TOPICS['arm/emergency_stop_state'])
         self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
                                  qos.TOPICS['arm/viewer_alive'])
-        self.create_timer(1.0 / RATE_HZ, self._update)
+        # Unless time is simulated: a timer of the system's clock pauses when that is set back.
+        self.create_timer(1.0 / RATE_HZ, self._update, clock=(
+            self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
         self._report()
 
     def stop(self) -> None:
@@ -94,7 +103,7 @@ class ArmControllerNode(Node):
             wait_for_acks(self._motors)
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
-        if self._emergency:
+        if self._emergency.engaged:
             self.get_logger().warning('trajectory refused: emergency stop')
             return
         # A stamp in the future is the start time; zero or a past stamp means now.
@@ -133,9 +142,9 @@ class ArmControllerNode(Node):
             return
         self._measured_at = seconds(message.header.stamp)
 
-    def _on_emergency_stop(self, message: Bool) -> None:
-        self._emergency = message.data
-        if message.data:
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self._emergency = message
+        if message.engaged:
             self._waiting = None
             if self._controller.state == 'running':
                 self._controller.cancel('emergency stop')
@@ -155,7 +164,8 @@ class ArmControllerNode(Node):
         if self._controller.state != 'running':
             self._end()
             return
-        self._command(Motors.of(command.tolist()))
+        self._command(Motors() if self._emergency.neutral_required
+                      else Motors.of(command.tolist()))
         self._updates += 1
         if self._updates % REPORT_EVERY == 0:
             self._report()
@@ -207,7 +217,7 @@ class ArmControllerNode(Node):
     def _health(self) -> Health:
         return '', {'state': self._controller.state, 'reason': self._controller.reason,
                     'progress': f'{self._controller.progress:.2f}',
-                    'emergency_stop': self._emergency}
+                    'emergency_stop': self._emergency.engaged}
 
     def _now(self) -> float:
         return float(self.get_clock().now().nanoseconds * 1e-9)

@@ -2,7 +2,7 @@
 Keyboard control of the arm in a terminal; a motor runs while its key is held.
 
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a motor is on, ``arm/emergency_stop``
-(std_msgs/Bool). Subscribes: ``arm/emergency_stop``.
+(std_msgs/Bool). Subscribes: ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros teleop --help``.
 """
 
@@ -22,7 +22,7 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.arm.teleop.terminal import Terminal
 from vdl_ros.common.settings import select
 from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.msg import MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
@@ -55,9 +55,10 @@ class TeleopNode(Node):
             MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._stop = self.create_publisher(
             Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self._stop_state = EmergencyStopState()
         self.create_subscription(
-            Bool, 'arm/emergency_stop', lambda message: self.keys.set_emergency(message.data),
-            qos.subscription('arm/emergency_stop'))
+            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
+            qos.TOPICS['arm/emergency_stop_state'])
 
     def process_input(self, data: bytes) -> None:
         """Execute the actions of keys and send the motors' command; ``data`` was read now."""
@@ -66,6 +67,8 @@ class TeleopNode(Node):
                 self.terminal.log(HELP)
             elif action == 'enable':
                 self.terminal.enable_reports(REPORTS)
+            elif action == 'ask':
+                self.terminal.ask()
             else:
                 self._stop.publish(Bool(data=action == 'stop'))
         self._send(self.keys.motors(time.monotonic()))
@@ -77,11 +80,18 @@ class TeleopNode(Node):
         self._send(self.keys.motors(time.monotonic()))
         wait_for_acks(self._motors, self._stop)
 
-    def _send(self, motors: Motors) -> None:
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self._stop_state = message
+        self.keys.set_emergency(message.engaged)
+        # Keys that are held have been dropped: the next one that is pressed may move the arm.
+        if message.neutral_required and not self.keys.motors(time.monotonic()).moving:
+            self._send(Motors(lamp=self.keys.lamp == 1), again=True)
+
+    def _send(self, motors: Motors, again: bool = False) -> None:
         """Send a command if it is new, or if a motor is on and a repetition is due."""
         now = time.monotonic()
         new = motors != self._sent or self.keys.lamp != self._sent_lamp
-        if new or (motors.moving and now - self._sent_at >= self._period):
+        if new or again or (motors.moving and now - self._sent_at >= self._period):
             self._sent, self._sent_lamp, self._sent_at = motors, self.keys.lamp, now
             self._motors.publish(message_from_motors(
                 motors, self.get_clock().now().to_msg(), self._name,
@@ -89,7 +99,8 @@ class TeleopNode(Node):
 
     def _status(self) -> str:
         if self.keys.emergency:
-            return 'EMERGENCY STOP: r releases it'
+            by = f' by {self._stop_state.sender}' if self._stop_state.sender else ''
+            return f'EMERGENCY STOP{by}: r releases it'
         hint = '' if self._motors.get_subscription_count() else ' (no arm is connected)'
         keys = '' if self.keys.releases else '; one key at a time'
         return f'{self._sent}{hint}   h help, Esc quit{keys}'

@@ -2,7 +2,7 @@
 Browser view of the arm, with buttons that move it.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
-``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop``. Publishes:
+``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop_state``. Publishes:
 ``arm/motors`` while a button is held, ``arm/joint_trajectory``, ``arm/emergency_stop`` (latched),
 ``arm/viewer_alive`` while it handles input, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
@@ -25,7 +25,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
-from vdl_ros.msg import ArmPose, JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import ArmPose, EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
@@ -124,8 +124,9 @@ class ViewerNode(Node):
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
         self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
                                  qos.TOPICS['arm/trajectory_status'])
-        self.create_subscription(Bool, 'arm/emergency_stop', self._on_emergency_stop,
-                                 qos.subscription('arm/emergency_stop'))
+        self.create_subscription(
+            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
+            qos.TOPICS['arm/emergency_stop_state'])
 
     def stop(self) -> None:
         """Release every button and end the server."""
@@ -177,9 +178,14 @@ class ViewerNode(Node):
         self._arm_status.trajectory = message.state
         self._arm_status.reason, self._arm_status.progress = message.reason, message.progress
 
-    def _on_emergency_stop(self, message: Bool) -> None:
-        self._arm_status.emergency = message.data
-        self._panel.show_emergency_stop(message.data)
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self._arm_status.emergency = message.engaged
+        self._arm_status.stopped_by = message.sender
+        self._panel.show_emergency_stop(message.engaged)
+        if message.engaged:
+            self._held.release_all()
+        elif message.neutral_required and self._held.directions(time.monotonic()) is None:
+            self._command(Motors())
 
     def _process_input(self) -> None:
         """Handle the users' inputs and command the motors of held buttons."""

@@ -69,6 +69,7 @@ TOPICS = {
     'arm/motors': COMMAND,
     'arm/motors_sent': COMMAND_ECHO,
     'arm/emergency_stop': STOP,
+    'arm/emergency_stop_state': LATCHED,
     'arm/joint_trajectory': COMMAND,
     'arm/trajectory_status': LATCHED,
     'arm/viewer_alive': HEARTBEAT,

@@ -25,6 +25,7 @@ class ArmStatus:
     motors: Mapping[str, int] | None = None
     lamp: bool = False
     emergency: bool = False
+    stopped_by: str = ''
     trajectory: str = ''
     reason: str = ''
     progress: float = 0.0
@@ -59,7 +60,8 @@ def state_text(
         lines.append(f'| {joint} | {angle} | {motor} |')
     notes = []
     if status.emergency:
-        notes.append('**Emergency stop: all motors are off.**')
+        by = f' by {status.stopped_by}' if status.stopped_by else ''
+        notes.append(f'**Emergency stop{by}: all motors are off.**')
     if status.motors is None:
         notes.append('No arm is connected.')
     if not fresh:

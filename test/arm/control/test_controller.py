@@ -300,6 +300,27 @@ def test_cancel_stops_the_arm_and_resets_state():
     assert loop.controller.state == 'done'
 
 
+@pytest.mark.parametrize(('gap', 'state'), [(0.9, 'running'), (1.1, 'aborted'), (1e6, 'aborted')])
+def test_trajectory_is_aborted_after_a_gap_between_updates(gap, state):
+    loop = Loop()
+    loop.controller = TrajectoryController(GEOMETRY, longest_gap=1.0)
+    loop.now += 1e6
+    loop.controller.start(['base'], [[1.5]], [6.0])
+    for _ in range(30):
+        loop.step()
+    loop.now += gap
+    loop.step()
+    assert loop.controller.state == state
+    if state == 'aborted':
+        assert loop.controller.reason.startswith('no update for 1')
+        assert not loop.controller.motors.any()
+        # The gap before a trajectory does not matter.
+        loop.now += 10.0
+        loop.controller.start(['base'], [[1.5]], [6.0])
+        loop.step()
+        assert loop.controller.state == 'running'
+
+
 def test_a_clock_that_goes_backward_aborts():
     loop = Loop()
     loop.controller.start(['base'], [[1.0]], [2.0])

@@ -7,13 +7,19 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import fake_owi535 as fake
 import psutil
 import pytest
 
 from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
-from vdl_ros.arm.driver.usb import DisconnectedError, UsbArm, load_backend
+from vdl_ros.arm.driver.usb import (
+    DisconnectedError,
+    TransferTimeoutError,
+    UsbArm,
+    load_backend,
+)
 from vdl_ros.arm.model.motor_command import Motors
 
 pytestmark = pytest.mark.process
@@ -203,6 +209,28 @@ def test_heartbeat_does_not_block_on_a_hanging_guardian(bench):
     until(lambda: not guardian.alive, 'noticed')
 
 
+def test_stopped_guardian_is_not_alive_and_is_replaced(bench):
+    guardian = Guardian(0, BACKEND)
+    guardian.start()
+    first = psutil.Process(guardian.pid)
+    for _ in range(3):
+        # It is not asked while motors are off.
+        guardian.heartbeat(True)
+        until(lambda: guardian._unanswered_at is None or not guardian.alive, 'an answer')
+        assert guardian.alive
+        guardian.heartbeat(False)
+    first.suspend()
+    assert guardian.alive
+    guardian.heartbeat(True)
+    until(lambda: guardian.heartbeat(True) or not guardian.alive, 'noticed', 20.0)
+    guardian.start()
+    assert ended(first)
+    assert guardian.alive
+    guardian.heartbeat(True)
+    until(lambda: guardian.alive and guardian._unanswered_at is None, 'an answer')
+    guardian.end(stopped=True)
+
+
 def test_goodbye_ends_the_guardian_silently(bench, drive):
     driver = drive()
     driver.send('goodbye')
@@ -227,6 +255,68 @@ def test_guardian_retries_a_failed_stop(bench, drive):
     until(lambda: ended(driver.guardian), 'the guardian ends')
     assert [each.fault for each in bench.transfers].count('') == 2
     assert set(bench.data[1:]) == {'000000'}
+
+
+def test_stalled_bus_does_not_end_the_attempts_to_stop():
+    now, faults = [0.0], []
+
+    def stalled():
+        if now[0] < 3600.0:
+            now[0] += 0.1
+            raise TransferTimeoutError('stalled')
+        return SimpleNamespace(send=faults.append, close=lambda: None)
+
+    lines = []
+    assert stop_arm(Motors(), stalled, lambda: now[0],
+                    lambda seconds: now.__setitem__(0, now[0] + seconds), lines.append) == ''
+    assert faults == [bytes(3)]
+    assert now[0] < 3600.3, 'soon after the bus is back'
+    assert lines == ['stalled']
+
+
+def test_guardian_of_a_silent_driver_retries_a_failed_stop(bench, drive):
+    driver = drive()
+    bench.fail('timeout')
+    driver.send('beat')
+    until(lambda: len(bench.data) > 4, 'four attempts')
+    bench.fail('')
+    until(lambda: bench.transfers[-1].fault == '', 'the stop')
+    assert {each.pid for each in bench.transfers[1:]} == {driver.guardian.pid}
+    # A driver that is back commands the arm itself.
+    count = len(bench.data)
+    bench.fail('timeout')
+    driver.send('beat')
+    until(lambda: len(bench.data) > count, 'an attempt')
+    driver.send('still')
+    driver.send('goodbye')
+    until(lambda: ended(driver.guardian), 'the guardian ends')
+
+
+def test_failed_stop_in_silence_is_repeated_until_one_is_taken():
+    read, write = os.pipe()
+    os.write(write, b'm')
+    problems, calls = ['stalled'] * 5 + ['', ''], []
+    taken, deadline = threading.Event(), 30.0
+
+    def end():
+        taken.wait(deadline)
+        # After a stop was taken there is no further attempt.
+        threading.Event().wait(0.5)
+        os.close(write)
+
+    def silent(motors):
+        calls.append(motors)
+        problem = problems[len(calls) - 1]
+        if not problem:
+            taken.set()
+        return problem
+
+    closing = threading.Thread(target=end)
+    closing.start()
+    assert watch(read, silent, silence=0.05) == Motors()
+    closing.join()
+    os.close(read)
+    assert len(calls) == 6
 
 
 def test_dead_guardian_is_detected_and_replaced(bench):

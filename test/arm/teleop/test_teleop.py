@@ -122,6 +122,29 @@ def test_emergency_stop_disables_motor_keys():
     assert teleop.motors(0.4).moving
     teleop.set_emergency(True)
     assert teleop.motors(0.4) == Motors(), 'engaged by another node'
+    assert teleop.emergency
+
+
+def test_keys_do_not_show_a_stop_that_the_driver_has_not_confirmed():
+    teleop = Teleop(TeleopConfig())
+    teleop.feed(b'e', 0.0)
+    assert not teleop.emergency
+    teleop.set_emergency(True)
+    teleop.feed(b'r', 1.0)
+    assert teleop.emergency
+
+
+def test_key_held_through_an_emergency_stop_does_nothing_until_let_go():
+    teleop = Teleop(TeleopConfig())
+    teleop.set_emergency(True)
+    for step in range(100):
+        if step == 50:
+            teleop.set_emergency(False)
+        teleop.feed(b'b', step / 30)
+        assert not teleop.motors(step / 30).moving
+    now = 100 / 30 + FIRST
+    teleop.feed(b'b', now)
+    assert teleop.motors(now).base == 1
 
 
 def test_help_keys_request_help():
@@ -141,12 +164,36 @@ def kitty():
 def test_terminal_with_key_releases():
     teleop = kitty()
     teleop.feed(b'\x1b[97;1:1u\x1b[103;1:1u', 1.0)
-    assert teleop.motors(5.0) == Motors(gripper=1, base=-1), 'as long as they are held'
-    teleop.feed(b'\x1b[103;1:2u', 5.0)
+    for step in range(100, 500):
+        # The keyboard repeats the last key only; the terminal answers.
+        teleop.feed(b'\x1b[?11u' if step % 50 == 0 else b'\x1b[103;1:2u', step / 100)
+        assert teleop.motors(step / 100) == Motors(gripper=1, base=-1), 'as long as they are held'
     teleop.feed(b'\x1b[97;1:3u', 6.0)
     assert teleop.motors(6.0) == Motors(base=-1)
     teleop.feed(b'\x1b[103;1:3u', 7.0)
     assert teleop.motors(7.0) == Motors()
+
+
+def test_dead_link_releases_the_keys_of_a_terminal_with_key_releases():
+    teleop = kitty()
+    assert teleop.feed(b'\x1b[97;1:1u', 1.0) == ['ask']
+    asked = [now for now in np.arange(1.0, 60.0, 0.01).tolist() if 'ask' in teleop.feed(b'', now)]
+    assert np.diff(asked) == pytest.approx(0.5, abs=0.02)
+    teleop = kitty()
+    teleop.feed(b'\x1b[97;1:1u', 1.0)
+    assert teleop.motors(2.4).moving
+    assert not teleop.motors(2.5).moving
+    teleop.feed(b'\x1b[97;1:2u', 60.0)
+    assert not teleop.motors(60.0).moving, 'what was held back arrives late: a new press counts'
+
+
+def test_terminal_that_answers_without_repeats_holds_keys_for_a_limited_time():
+    teleop = kitty()
+    teleop.feed(b'\x1b[97;1:1u', 1.0)
+    limit = TeleopConfig().held_timeout
+    for now in np.arange(1.0, 60.0, 0.1).tolist():
+        teleop.feed(b'\x1b[?11u', now)
+        assert teleop.motors(now).moving == (now < 1.0 + limit)
 
 
 def test_release_of_a_replaced_key_changes_nothing():

@@ -44,7 +44,7 @@ class TrajectoryController:
 
     def __init__(
         self, geometry: ArmGeometry, config: ControllerConfig | None = None,
-        speed: Positions | None = None,
+        speed: Positions | None = None, longest_gap: float = math.inf,
     ):
         """
         Make an idle controller.
@@ -53,7 +53,9 @@ class TrajectoryController:
             geometry: limits, and default speeds, of the joints.
             config: bands, tolerances, times.
             speed: of the joints, float64 [5], rad/s.
+            longest_gap: a trajectory is aborted after a longer time between two updates, s.
         """
+        self._longest_gap = longest_gap
         self.config = config or ControllerConfig()
         self.geometry = geometry
         self.state = 'idle'
@@ -135,6 +137,9 @@ class TrajectoryController:
         if elapsed < 0.0:
             self._sent.clear()
             self.cancel('time went backward')
+        elif elapsed > self._longest_gap and self._progress_at is not None:
+            # The process or the machine stood still, or the clock was set: nobody expects motion.
+            self.cancel(f'no update for {elapsed:.3g} s')
         # After a long pause between updates the arm has not moved along its path.
         elapsed = min(elapsed, self.config.stale_after)
         if self.state != 'running':

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from vdl_ros.arm.driver.driver_config import SafetyConfig
 from vdl_ros.arm.driver.guardian import GuardianError
 from vdl_ros.arm.driver.protocol import Signs, encode
+from vdl_ros.arm.driver.run_time import RunTimeLimiter
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
@@ -42,7 +43,7 @@ class Guard(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Return whether it is running."""
+        """Return whether it is running and answers heartbeats."""
 
     def start(self) -> None:
         """Start it unless it is alive, or raise GuardianError."""
@@ -94,12 +95,17 @@ class ArmDriver:
         self.transfers = self.errors = self.refused = 0
         self._desired = Motors()
         self._commanded_at = -math.inf
+        self.neutral_required = False
+        # When senders last commanded a motor that an emergency stop keeps off.
+        self._held_back: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
         # None: unknown, as the device reports nothing.
         self._sent: Motors | None = None
         self._sent_at = -math.inf
-        self._since: dict[str, tuple[int, float]] = {}
-        self._locked_out: dict[str, int] = {}
+        self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
+        # The directions that have to be released after a reconnection.
+        self._unreleased: dict[str, int] = {}
+        self._reported: dict[tuple[str, int], float] = {}
         self._next_try = -math.inf
 
     @property
@@ -109,8 +115,8 @@ class ArmDriver:
 
     @property
     def locked_out(self) -> dict[str, int]:
-        """Return by motor the direction that is locked out until another one is commanded."""
-        return dict(self._locked_out)
+        """Return by motor the direction that is locked out."""
+        return {**self._unreleased, **self._run_time.exhausted}
 
     @property
     def state(self) -> str:
@@ -138,7 +144,9 @@ class ArmDriver:
     def activate(self) -> None:
         """Accept commands from now on."""
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
-        self._locked_out.clear()
+        self._unreleased.clear()
+        self._run_time.reset()
+        self._run_time.update(self._sent or Motors(), self._clock())
         self.active = True
 
     def deactivate(self) -> bool:
@@ -160,15 +168,14 @@ class ArmDriver:
         self._guard.end(stopped=stopped)
         return stopped
 
-    def command(self, motors: Motors) -> None:
+    def command(self, motors: Motors, sender: str = '') -> None:
         """Run the motors like this until the next command, for ``command_timeout`` at most."""
         if not self.active:
             return
-        if self.emergency:
-            motors = motors.stopped()
+        motors = self._hold_back(motors, sender, self._clock())
         for name in JOINTS:
-            if self._locked_out.get(name, 0) != getattr(motors, name):
-                self._locked_out.pop(name, None)
+            if self._unreleased.get(name, 0) != getattr(motors, name):
+                self._unreleased.pop(name, None)
         self._desired, self._commanded_at = motors, self._clock()
         self._apply(self._commanded_at)
 
@@ -184,11 +191,28 @@ class ArmDriver:
             self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')
 
+    def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
+        """
+        Return what a command may do during and after an emergency stop.
+
+        After the release the first command that counts has all motors off. A sender that has
+        commanded motion since before it must send such a command itself, or pause.
+        """
+        timeout = self._config.command_timeout
+        self._held_back = {name: at for name, at in self._held_back.items() if now - at < timeout}
+        if not motors.moving:
+            self._held_back.pop(sender, None)
+            self.neutral_required &= self.emergency
+        elif self.emergency or self.neutral_required or sender in self._held_back:
+            self._held_back[sender] = now
+            return motors.stopped()
+        return motors
+
     def emergency_stop(self, engaged: bool) -> None:
-        """Keep all motors off while engaged, in any state; a release needs a new command."""
+        """Keep all motors off while engaged, in any state, and then until a neutral command."""
         if engaged == self.emergency:
             return
-        self.emergency = engaged
+        self.emergency, self.neutral_required = engaged, True
         self._desired = self._desired.stopped()
         self._apply(self._clock())
         self._notice('warning' if engaged else 'info',
@@ -200,7 +224,7 @@ class ArmDriver:
             return
         now = self._clock()
         if self._link is not None and not self._guard.alive:
-            self._fail(GuardianError('the guardian died; it is started again'))
+            self._fail(GuardianError('the guardian died or hangs; it is started again'))
         if self._link is not None:
             self._apply(now)
         elif now >= self._next_try:
@@ -229,7 +253,7 @@ class ArmDriver:
         if not self.active or self.emergency:
             wanted = wanted.stopped()
         off: dict[str, Any] = {
-            name: 0 for name, direction in self._locked_out.items()
+            name: 0 for name, direction in self.locked_out.items()
             if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
         if always or wanted != self._sent or now - self._sent_at >= self._config.refresh_period:
@@ -239,14 +263,18 @@ class ArmDriver:
                 self._fail(error)
 
     def _limit_run_time(self, now: float) -> list[str]:
-        """Lock out motors that ran too long; return the lines to log."""
+        """Count the motors' time; return a line for each that has reached its limit."""
+        self._run_time.advance(now)
         notices = []
-        for name, (direction, since) in self._since.items():
-            limit = self._config.max_run_time(name)
-            if now - since >= limit and name not in self._locked_out:
-                self._locked_out[name] = direction
-                notices.append(f'{name} ran {limit:g} s in one direction ({direction:+d}): off '
-                               'until it is commanded off or in the other direction')
+        for name, direction in self._run_time.exhausted.items():
+            wanted = getattr(self._desired, name) == direction
+            # A sender may turn a motor back and forth at its limit, many times a second.
+            if wanted and now - self._reported.get((name, direction), -math.inf) >= _REFUSAL_S:
+                notices.append(
+                    f'{name} ran {self._config.max_run_time(name):g} s more in one direction '
+                    f'({direction:+d}) than in the other: off until it runs in the other')
+            if wanted:
+                self._reported[name, direction] = now
         return notices
 
     def _send(self, link: Link, motors: Motors) -> None:
@@ -257,12 +285,7 @@ class ArmDriver:
             self._guard.heartbeat(True)
         link.send(encode(motors, self._signs))
         now = self._clock()
-        for name in JOINTS:
-            direction = getattr(motors, name)
-            if not direction:
-                self._since.pop(name, None)
-            elif self._since.get(name, (0, 0.0))[0] != direction:
-                self._since[name] = (direction, now)
+        self._run_time.update(motors, now)
         self._sent, self._sent_at = motors, now
         self.transfers += 1
         self._on_sent(motors)
@@ -272,7 +295,7 @@ class ArmDriver:
         self.errors += 1
         self.fault = str(error)
         link, self._link, self._sent = self._link, None, None
-        self._since.clear()
+        # Until it takes the next command the device follows the last one: its time is counted.
         if link is not None:
             try:
                 self._send(link, self._desired.stopped())
@@ -297,10 +320,10 @@ class ArmDriver:
         # A hand that plugs it in is near the arm: what is commanded now must be released first.
         fresh = self._clock() - self._commanded_at < self._config.command_timeout
         if self.active and fresh:
-            self._locked_out.update({name: getattr(self._desired, name) for name in JOINTS
+            self._unreleased.update({name: getattr(self._desired, name) for name in JOINTS
                                      if getattr(self._desired, name)})
         waiting = ('; off until they are commanded off or in the other direction: '
-                   + ', '.join(self._locked_out) if self._locked_out else '')
+                   + ', '.join(self._unreleased) if self._unreleased else '')
         self._notice('info', f'the arm is connected again, motors off{waiting}')
 
     def _attach(self) -> None:

@@ -12,7 +12,7 @@ __all__ = ['SafetyConfig', 'UsbConfig']
 
 _SIGN = '1 if the bits 01 turn it forward, -1 if 10 do; depends on the wiring.'
 # Somewhat longer than the joint's travel takes at 20 deg/s.
-_RUN_TIME = 'maximum time in one direction; then it is off until another command for it.'
+_RUN_TIME = 'maximum time in one direction, less that in the other; then it only runs back.'
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,12 @@ class SafetyConfig:
     gripper_max_run_time: float = setting(
         2.5, f'Gripper: {_RUN_TIME}', minimum=0.05, maximum=60.0, unit='s')
 
+    return_weight: float = setting(
+        1.5, 'How often a second in the other direction counts against the run times: a joint '
+        'that lifts the arm is slower than one that lowers it.', minimum=1.0, maximum=3.0)
+
     def max_run_time(self, motor: str) -> float:
-        """Return how long a motor may run in one direction, s."""
+        """Return how much longer a motor may run in one direction than in the other, s."""
         return float(getattr(self, f'{motor}_max_run_time'))
 
 

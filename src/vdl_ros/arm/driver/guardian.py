@@ -6,16 +6,19 @@ guardian holds the read end of a pipe whose write end only the driver has. The k
 when the driver ends, for whatever reason; the guardian then opens the device and sends the stop.
 It has a session of its own and ignores the signals that end processes, so that it outlives the
 driver's process group. While motors are on, the driver sends heartbeats. When they stop (Ctrl-Z, a
-blocked call), the guardian sends the stop beside the driver and goes on watching.
+blocked call), the guardian sends the stop beside the driver and goes on watching. A stop that the
+device does not accept is sent again until it is; only a missing device ends the attempts.
 
 The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; ``m``, motors may be
-on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends.
+on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends. The guardian answers
+each ``m`` on its standard output, so that the driver notices a guardian that hangs.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import select
 import signal
@@ -26,20 +29,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vdl_ros.arm.driver.protocol import Signs, encode
-from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, UsbArm, load_backend
+from vdl_ros.arm.driver.usb import (
+    ArmUsbError,
+    DeviceBusyError,
+    DeviceMissingError,
+    DisconnectedError,
+    UsbArm,
+    load_backend,
+)
 from vdl_ros.arm.model.motor_command import Motors
 
 __all__ = ['SILENCE_S', 'Guardian', 'GuardianError', 'main', 'stop_arm', 'watch']
 
-_GOODBYE, _MOVING, _STILL, _READY = b'g', b'm', b's', b'ready\n'
+_GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
 # Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
 # may both time out in between.
 _HEARTBEAT_S, SILENCE_S = 0.1, 0.4
+# A guardian that does not answer for this time hangs, s; a busy machine delays it by less.
+_ANSWER_S = 1.0
 # Time for the imports, on a busy machine.
 _START_S = 10.0
-# How long to retry a stop: the dead driver's device may be freed a moment later than its pipe. No
-# longer, because by then a new driver has stopped the arm or the arm is unplugged.
-_TRY_S, _PAUSE_S = 2.0, 0.01
+# A device that is missing for this time is unplugged, s; a hub that resets is back earlier.
+_MISSING_S = 2.0
+# Pauses between attempts to stop, s: at first short, because the dead driver's device is freed a
+# moment later than its pipe.
+_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+# How long a driver waits for its guardian to end, s.
+_END_S = 3.0
 
 
 class GuardianError(OSError):
@@ -55,11 +71,19 @@ class Guardian:
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
         self._heartbeat_at = 0.0
+        # When the first heartbeat was sent that has no answer yet.
+        self._unanswered_at: float | None = None
 
     @property
     def alive(self) -> bool:
-        """Return whether the guardian process is running."""
-        return self._process is not None and self._process.poll() is None
+        """Return whether the guardian process is running and answers heartbeats."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        assert self._process.stdout is not None
+        if self._unanswered_at is not None and self._process.stdout.read(4096):
+            self._unanswered_at = None
+        return (self._unanswered_at is None
+                or time.monotonic() - self._unanswered_at < _ANSWER_S)
 
     @property
     def pid(self) -> int:
@@ -75,6 +99,9 @@ class Guardian:
         """
         if self.alive:
             return
+        if self._process is not None:
+            # It may hang.
+            self._process.kill()
         self._release()
         # Without the current folder: a usb.py there must not replace pyusb.
         environment = {**os.environ, 'PYTHONSAFEPATH': '1'}
@@ -92,8 +119,11 @@ class Guardian:
                                 'moving if this process died')
         # A guardian that hangs must not block the driver.
         assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
+        assert self._process.stdout is not None
+        for stream in (self._process.stdin, self._process.stdout):
+            os.set_blocking(stream.fileno(), False)
         self._moving = False
+        self._unanswered_at = None
         self._send(b'01'[self._lamp:self._lamp + 1])
 
     def set_lamp(self, lit: bool) -> None:
@@ -107,6 +137,8 @@ class Guardian:
         now = time.monotonic()
         if moving and (not self._moving or now - self._heartbeat_at >= _HEARTBEAT_S):
             self._heartbeat_at = now
+            if self._unanswered_at is None:
+                self._unanswered_at = now
             self._send(_MOVING)
         elif self._moving and not moving:
             self._send(_STILL)
@@ -135,7 +167,6 @@ class Guardian:
             if not part:
                 return False
             received += part
-        process.stdout.close()
         return True
 
     def _send(self, byte: bytes) -> None:
@@ -152,36 +183,41 @@ class Guardian:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        # It ends within its own limit; without the wait it would stay a zombie.
+        # Without the wait it would stay a zombie. It goes on by itself if the device fails.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_TRY_S + 1.0)
+            process.wait(_END_S)
 
 
-def watch(descriptor: int, on_silence: Callable[[Motors], None],
-          silence: float = SILENCE_S) -> Motors | None:
+def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
+          silence: float = SILENCE_S, answer: Callable[[], object] = bool) -> Motors | None:
     """
     Wait until the other end of a pipe is closed.
 
     Args:
         descriptor: the pipe's read end.
         on_silence: called with the stopping command when motors may be on and nothing was
-            received for ``silence``.
+            received for ``silence``; again while it returns a problem and the silence lasts.
         silence: s.
+        answer: called after each heartbeat.
 
     Returns:
         The command that stops the arm and leaves its lamp; None after a goodbye.
     """
     lamp = moving = False
+    pause: float | None = None
     while True:
-        if not select.select([descriptor], [], [], silence if moving else None)[0]:
+        if not select.select([descriptor], [], [], silence if moving else pause)[0]:
             moving = False
-            on_silence(Motors(lamp=lamp))
+            pause = _longer(pause) if on_silence(Motors(lamp=lamp)) else None
             continue
+        pause = None
         read = os.read(descriptor, 64)
         if not read:
             return Motors(lamp=lamp)
         if _GOODBYE in read:
             return None
+        if _MOVING in read:
+            answer()
         for byte in read:
             lamp = byte == ord('1') if byte in b'01' else lamp
             moving = byte == ord(_MOVING) if byte in _MOVING + _STILL else moving
@@ -189,28 +225,59 @@ def watch(descriptor: int, on_silence: Callable[[Motors], None],
 
 def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
              clock: Callable[[], float] = time.monotonic,
-             pause: Callable[[float], None] = time.sleep) -> str:
+             pause: Callable[[float], None] = time.sleep,
+             log: Callable[[str], None] = lambda text: None) -> str:
     """
-    Send ``motors``; retry for two seconds.
+    Send ``motors``; retry until they are accepted or the device is missing for two seconds.
+
+    Args:
+        motors: the command that stops the arm.
+        connect: opens the device.
+        clock: monotonic, s.
+        pause: waits, s.
+        log: called with the first problem that is not a missing device.
 
     Returns:
-        '' when it was sent, else the reason.
+        '' when it was accepted, else why the device counts as missing.
     """
-    deadline = clock() + _TRY_S
+    missing_since: float | None = None
+    length: float | None = None
+    logged = False
     while True:
+        left = math.inf
         try:
-            arm = connect()
-            try:
-                # All off is the same for any signs.
-                arm.send(encode(motors, Signs()))
-            finally:
-                arm.close()
+            _send_once(motors, connect)
             return ''
-        except ArmUsbError as error:
-            if clock() >= deadline:
+        except (DeviceMissingError, DisconnectedError) as error:
+            now = clock()
+            missing_since = now if missing_since is None else missing_since
+            left = missing_since + _MISSING_S - now
+            if left <= 0.0:
                 missing = isinstance(error, DeviceMissingError)
                 return 'the arm is not connected' if missing else str(error)
-        pause(_PAUSE_S)
+        except ArmUsbError as error:
+            missing_since = None
+            # A device that is still held, by the dead driver for a moment, is no news.
+            if not logged and not isinstance(error, DeviceBusyError):
+                logged = True
+                log(str(error))
+        length = _longer(length)
+        pause(min(length, left))
+
+
+def _send_once(motors: Motors, connect: Callable[[], UsbArm]) -> None:
+    """Open the device, send ``motors`` and close it; raise ArmUsbError."""
+    arm = connect()
+    try:
+        # All off is the same for any signs.
+        arm.send(encode(motors, Signs()))
+    finally:
+        arm.close()
+
+
+def _longer(pause: float | None) -> float:
+    """Return the pause, s, that follows ``pause``; None: the first one."""
+    return _PAUSE_S if pause is None else min(2.0 * pause, _LONGEST_PAUSE_S)
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -229,20 +296,42 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f'guardian: {error}', file=sys.stderr)
         return 2
 
-    def stop(motors: Motors, what: str, share: bool) -> bool:
-        begin = time.monotonic()
-        problem = stop_arm(motors, lambda: UsbArm(
-            options.product, backend, options.timeout, share=share))
-        _log(f'{what} and the motors could not be stopped: {problem}' if problem else
-             f'{what}, motors stopped in {(time.monotonic() - begin) * 1000:.0f} ms')
-        return not problem
+    silent = f'no heartbeat of the driver for {SILENCE_S:g} s'
+    problems: list[str] = []
 
-    def on_silence(motors: Motors) -> None:
-        stop(motors, f'no heartbeat of the driver for {SILENCE_S:g} s', True)
+    def connect() -> UsbArm:
+        # Beside the driver, which may hold the device: it hangs, or a new one has started.
+        return UsbArm(options.product, backend, options.timeout, share=True)
+
+    def on_silence(motors: Motors) -> str:
+        try:
+            _send_once(motors, connect)
+        except ArmUsbError as error:
+            if not problems:
+                _log(f'{silent}; the motors could not be stopped yet: {error}')
+            problems.append(str(error))
+            return str(error)
+        _log(f'{silent}, motors stopped'
+             + (f' at attempt {len(problems) + 1}' if problems else ''))
+        problems.clear()
+        return ''
+
+    def answer() -> None:
+        # A driver that hangs reads nothing, one that has ended neither.
+        with contextlib.suppress(OSError):
+            os.write(sys.stdout.fileno(), _ECHO)
 
     os.write(sys.stdout.fileno(), _READY)
-    motors = watch(sys.stdin.fileno(), on_silence)
-    return 0 if motors is None or stop(motors, 'the driver has ended', False) else 1
+    os.set_blocking(sys.stdout.fileno(), False)
+    motors = watch(sys.stdin.fileno(), on_silence, answer=answer)
+    if motors is None:
+        return 0
+    begin = time.monotonic()
+    problem = stop_arm(motors, connect, log=lambda text: _log(
+        f'the driver has ended; the motors could not be stopped yet: {text}'))
+    _log(f'the driver has ended and the motors could not be stopped: {problem}' if problem else
+         f'the driver has ended, motors stopped in {(time.monotonic() - begin) * 1000:.0f} ms')
+    return 1 if problem else 0
 
 
 def _log(text: str) -> None:

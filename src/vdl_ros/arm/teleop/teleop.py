@@ -1,7 +1,10 @@
 """
 Keyboard control: which motors run, from a terminal's bytes and their times. No ROS, no terminal.
 
-On a terminal that reports key releases, a release stops the motor. On others a held key shows in
+On a terminal that reports key releases, a release stops the motor. While a key is held, the
+terminal is asked twice a second whether it is there: over a dead link no release arrives. It also
+repeats a held key; without any key for ``held_timeout`` the motors stop, because something other
+than the user's terminal may answer. On others a held key shows in
 its repeats, which start after the system's delay and then come fast: a motor runs for
 ``first_timeout`` after the first byte and for ``repeat_timeout`` after every later one.
 """
@@ -30,6 +33,9 @@ KEYS = {
     'f': ('shoulder', -1), 'v': ('shoulder', 1),
     'g': ('base', -1), 'b': ('base', 1),
 }
+# Period of the question whether the terminal is there, and the silence that counts as a dead
+# link, s.
+_ASK_S, _SILENCE_S = 0.5, 1.5
 _LAMP = {'q': 1, 'w': -1}
 
 HELP = """\
@@ -44,7 +50,7 @@ A motor runs while its key is held.\
 
 @dataclass
 class _HeldKey:
-    """A key that runs a motor until a time, infinite for a terminal that reports releases."""
+    """A key that runs a motor until a time."""
 
     name: str
     direction: int
@@ -68,6 +74,12 @@ class Teleop:
         self.releases = False
         self.quit = False
         self.emergency = False
+        # After an emergency stop a key that is still held does nothing until it is let go.
+        self._until_let_go = False
+        # The key of the stop was hit; the driver has not confirmed it yet.
+        self._requested = False
+        self._typed_at = -math.inf
+        self._read_at = self._asked_at = -math.inf
         #: 1 on, -1 off, 0 not set yet.
         self.lamp = 0
 
@@ -81,15 +93,22 @@ class Teleop:
 
         Returns:
             Actions, in order: 'help', 'stop' and 'release' (the emergency stop), 'enable' (REPORTS
-            of the terminal, and query its flags again).
+            of the terminal, and query its flags again), 'ask' (query its flags again).
         """
+        if data:
+            self._read_at = now
         events = self._keyboard.feed(data, now) if data else self._keyboard.idle(now)
         actions = [self._flags(event) if isinstance(event, Flags) else self._key(event, now)
                    for event in events]
+        if self.releases and self._held and now - self._asked_at >= _ASK_S:
+            self._asked_at = now
+            actions.append('ask')
         return [action for action in actions if action]
 
     def motors(self, now: float) -> Motors:
         """Return the command at ``now``."""
+        if self.releases and now - self._read_at >= _SILENCE_S:
+            self._held.clear()
         self._held = {name: each for name, each in self._held.items() if now < each.until}
         on: dict[str, Any] = {name: each.direction for name, each in self._held.items()}
         return Motors(**on, lamp=self.lamp == 1)
@@ -99,9 +118,12 @@ class Teleop:
         self._held.clear()
 
     def set_emergency(self, engaged: bool) -> None:
-        """Set the state of the emergency stop, from any source."""
+        """Set the state of the emergency stop."""
+        self._requested = False
+        if engaged != self.emergency:
+            self._until_let_go = True
+            self.stop()
         self.emergency = engaged
-        self.stop()
 
     def _flags(self, flags: Flags) -> str:
         if self._enabled:
@@ -124,7 +146,7 @@ class Teleop:
         if name in _LAMP:
             self.lamp = _LAMP[name]
         if name in ('e', 'r'):
-            self.set_emergency(name == 'e')
+            self._requested = name == 'e'
         return {'e': 'stop', 'r': 'release', 'h': 'help', '?': 'help'}.get(name, '')
 
     def _motor(self, key: Key, now: float) -> None:
@@ -136,12 +158,19 @@ class Teleop:
             if before is not None:
                 del self._held[motor]
             return
-        if self.emergency or self.quit:
+        # Without reports of releases, a pause between the bytes is one.
+        let_go = key.kind == 'press' or now - self._typed_at > self._config.first_timeout
+        self._typed_at = now
+        if self.emergency or self._requested or self.quit or (self._until_let_go and not let_go):
             return
+        self._until_let_go = False
         if key.kind == 'typed':
             until = self._typed_until(before, now)
         elif key.kind == 'press' or before is not None:
-            until = math.inf
+            until = now + self._config.held_timeout
+            # The keyboard repeats only the key that was pressed last.
+            for each in self._held.values():
+                each.until = max(each.until, until)
         else:
             # Switched off while held: only a new press counts.
             return

@@ -77,6 +77,10 @@ class Terminal:
         self._reporting = True
         self._write(f'\x1b[>{bits}u{_FLAGS}{_FOCUS}')
 
+    def ask(self) -> None:
+        """Query the flags of the kitty protocol: a terminal that is there answers."""
+        self._write(_FLAGS)
+
     def log(self, text: str) -> None:
         """Write lines above the status line."""
         self._write(_CLEAR_LINE + text + '\n' + self._clipped())

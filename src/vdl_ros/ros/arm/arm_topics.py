@@ -2,16 +2,19 @@
 Topics of the arm's driver, the same for the real and the simulated arm.
 
 Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop`` (std_msgs/Bool, latched).
-Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``/diagnostics``, ``/statistics``.
+Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``arm/emergency_stop_state``
+(vdl_ros/EmergencyStopState, latched), ``/diagnostics``, ``/statistics``.
 """
 
 from __future__ import annotations
 
-import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from builtin_interfaces.msg import Time
+from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -19,10 +22,11 @@ from std_msgs.msg import Bool, Header
 
 from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link
 from vdl_ros.arm.driver.driver_config import SafetyConfig
+from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors, short
-from vdl_ros.msg import MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
@@ -35,8 +39,6 @@ __all__ = [
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
 _WARN_AGAIN_S = 5.0
-# After its start a driver receives latched messages: within the first time, in a burst, s.
-_STARTING_S, _GATHERING_S = 15.0, 1.0
 # Period of the driver's watchdog, s.
 _TICK_S = 0.02
 # Minimum time between two queries of the graph for publishers, s.
@@ -155,26 +157,46 @@ class ArmTopics:
         self._node, self._clock, self._values = node, clock, values
         self._stamp = stamp or (lambda: node.get_clock().now().to_msg())
         self._name = node.get_fully_qualified_name()
-        self._started_at, self._first_message_at = time.monotonic(), math.inf
-        self._ticked_at = -math.inf
+        self._ticked_at = -_TICK_S
         self._sent = node.create_publisher(
             MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._log, clock=clock)
-        self._conflicts = CommandConflictDetector(config.command_timeout, self._publishers)
+        self._conflicts = CommandConflictDetector(
+            config.command_timeout, lambda: self._publishers('arm/motors'))
+        self._stop_state = node.create_publisher(
+            EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
+        self._published: EmergencyStopState | None = None
+        self._stop = EmergencyStop(_state_file(node), time.time_ns())
+        if self._stop.state.engaged:
+            self.driver.emergency_stop(True)
+            self._log('warning', 'emergency stop: engaged before this start '
+                      f'({self._stop.state.sender or "unknown"}: {self._stop.state.reason})')
+        self._publish_stop()
         self._statistics = TopicStatistics(node, 'arm/motors')
         self._diagnostics = Diagnostics(node, self._health)
         node.create_subscription(
             MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
-        node.create_subscription(
-            Bool, 'arm/emergency_stop', self._on_emergency_stop,
+        self._stops = node.create_subscription(
+            Bool, 'arm/emergency_stop', lambda message: None,
             qos.subscription('arm/emergency_stop'))
+        # The events executor of rclpy 7.1 raises SystemError for callbacks that get the time at
+        # which a message was published. So no executor has this subscription.
+        node._subscriptions.remove(self._stops)
+        node.create_timer(_TICK_S, self._take_stops, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+    def _take_stops(self) -> None:
+        """Process the requests on ``arm/emergency_stop``."""
+        with self._stops.handle:
+            while (taken := self._stops.handle.take_message(Bool, False)) is not None:
+                self._on_emergency_stop(*taken)
 
     def _tick(self) -> None:
-        """Tick the driver: a flood of messages can starve the node's timer."""
+        """Tick the driver: a flood of messages can starve the node's timers."""
         now = time.monotonic()
         if now - self._ticked_at >= _TICK_S:
             self._ticked_at = now
+            self._take_stops()
             self.driver.tick()
 
     def _on_motors(self, message: MotorCommand) -> None:
@@ -187,25 +209,43 @@ class ArmTopics:
         except MotorError as error:
             self.driver.refuse(f'{sender or "arm/motors"}: {error}')
             return
-        self.driver.command(motors)
+        self.driver.command(motors, sender)
+        self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())
         if warning:
             self._node.get_logger().warning(warning)
 
-    def _on_emergency_stop(self, message: Bool) -> None:
-        self._tick()
-        # Each publisher's last message is latched, stop or release; a driver that starts receives
-        # them in any order.
-        now = time.monotonic()
-        self._first_message_at = min(self._first_message_at, now)
-        early = (now - self._started_at < _STARTING_S
-                 and now - self._first_message_at < _GATHERING_S)
-        if not message.data and self.driver.emergency and early:
-            self._node.get_logger().warning('emergency stop: engaged before this start; a release '
-                                            'from before it is ignored')
-            return
-        self.driver.emergency_stop(message.data)
+    def _on_emergency_stop(self, message: Bool, info: Mapping[str, int]) -> None:
+        received = info['received_timestamp'] or time.time_ns()
+        change = self._stop.request(message.data, info['source_timestamp'] or received, received)
+        self.driver.emergency_stop(self._stop.state.engaged)
+        # After the motors are off: graph, disk and terminal can block.
+        if change == 'stale':
+            self._log('warning', 'emergency stop: a release that was published before the stop '
+                      'was received is ignored (or the clocks of two hosts differ)')
+        elif change:
+            senders = self._publishers('arm/emergency_stop')
+            self._stop.explain(' or '.join(senders), f'{change} on arm/emergency_stop')
+        if message.data or change:
+            try:
+                self._stop.save()
+            except OSError as error:
+                self._log('warning', f'emergency stop: its state does not survive this node: '
+                          f'{error}')
+        self._publish_stop()
+
+    def _publish_stop(self) -> None:
+        """Publish the state of the emergency stop if it changed."""
+        state = self._stop.state
+        message = EmergencyStopState(
+            engaged=state.engaged, sender=state.sender, reason=state.reason,
+            neutral_required=not state.engaged and self.driver.neutral_required)
+        message.header.stamp = Time(
+            sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
+        if message != self._published:
+            self._published = message
+            self._stop_state.publish(message)
 
     def _publish(self, motors: Motors) -> None:
         self._sent.publish(
@@ -220,9 +260,9 @@ class ArmTopics:
         else:
             self._node.get_logger().info(text)
 
-    def _publishers(self) -> list[str]:
-        found = self._node.get_publishers_info_by_topic('arm/motors')
-        return [f'{each.node_namespace.rstrip("/")}/{each.node_name}' for each in found]
+    def _publishers(self, topic: str) -> list[str]:
+        return [f'{each.node_namespace.rstrip("/")}/{each.node_name}'
+                for each in self._node.get_publishers_info_by_topic(topic)]
 
     def _health(self) -> Health:
         driver = self.driver
@@ -234,3 +274,11 @@ class ArmTopics:
             'locked out': locked or 'none',
             'emergency_stop': driver.emergency, 'commands sent': driver.transfers,
             'commands refused': driver.refused, 'errors': driver.errors, **self._values()}
+
+
+def _state_file(node: Node) -> Path:
+    """Return the file that keeps the emergency stop of a driver, by domain and name."""
+    home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
+    name = node.get_fully_qualified_name().strip('/').replace('/', '.')
+    domain = node.context.get_domain_id()
+    return home / 'vdl_ros' / 'emergency_stop' / f'{domain}.{name}.json'
