@@ -338,10 +338,9 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
             if group is not None:
                 node.share_settings(group)
                 training = Training(node, group)
-        if group is not None:
-            if training.run(stop) == NOT_FINITE:
-                # A restart would meet the same numbers again.
-                return EXIT_BAD_INPUT
+        if group is not None and training.run(stop) == NOT_FINITE:
+            # A restart would meet the same numbers again.
+            return EXIT_BAD_INPUT
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART

@@ -115,8 +115,9 @@ class Credit:
         """
         Return whether the oldest pending trajectory must be lost.
 
-        Either neither a policy nor :meth:`on_busy` has come for ``timeout``; or the learner goes on without it, for
-        ``timeout`` and for more updates than a trajectory can wait there for its turn.
+        Either the learner has sent nothing for ``timeout``, neither a policy nor that it is busy;
+        or it goes on without it, for ``timeout`` and for more updates than a trajectory can wait
+        there for its turn.
         """
         now = self._clock()
         if not self._learner or not self.outstanding:
