@@ -378,15 +378,14 @@ def test_actors_are_counted_while_another_thread_adds_one():
     for start_id in range(3):
         flow_stats.arrive(f'a{start_id}', start_id, 0)
 
-    class Interrupting:
+    class Interrupting(ActorRecord):
         """A record during whose reading the other thread runs."""
 
-        @property
-        def actor_id(self):
+        def is_silent(self, since):
             flow_stats.actor_records[77] = ActorRecord('new')
-            return 'a'
+            return super().is_silent(since)
 
-    flow_stats.actor_records[1] = Interrupting()
+    flow_stats.actor_records[1] = Interrupting('a1', active_at=flow_stats.clock())
     assert flow_stats.actors == 3
     assert 77 in flow_stats.actor_records
 
