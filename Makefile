@@ -9,12 +9,13 @@ export PYTHONDONTWRITEBYTECODE =
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup train test test-fast lint clean
+.PHONY: help setup train test test-fast faults lint clean
 
 help:
 	@echo 'make train      train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
 	@echo 'make test       lint, then every test; ARGS="-k name" for some'
 	@echo 'make test-fast  lint, then the tests without processes'
+	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'
 	@echo 'make setup      install requirements and build'
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make clean      remove the environment and all build output'
@@ -37,6 +38,10 @@ test: lint
 
 test-fast: lint
 	@source setup.bash && $(PYTEST) -m 'not process' $(ARGS)
+
+faults: setup-tests
+	@source setup.bash && python3 -m pytest test/faults --capture=no -m fault_row \
+		--faults $(if $(FULL),full,reduced) $(ARGS)
 
 clean:
 	rm -rf .venv build install log

@@ -41,11 +41,8 @@ class Browser:
                                'apt install chromium chromium-driver')
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._log = log
-        with log.open('wb') as stream:
-            self._process = subprocess.Popen(
-                [driver, '--port=0'], stdout=stream, stderr=subprocess.STDOUT)
         self._session = ''
-        self._url = self._wait_until_ready()
+        self._url = self._start(driver)
         options = {'binary': chromium, 'args': [
             *ARGUMENTS, f'--user-data-dir={self._profile.name}']}
         response = self._request('POST', '/session', {'capabilities': {'alwaysMatch': {
@@ -53,15 +50,22 @@ class Browser:
             'goog:loggingPrefs': {'browser': 'ALL'}}}})
         self._session = f'/session/{response["sessionId"]}'
 
-    def _wait_until_ready(self) -> str:
+    def _start(self, driver: str) -> str:
+        """Start chromedriver and return its address."""
         deadline = time.monotonic() + 120
+        process = None
         while time.monotonic() < deadline:
+            if process is None or process.poll() is not None:
+                with self._log.open('wb') as stream:
+                    process = self._process = subprocess.Popen(
+                        [driver, '--port=0'], stdout=stream, stderr=subprocess.STDOUT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.05)
-            found = re.search(r'successfully on port (\d+)', self._log.read_text())
-            if found:
+                process.wait(0.05)
+            text = self._log.read_text()
+            if found := re.search(r'successfully on port (\d+)', text):
                 return f'http://127.0.0.1:{found[1]}'
-            assert self._process.poll() is None, self._log.read_text()
+            # It chooses a free port of IPv6, which another process may have on IPv4.
+            assert process.poll() is None or 'Address already in use' in text, text
         raise AssertionError('chromedriver did not start')
 
     def _request(self, method: str, path: str, body: object = None):
