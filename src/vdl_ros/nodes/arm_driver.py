@@ -17,6 +17,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 
 from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian, GuardianError
+from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import ArmUsbError, UsbArm, load_backend
 from vdl_ros.common.settings import select
 from vdl_ros.ros.arm.arm_topics import ArmTopics
@@ -45,11 +46,13 @@ class ArmDriverNode(LifecycleNode):
         usb = select(UsbConfig, given)
         backend = load_backend(usb.usb_backend)
         self._guardian = Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout)
+        self._inhibitor = SleepInhibitor()
         self._problem = ''
         self._topics = ArmTopics(
             self, select(SafetyConfig, given), usb.signs,
             lambda: UsbArm(usb.usb_product, backend, usb.usb_timeout), self._guardian,
-            values=lambda: {'guardian': self._guardian.pid or 'none'})
+            values=lambda: {'guardian': self._guardian.pid or 'none',
+                            'sleep inhibited': self._inhibitor.held})
         self._driver = self._topics.driver
         self._answer_every_transition()
         # Not the node's clock: motors must stop even while simulated time stands still.
@@ -65,6 +68,7 @@ class ArmDriverNode(LifecycleNode):
         """Switch the motors off and release the device, in any state."""
         if not self._driver.close():
             self.get_logger().error('the device did not accept the stop: left to the guardian')
+        self._inhibitor.end()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open the device with all motors off."""
@@ -78,6 +82,9 @@ class ArmDriverNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         self._problem = ''
         self.get_logger().info('the arm is connected, motors off')
+        problem = self._inhibitor.start()
+        if problem:
+            self.get_logger().info(f'this machine may suspend while motors are on: {problem}')
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:

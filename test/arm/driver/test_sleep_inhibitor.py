@@ -1,0 +1,87 @@
+"""The lock against sleep, with a program in place of systemd-inhibit."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
+
+# Like systemd-inhibit: options, then a command that runs while the lock is held.
+HOLDS = """#!/bin/sh
+echo "$@" > "$0.options"
+while [ "${1#--}" != "$1" ]; do shift; done
+"$@"
+"""
+REFUSES = """#!/bin/sh
+echo 'Failed to inhibit: Access denied' >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Return a function that puts a program in the place of systemd-inhibit."""
+    def write(text):
+        program = tmp_path / 'systemd-inhibit'
+        program.write_text(text)
+        program.chmod(0o755)
+        monkeypatch.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
+        return program
+    return write
+
+
+def locks(program):
+    """Return the processes that hold the lock."""
+    found = []
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if str(program) in each.cmdline():
+                found.append(each)
+    return found
+
+
+def test_sleep_is_inhibited_until_the_end(install):
+    program = install(HOLDS)
+    inhibitor = SleepInhibitor()
+    assert not inhibitor.held
+    assert inhibitor.start() == inhibitor.start() == ''
+    assert inhibitor.held
+    assert len(locks(program)) == 1
+    options = program.with_name('systemd-inhibit.options').read_text()
+    assert '--what=sleep:idle:handle-lid-switch --mode=block' in options
+    inhibitor.end()
+    assert not inhibitor.held
+    assert not locks(program)
+
+
+def test_lock_ends_with_a_killed_process(install):
+    program = install(HOLDS)
+    process = subprocess.Popen(
+        [sys.executable, '-c', 'import signal; from vdl_ros.arm.driver.sleep_inhibitor import '
+         'SleepInhibitor; i = SleepInhibitor(); print(repr(i.start()), flush=True); '
+         'signal.pause()'], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"''\n"
+    held, = locks(program)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert psutil.wait_procs([held], timeout=60)[0]
+
+
+@pytest.mark.parametrize(('text', 'problem'), [
+    (REFUSES, 'systemd-inhibit: Failed to inhibit: Access denied'),
+    ('no program', 'systemd-inhibit: Exec format error')])
+def test_refusal_is_one_line_and_holds_nothing(install, text, problem):
+    install(text)
+    inhibitor = SleepInhibitor()
+    assert inhibitor.start().endswith(problem)
+    assert not inhibitor.held
+
+
+def test_machine_without_logind_is_named(monkeypatch):
+    monkeypatch.setenv('PATH', '')
+    assert SleepInhibitor().start() == 'no systemd-inhibit is installed'
