@@ -213,7 +213,8 @@ def test_rviz_subscribes_to_existing_topics():
                 found[each['Name']] = each[key]['Value'], each[key]['Durability Policy']
     assert {name: topic for name, (topic, _) in found.items()} == {
         'Arm': '/robot_description', 'Estimated pose': '/robot_description',
-        'Target': '/arm/target', 'Camera': '/camera/image_raw'}
+        'Target': '/arm/target', 'Emergency stop': '/arm/emergency_stop_marker',
+        'Camera': '/camera/image_raw'}
     for topic, durability in found.values():
         latched = qos.TOPICS[topic.lstrip('/')].durability == DurabilityPolicy.TRANSIENT_LOCAL
         assert latched == (durability == 'Transient Local')

@@ -17,10 +17,10 @@ from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
-from std_msgs.msg import Bool
 
-from vdl_ros.msg import MotorCommand
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import stop_request
 
 # Required limit, s.
 STOPPED_WITHIN = 0.6
@@ -49,7 +49,11 @@ class Person:
         self.motors = self.node.create_publisher(
             MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._stop = self.node.create_publisher(
-            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+            EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.stop_states: list[EmergencyStopState] = []
+        topic = 'arm/emergency_stop_state'
+        self.node.create_subscription(
+            EmergencyStopState, topic, self.stop_states.append, qos.TOPICS[topic])
         self.sent: list[MotorCommand] = []
         self.node.create_subscription(
             MotorCommand, 'arm/motors_sent', self.sent.append, qos.TOPICS['arm/motors_sent'])
@@ -69,7 +73,7 @@ class Person:
         self.driver = self._launch(
             *under, 'ros2', 'run', 'vdl_ros', 'arm_driver', '--ros-args', *words)
         self.wait_for(lambda: ready in self.driver.output and self._change.service_is_ready()
-                      and self.motors.get_subscription_count()
+                      and self.motors.get_subscription_count() and self.stop_states
                       and self.node.count_publishers('arm/motors_sent'), 'the driver')
         return self.driver
 
@@ -120,8 +124,12 @@ class Person:
         self.hold(found, 'the stop', senders, base=1)
         return found()
 
-    def stop(self, engaged):
-        self._stop.publish(Bool(data=engaged))
+    def stop(self, reason='a test'):
+        self._stop.publish(stop_request('/person', reason))
+
+    def release(self):
+        """Release the state that was received last."""
+        self._stop.publish(stop_request('/person', 'a test', self.stop_states[-1]))
 
     def change(self, transition):
         future = self._change.call_async(
@@ -214,7 +222,7 @@ def test_missing_commands_stop_the_motors_in_time(person, bench, took, kind):
         last = person.published_at
         while kind == 'busy' and person.moving():
             for _ in range(200):
-                person.stop(False)
+                person.release()
         person.wait_for(lambda: not person.moving(), 'the stop')
         stop = next(each for each in bench.transfers
                     if each.time > last and each.data == '000000')
@@ -382,14 +390,14 @@ def test_emergency_stop_outranks_commands_and_two_senders_are_warned_of(person, 
     driver = person.start()
     person.hold(lambda: 'arm/motors: 2 publishers at once: /one, /two' in driver.output,
                 'the warning', senders=('/one', '/two'), base=1)
-    person.stop(True)
+    person.stop()
     person.hold(lambda: 'emergency stop: motors off' in driver.output, 'the stop', base=1)
     count = len(bench.data)
     person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', senders=('/one', '/two'),
                 base=1, elbow=-1)
     assert set(bench.data[count:]) == {'000000'}
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
-    person.hold(lambda: person.stop(False) or 'emergency stop released' in driver.output,
+    person.hold(lambda: person.release() or 'emergency stop released' in driver.output,
                 'the release', base=1)
     person.go_on(0.3)
     assert set(bench.data[count:]) == {'000000'}, 'first a command with all motors off'

@@ -6,12 +6,13 @@ import pytest
 from diagnostic_msgs.msg import DiagnosticArray
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool
+from visualization_msgs.msg import Marker
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import stop_request
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
 SPEED = float(load().velocity[1])
@@ -48,6 +49,11 @@ def stop_states(peer):
     return peer.listen(EmergencyStopState, topic, qos.TOPICS[topic])
 
 
+def release(stop, states):
+    """Release the state that arrived last."""
+    stop.publish(stop_request('/test', 'the test is over', states[-1]))
+
+
 @pytest.fixture
 def twin(launch, peer):
     def start(*parameters):
@@ -78,21 +84,26 @@ def test_motors_move_joints_only_while_commanded(twin, peer):
 def test_emergency_stop_outranks_all_commands(twin, peer):
     arm = twin()
     states = stop_states(peer)
-    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    markers = peer.listen(
+        Marker, 'arm/emergency_stop_marker', qos.TOPICS['arm/emergency_stop_marker'])
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
-    stop.publish(Bool(data=True))
+    stop.publish(stop_request('/test', 'a\ntest'))
     arm.keep(lambda: arm.sent[-1].base == 0, 'the stop', base=1)
     count = len(arm.sent)
     arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
     assert not any(sent.base for sent in arm.sent[count:])
     peer.until(lambda: states[-1].engaged, 'the state')
-    assert states[-1].sender == '/peer'
-    assert states[-1].reason == 'engaged on arm/emergency_stop'
+    assert (states[-1].sender, states[-1].reason) == ('/test', "'a\\ntest'")
     assert states[-1].header.stamp.sec > 0
+    arm.process.wait_for(lambda: "emergency stop: motors off by '/test'" in arm.process.output,
+                         'who engaged it')
+    peer.until(lambda: markers[-1].text == 'EMERGENCY STOP by /test', 'the text in rviz')
     # What is still commanded does not move the arm.
     arm.keep(lambda: not states[-1].engaged, 'the release', base=1,
-             also=lambda: stop.publish(Bool(data=False)))
+             also=lambda: release(stop, states))
     assert states[-1].neutral_required
+    peer.until(lambda: markers[-1].action == Marker.DELETE, 'no text in rviz')
     count = len(arm.sent)
     arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
     assert not any(sent.base for sent in arm.sent[count:])
@@ -100,27 +111,45 @@ def test_emergency_stop_outranks_all_commands(twin, peer):
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1)
 
 
+def test_release_that_has_not_seen_the_newest_stop_is_stale(twin, peer):
+    arm, states = twin(), stop_states(peer)
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop.publish(stop_request('/one', 'first'))
+    peer.until(lambda: states and states[-1].engaged, 'the stop')
+    first = states[-1]
+    # Typed by hand: neither stamp nor sender.
+    stop.publish(EmergencyStop(engage=True))
+    peer.until(lambda: states[-1].header.stamp != first.header.stamp, 'the second stop')
+    stop.publish(stop_request('/two', 'too late', first))
+    arm.process.wait_for(
+        lambda: "a stale release by '/two' is ignored" in arm.process.output, 'the refusal')
+    assert (states[-1].engaged, states[-1].sender) == (True, '')
+    release(stop, states)
+    peer.until(lambda: not states[-1].engaged, 'the release')
+    assert arm.process.output.count('stale') == 1
+
+
 def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(
         twin, peer):
     stops = [peer.node.create_publisher(
-        Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop']) for _ in range(4)]
-    for stop, engaged in zip(stops, (False, True, False, False), strict=True):
-        stop.publish(Bool(data=engaged))
+        EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop']) for _ in range(4)]
+    for stop, releases in zip(stops, (EmergencyStopState(), None) * 2, strict=True):
+        stop.publish(stop_request('/test', 'before the start', releases))
     arm = twin()
     count = peer.until(lambda: len(arm.sent) > 3 and len(arm.sent), 'what is sent')
     arm.keep(lambda: len(arm.sent) > count + 3, 'commands do nothing', base=1)
     assert not any(sent.base for sent in arm.sent)
     states = stop_states(peer)
     arm.keep(lambda: states and not states[-1].neutral_required and not states[-1].engaged,
-             'the release', also=lambda: stops[1].publish(Bool(data=False)))
+             'the release', also=lambda: states and release(stops[0], states))
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
 
 
 @pytest.mark.parametrize('end', ['interrupt', 'kill'])
 def test_emergency_stop_survives_driver_and_publisher(twin, peer, end):
     arm, states = twin(), stop_states(peer)
-    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-    stop.publish(Bool(data=True))
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop.publish(stop_request('/test', 'a test'))
     peer.until(lambda: states and states[-1].engaged, 'the stop')
     stamp = states[-1].header.stamp
     # Nobody is left who would repeat it.
@@ -135,14 +164,14 @@ def test_emergency_stop_survives_driver_and_publisher(twin, peer, end):
     again = twin()
     peer.until(lambda: states, 'the state')
     assert states[-1].engaged
-    assert (states[-1].header.stamp, states[-1].sender) == (stamp, '/peer')
+    assert (states[-1].header.stamp, states[-1].sender) == (stamp, '/test')
     count = peer.until(lambda: len(again.sent) > 3 and len(again.sent), 'what is sent')
     again.keep(lambda: len(again.sent) > count + 3, 'commands do nothing', base=1)
     assert not any(sent.base for sent in again.sent)
     # A new publisher releases it.
-    stop = peer.talk(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     again.keep(lambda: not states[-1].engaged and not states[-1].neutral_required,
-               'the release', also=lambda: stop.publish(Bool(data=False)))
+               'the release', also=lambda: release(stop, states))
     again.keep(lambda: again.sent[-1].base == 1, 'the base turns', base=1)
 
 

@@ -18,9 +18,8 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from std_msgs.msg import Bool
 
-from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 
 DELAY_S, REPEAT_S = 0.4, 1 / 30
@@ -54,12 +53,12 @@ class Person:
         # With the time at which it was sent, on the clock of time.monotonic.
         self.received: list[tuple[float, MotorCommand]] = []
         self._offset = time.monotonic() - time.time()
-        self.stops: list[bool] = []
+        self.stops: list[EmergencyStop] = []
         # All of them; a driver keeps only the last one.
         self.node.create_subscription(
             MotorCommand, 'arm/motors', self._receive, QoSProfile(depth=1000))
         self.node.create_subscription(
-            Bool, 'arm/emergency_stop', lambda message: self.stops.append(message.data),
+            EmergencyStop, 'arm/emergency_stop', self.stops.append,
             qos.TOPICS['arm/emergency_stop'])
         self.driver = self.node.create_publisher(
             EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
@@ -253,19 +252,26 @@ def test_dead_link_to_a_terminal_with_key_releases_stops_motors(person, took):
 
 def test_the_emergency_stop(person):
     person.start()
+    person.type(b'r')
+    person.wait_for(lambda: b'nothing to release: no driver has' in person.screen, 'a line')
     person.hold(b'b', 0.5)
     person.type(b'e')
-    person.wait_for(lambda: person.stops == [True] and person.motors() == {}, 'the stop')
+    person.wait_for(lambda: person.stops and person.motors() == {}, 'the stop')
+    assert (person.stops[0].engage, person.stops[0].sender) == (True, '/teleop')
+    assert person.stops[0].header.stamp.sec > 0
     count = len(person.received)
     person.hold(b'b', 0.6)
     assert len(person.received) == count
     assert not person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not confirmed it'
-    person.driver.publish(EmergencyStopState(engaged=True, sender='/teleop'))
+    engaged = EmergencyStopState(engaged=True, sender='/teleop')
+    engaged.header.stamp.sec = 7
+    person.driver.publish(engaged)
     person.wait_for(lambda: person.shown() == b'EMERGENCY STOP by /teleop: r releases it', 'it')
     person.hold(b'b', 0.6)
     assert len(person.received) == count
     person.type(b'r')
-    person.wait_for(lambda: person.stops == [True, False], 'the release')
+    person.wait_for(lambda: len(person.stops) == 2, 'the release')
+    assert (person.stops[1].engage, person.stops[1].releases.sec) == (False, 7)
     assert person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not released it'
     person.driver.publish(EmergencyStopState(neutral_required=True))
     person.wait_for(lambda: len(person.received) > count, 'a neutral command')

@@ -17,12 +17,12 @@ import numpy as np
 import page_client
 import pytest
 from sensor_msgs.msg import Image, JointState
-from std_msgs.msg import Bool, String
+from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import expand
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
+from vdl_ros.msg import ArmPose, EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 
 #: The longest time from the end of a button's repetitions to motors off that is allowed, s.
@@ -37,7 +37,8 @@ class View:
         self.process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', *(
             word for each in ('port:=0', *parameters) for word in ('-p', each)))
         self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self.stops = peer.listen(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self.stops = peer.listen(
+            EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
         self.goals = peer.listen(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self._description = peer.talk(
@@ -176,18 +177,23 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.until(lambda: page.last().base == 1, 'the command')
     page.browser.let_go()
     page.browser.click('EMERGENCY STOP')
-    page.until(lambda: page.stops and page.stops[-1].data, 'the stop')
-    page.stop_state.publish(EmergencyStopState(engaged=True, sender='/viewer'))
+    page.until(lambda: page.stops and page.stops[-1].engage, 'the stop')
+    assert page.stops[-1].sender == '/viewer'
+    engaged = EmergencyStopState(engaged=True, sender='/viewer')
+    engaged.header.stamp.sec = 7
+    page.stop_state.publish(engaged)
     page.until(lambda: 'Emergency stop by /viewer' in page.browser.text, 'who engaged it')
     page.until(lambda: 'all motors are off' in page.browser.text, 'the note')
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
     assert not page.browser.enabled('Go')
     # A late subscriber receives it.
-    late = peer.listen(Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    late = peer.listen(
+        EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     page.until(lambda: late, 'the latched stop')
-    assert late[0].data
+    assert late[0].engage
     page.browser.click('Release the emergency stop')
-    page.until(lambda: not page.stops[-1].data, 'the release')
+    page.until(lambda: not page.stops[-1].engage, 'the release')
+    assert page.stops[-1].releases.sec == 7
     assert not page.browser.enabled('base left'), 'the driver has not released it'
     count = len(page.motors)
     page.stop_state.publish(EmergencyStopState(neutral_required=True))
@@ -300,10 +306,12 @@ def test_pages_of_other_origins_are_refused_and_the_stop_works_after_each_messag
             assert '403' in ''.join(stranger.errors()), kind
             page.stops.clear()
             page.browser.click('EMERGENCY STOP')
-            page.until(lambda: page.stops and page.stops[-1].data, f'the stop after {kind}')
+            page.until(lambda: page.stops and page.stops[-1].engage, f'the stop after {kind}')
+            page.stop_state.publish(EmergencyStopState(engaged=True))
             page.until(lambda: page.browser.enabled('Release the emergency stop'), 'its release')
             page.browser.click('Release the emergency stop')
-            page.until(lambda: not page.stops[-1].data, 'the release')
+            page.until(lambda: not page.stops[-1].engage, 'the release')
+            page.stop_state.publish(EmergencyStopState())
             page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
         # A name that now leads to this machine is the page's own origin, yet not the view's.
         stranger.open(f'{rebound}{view.path}')

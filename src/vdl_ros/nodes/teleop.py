@@ -2,7 +2,7 @@
 Keyboard control of the arm in a terminal; a motor runs while its key is held.
 
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a motor is on, ``arm/emergency_stop``
-(std_msgs/Bool). Subscribes: ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
+(vdl_ros/EmergencyStop). Subscribes: ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros teleop --help``.
 """
 
@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 
 from rclpy.node import Node
-from std_msgs.msg import Bool
 
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop
@@ -22,9 +21,14 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.arm.teleop.terminal import Terminal
 from vdl_ros.common.settings import select
 from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import (
+    NOT_RELEASED,
+    message_from_motors,
+    stop_request,
+    wait_for_acks,
+)
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
@@ -54,8 +58,8 @@ class TeleopNode(Node):
         self._motors = self.create_publisher(
             MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._stop = self.create_publisher(
-            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-        self._stop_state = EmergencyStopState()
+            EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self._stop_state: EmergencyStopState | None = None
         self.create_subscription(
             EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
             qos.TOPICS['arm/emergency_stop_state'])
@@ -69,8 +73,12 @@ class TeleopNode(Node):
                 self.terminal.enable_reports(REPORTS)
             elif action == 'ask':
                 self.terminal.ask()
+            elif action == 'stop':
+                self._stop.publish(stop_request(self._name, 'key e'))
+            elif self._stop_state is None:
+                self.terminal.log(NOT_RELEASED)
             else:
-                self._stop.publish(Bool(data=action == 'stop'))
+                self._stop.publish(stop_request(self._name, 'key r', self._stop_state))
         self._send(self.keys.motors(time.monotonic()))
         self.terminal.set_status(self._status())
 
@@ -98,7 +106,7 @@ class TeleopNode(Node):
                 with_lamp=self.keys.lamp != 0))
 
     def _status(self) -> str:
-        if self.keys.emergency:
+        if self._stop_state is not None and self._stop_state.engaged:
             by = f' by {self._stop_state.sender}' if self._stop_state.sender else ''
             return f'EMERGENCY STOP{by}: r releases it'
         hint = '' if self._motors.get_subscription_count() else ' (no arm is connected)'

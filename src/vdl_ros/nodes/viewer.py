@@ -18,7 +18,7 @@ import numpy as np
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
-from std_msgs.msg import Bool, Empty, String
+from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
@@ -26,9 +26,15 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, EmergencyStopState, JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import (
+    NOT_RELEASED,
+    message_from_motors,
+    stop_request,
+    wait_for_acks,
+)
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -85,6 +91,7 @@ class ViewerNode(Node):
         self._published_at = -math.inf
         self._geometry: ArmGeometry | None = None
         self._arm_status = ArmStatus()
+        self._stop_state: EmergencyStopState | None = None
         self._positions = np.full(len(JOINTS), math.nan)
         self._ghost: ArmPose | None = None
         self._ghost_at = -math.inf
@@ -95,7 +102,7 @@ class ViewerNode(Node):
         self._trajectories = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self._stops = self.create_publisher(
-            Bool, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+            EmergencyStopMessage, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
         self._alive = self.create_publisher(
             Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
         # Wall time: buttons must work while simulated time stands still.
@@ -179,6 +186,7 @@ class ViewerNode(Node):
         self._arm_status.reason, self._arm_status.progress = message.reason, message.progress
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self._stop_state = message
         self._arm_status.emergency = message.engaged
         self._arm_status.stopped_by = message.sender
         self._panel.show_emergency_stop(message.engaged)
@@ -216,9 +224,18 @@ class ViewerNode(Node):
             self._command(Motors(lamp=event.on), with_lamp=True)
         elif isinstance(event, EmergencyStop):
             self._held.release_all()
-            self._stops.publish(Bool(data=event.engaged))
+            self._request_stop(event.engaged)
         elif isinstance(event, MoveTo):
             self._move_to(event)
+
+    def _request_stop(self, engage: bool) -> None:
+        """Request the emergency stop, or the release of the state that was received last."""
+        if not engage and self._stop_state is None:
+            self.get_logger().warning(NOT_RELEASED)
+            return
+        self._stops.publish(stop_request(
+            self.get_fully_qualified_name(), 'a button of the view',
+            None if engage else self._stop_state))
 
     def _command(self, motors: Motors, with_lamp: bool = False) -> None:
         self._published_at = time.monotonic()

@@ -70,6 +70,7 @@ TOPICS = {
     'arm/motors_sent': COMMAND_ECHO,
     'arm/emergency_stop': STOP,
     'arm/emergency_stop_state': LATCHED,
+    'arm/emergency_stop_marker': LATCHED,
     'arm/joint_trajectory': COMMAND,
     'arm/trajectory_status': LATCHED,
     'arm/viewer_alive': HEARTBEAT,

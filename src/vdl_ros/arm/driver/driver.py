@@ -208,15 +208,19 @@ class ArmDriver:
             return motors.stopped()
         return motors
 
-    def emergency_stop(self, engaged: bool) -> None:
-        """Keep all motors off while engaged, in any state, and then until a neutral command."""
+    def emergency_stop(self, engaged: bool, cause: str = '') -> None:
+        """
+        Keep all motors off while engaged, in any state, and then until a neutral command.
+
+        ``cause`` is logged when ``engaged`` changes.
+        """
         if engaged == self.emergency:
             return
         self.emergency, self.neutral_required = engaged, True
         self._desired = self._desired.stopped()
         self._apply(self._clock())
-        self._notice('warning' if engaged else 'info',
-                     'emergency stop: motors off' if engaged else 'emergency stop released')
+        text = 'emergency stop: motors off' if engaged else 'emergency stop released'
+        self._notice('warning' if engaged else 'info', f'{text} {cause}'.rstrip())
 
     def tick(self) -> None:
         """Check watchdog and run times, refresh the command, reconnect."""

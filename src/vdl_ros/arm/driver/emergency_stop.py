@@ -3,22 +3,27 @@ The state of the emergency stop, and which requests change it.
 
 Requests come from any number of publishers, each of which repeats its last one to a driver that
 starts, in any order. A request to stop always engages, except one that was answered before. A
-release counts only if it was published after the newest stop was received. The state is kept in a
-file, so that it survives the driver.
+release names the state that it releases by its stamp, and counts only while that one is in force.
+The state is kept in a file, so that it survives the driver.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.run_files import write_text
 
 __all__ = ['EmergencyStop', 'StopState']
 
 # Stops of so many requests are known again when a publisher repeats them.
 _REMEMBERED = 64
+# Longest sender and reason, characters.
+_LONGEST = 200
+# End of the times that a message can contain, ns since 1970.
+_END = 2**31 * 10**9
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,13 @@ class StopState:
     sender: str = ''
     reason: str = ''
 
+    def __str__(self) -> str:
+        """Return who requested it and why, quoted for a log line."""
+        return f'by {quoted(self.sender)}: {quoted(self.reason)}'
+
 
 class EmergencyStop:
-    """Decides about requests; all times are ns since 1970, on the clock of the driver's host."""
+    """Decides about requests; ``now`` is a time in ns since 1970 on the driver's clock."""
 
     def __init__(self, path: Path, now: int) -> None:
         """
@@ -48,61 +57,61 @@ class EmergencyStop:
         """
         self._path = path
         self.state = StopState()
-        self._received = 0
-        self._known: list[int] = []
+        # Senders and stamps of the latest stops.
+        self._known: list[tuple[str, int]] = []
         try:
             values = json.loads(path.read_text())
             state = StopState(**values['state'])
-            received, known = values['received'], values['known']
-            times = [state.stamp, received, *known]
-            if (type(state.engaged) is not bool or type(state.sender) is not str
-                    or type(state.reason) is not str or any(type(each) is not int
-                                                            for each in times)):
+            known = [(sender, stamp) for sender, stamp in values['known']]
+            if (type(state.engaged) is not bool or type(state.reason) is not str
+                    or any(type(sender) is not str or type(stamp) is not int
+                           for sender, stamp in [(state.sender, state.stamp), *known])
+                    or not 0 <= state.stamp < _END):
                 raise ValueError('wrong types')
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            self._received = now
             self.state = StopState(True, now, '', f'{path} cannot be read: {type(error).__name__}')
             return
-        # The clock may have been set back since.
-        self.state, self._received = state, min(received, now)
-        self._known = known[-_REMEMBERED:]
+        self.state, self._known = state, known[-_REMEMBERED:]
 
-    def request(self, engage: bool, stamp: int, received: int) -> str:
+    def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
         """
-        Decide about a request.
+        Engage.
 
         Args:
-            engage: stop, or release.
-            stamp: time at which it was published.
-            received: time at which it was received.
+            stamp: of the request, on the sender's clock; 0 if the request has none.
+            sender: full name of the requesting node.
+            reason: of the request.
+            now: time.
 
         Returns:
-            'engaged' or 'released' if the state changed, 'stale' for a release that is older than
-            a stop, else ''.
+            False for a request that was answered before, which is ignored.
         """
-        if engage:
-            if stamp in self._known:
-                return ''
-            self._known = [*self._known, stamp][-_REMEMBERED:]
-            self._received = received
-            if self.state.engaged:
-                return ''
-            self.state = StopState(True, received)
-            return 'engaged'
-        if not self.state.engaged:
-            return ''
-        if stamp <= self._received:
-            # If the clock was set back meanwhile, the next release counts.
-            self._received = min(self._received, received)
-            return 'stale'
-        self.state = StopState(False, received)
-        return 'released'
+        sender = _line(sender)
+        if stamp:
+            if (sender, stamp) in self._known:
+                return False
+            self._known = [*self._known, (sender, stamp)][-_REMEMBERED:]
+        self._change(True, sender, reason, now)
+        return True
 
-    def explain(self, sender: str, reason: str) -> None:
-        """Add who requested the latest change and why."""
-        self.state = replace(self.state, sender=sender, reason=reason)
+    def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
+        """
+        Release the state with the stamp ``releases``; the others as of :meth:`stop`.
+
+        Returns:
+            False if another state is in force.
+        """
+        if not self.state.engaged or releases != self.state.stamp:
+            return False
+        self._change(False, _line(sender), reason, now)
+        return True
+
+    def _change(self, engaged: bool, sender: str, reason: str, now: int) -> None:
+        # Always a new stamp: a release of an earlier state does not count any more.
+        stamp = max(now, self.state.stamp + 1)
+        self.state = StopState(engaged, stamp, sender, _line(reason))
 
     def save(self) -> None:
         """
@@ -112,5 +121,9 @@ class EmergencyStop:
             OSError: it cannot be written.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self._path, json.dumps({
-            'state': asdict(self.state), 'received': self._received, 'known': self._known}))
+        write_text(self._path, json.dumps({'state': asdict(self.state), 'known': self._known}))
+
+
+def _line(text: str) -> str:
+    """Return a text from a message as one line of bounded length."""
+    return text if text.isprintable() and len(text) <= _LONGEST else quoted(text, _LONGEST)

@@ -1,24 +1,27 @@
 """
 Topics of the arm's driver, the same for the real and the simulated arm.
 
-Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop`` (std_msgs/Bool, latched).
+Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop``
+(vdl_ros/EmergencyStop, latched).
 Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``arm/emergency_stop_state``
-(vdl_ros/EmergencyStopState, latched), ``/diagnostics``, ``/statistics``.
+(vdl_ros/EmergencyStopState, latched), ``arm/emergency_stop_marker`` (visualization_msgs/Marker,
+latched), ``/diagnostics``, ``/statistics``.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from builtin_interfaces.msg import Time
-from rclpy.clock import Clock, ClockType
+from rclpy.clock import Clock
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.publisher import Publisher
-from std_msgs.msg import Bool, Header
+from std_msgs.msg import Header
+from visualization_msgs.msg import Marker
 
 from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link
 from vdl_ros.arm.driver.driver_config import SafetyConfig
@@ -26,14 +29,17 @@ from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors, short
+from vdl_ros.common.quoting import quoted
+from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
-    'ArmTopics', 'CommandConflictDetector', 'message_from_motors', 'motors_from_message',
-    'wait_for_acks',
+    'NOT_RELEASED', 'ArmTopics', 'CommandConflictDetector', 'message_from_motors',
+    'motors_from_message', 'stop_request', 'wait_for_acks',
 ]
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
@@ -43,6 +49,8 @@ _WARN_AGAIN_S = 5.0
 _TICK_S = 0.02
 # Minimum time between two queries of the graph for publishers, s.
 _COUNT_AGAIN_S = 1.0
+# For a user who releases before any driver was there.
+NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
 _ACK_S = 1.0
 
@@ -85,6 +93,25 @@ def message_from_motors(
     lamp = (1 if motors.lamp else -1) if with_lamp else 0
     named = dict(zip(JOINTS, motors.values, strict=True))
     return MotorCommand(header=Header(stamp=stamp), sender=sender, lamp=lamp, **named)
+
+
+def stop_request(
+    sender: str, reason: str, releases: EmergencyStopState | None = None,
+) -> EmergencyStopMessage:
+    """
+    Return the message that requests the emergency stop, or its release.
+
+    Args:
+        sender: full name of the requesting node.
+        reason: in one line.
+        releases: the state to release, as the driver published it; None to stop.
+    """
+    # Not the node's time: simulated time can stand still, and each request has another stamp.
+    message = EmergencyStopMessage(header=Header(stamp=Clock().now().to_msg()),
+                                   engage=releases is None, sender=sender, reason=reason)
+    if releases is not None:
+        message.releases = releases.header.stamp
+    return message
 
 
 class CommandConflictDetector:
@@ -163,40 +190,29 @@ class ArmTopics:
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._log, clock=clock)
         self._conflicts = CommandConflictDetector(
-            config.command_timeout, lambda: self._publishers('arm/motors'))
+            config.command_timeout, self._publishers)
         self._stop_state = node.create_publisher(
             EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
+        self._stop_marker = node.create_publisher(
+            Marker, 'arm/emergency_stop_marker', qos.TOPICS['arm/emergency_stop_marker'])
         self._published: EmergencyStopState | None = None
         self._stop = EmergencyStop(_state_file(node), time.time_ns())
-        if self._stop.state.engaged:
-            self.driver.emergency_stop(True)
-            self._log('warning', 'emergency stop: engaged before this start '
-                      f'({self._stop.state.sender or "unknown"}: {self._stop.state.reason})')
+        state = self._stop.state
+        self.driver.emergency_stop(state.engaged, f'before this start, {state}')
         self._publish_stop()
         self._statistics = TopicStatistics(node, 'arm/motors')
         self._diagnostics = Diagnostics(node, self._health)
         node.create_subscription(
             MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
-        self._stops = node.create_subscription(
-            Bool, 'arm/emergency_stop', lambda message: None,
+        node.create_subscription(
+            EmergencyStopMessage, 'arm/emergency_stop', self._on_emergency_stop,
             qos.subscription('arm/emergency_stop'))
-        # The events executor of rclpy 7.1 raises SystemError for callbacks that get the time at
-        # which a message was published. So no executor has this subscription.
-        node._subscriptions.remove(self._stops)
-        node.create_timer(_TICK_S, self._take_stops, clock=Clock(clock_type=ClockType.STEADY_TIME))
-
-    def _take_stops(self) -> None:
-        """Process the requests on ``arm/emergency_stop``."""
-        with self._stops.handle:
-            while (taken := self._stops.handle.take_message(Bool, False)) is not None:
-                self._on_emergency_stop(*taken)
 
     def _tick(self) -> None:
         """Tick the driver: a flood of messages can starve the node's timers."""
         now = time.monotonic()
         if now - self._ticked_at >= _TICK_S:
             self._ticked_at = now
-            self._take_stops()
             self.driver.tick()
 
     def _on_motors(self, message: MotorCommand) -> None:
@@ -216,24 +232,26 @@ class ArmTopics:
         if warning:
             self._node.get_logger().warning(warning)
 
-    def _on_emergency_stop(self, message: Bool, info: Mapping[str, int]) -> None:
-        received = info['received_timestamp'] or time.time_ns()
-        change = self._stop.request(message.data, info['source_timestamp'] or received, received)
-        self.driver.emergency_stop(self._stop.state.engaged)
-        # After the motors are off: graph, disk and terminal can block.
-        if change == 'stale':
-            self._log('warning', 'emergency stop: a release that was published before the stop '
-                      'was received is ignored (or the clocks of two hosts differ)')
-        elif change:
-            senders = self._publishers('arm/emergency_stop')
-            self._stop.explain(' or '.join(senders), f'{change} on arm/emergency_stop')
-        if message.data or change:
+    def _on_emergency_stop(self, message: EmergencyStopMessage) -> None:
+        request = message.sender, message.reason, time.time_ns()
+        if message.engage:
+            changed = self._stop.stop(_nanoseconds(message.header.stamp), *request)
+        else:
+            changed = self._stop.release(_nanoseconds(message.releases), *request)
+        state = self._stop.state
+        self.driver.emergency_stop(state.engaged, str(state))
+        # After the motors are off: disk and terminal can block.
+        if changed:
             try:
                 self._stop.save()
             except OSError as error:
                 self._log('warning', f'emergency stop: its state does not survive this node: '
                           f'{error}')
+        elif state.engaged and not message.engage:
+            self._log('warning', f'emergency stop: a stale release by {quoted(message.sender)} is '
+                      f'ignored: it does not name the latest stop, {state}')
         self._publish_stop()
+        self._tick()
 
     def _publish_stop(self) -> None:
         """Publish the state of the emergency stop if it changed."""
@@ -246,6 +264,7 @@ class ArmTopics:
         if message != self._published:
             self._published = message
             self._stop_state.publish(message)
+            self._stop_marker.publish(stop_marker(message))
 
     def _publish(self, motors: Motors) -> None:
         self._sent.publish(
@@ -260,9 +279,9 @@ class ArmTopics:
         else:
             self._node.get_logger().info(text)
 
-    def _publishers(self, topic: str) -> list[str]:
+    def _publishers(self) -> list[str]:
         return [f'{each.node_namespace.rstrip("/")}/{each.node_name}'
-                for each in self._node.get_publishers_info_by_topic(topic)]
+                for each in self._node.get_publishers_info_by_topic('arm/motors')]
 
     def _health(self) -> Health:
         driver = self.driver
@@ -274,6 +293,10 @@ class ArmTopics:
             'locked out': locked or 'none',
             'emergency_stop': driver.emergency, 'commands sent': driver.transfers,
             'commands refused': driver.refused, 'errors': driver.errors, **self._values()}
+
+
+def _nanoseconds(stamp: Time) -> int:
+    return int(stamp.sec * 10**9 + stamp.nanosec)
 
 
 def _state_file(node: Node) -> Path:

@@ -15,9 +15,10 @@ from visualization_msgs.msg import Marker, MarkerArray
 
 from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import ArmPose
+from vdl_ros.msg import ArmPose, EmergencyStopState
 
-__all__ = ['markers', 'positions_of', 'seconds', 'trajectory_message', 'trajectory_times']
+__all__ = ['markers', 'positions_of', 'seconds', 'stop_marker', 'trajectory_message',
+           'trajectory_times']
 
 
 def seconds(stamp: Time | Duration) -> float:
@@ -98,3 +99,16 @@ def markers(path: Positions, stamp: Time) -> MarkerArray:
         marker.header.frame_id, marker.header.stamp = 'base_link', stamp
         marker.pose.orientation.w = 1.0
     return MarkerArray(markers=[line, end])
+
+
+def stop_marker(state: EmergencyStopState) -> Marker:
+    """Return the text above the arm for rviz while the emergency stop is engaged, or none."""
+    if not state.engaged:
+        return Marker(ns='emergency_stop', action=Marker.DELETE)
+    by = f' by {state.sender}' if state.sender else ''
+    marker = Marker(ns='emergency_stop', type=Marker.TEXT_VIEW_FACING, text=f'EMERGENCY STOP{by}',
+                    color=ColorRGBA(r=0.9, g=0.1, b=0.1, a=1.0))
+    # Without a stamp rviz uses the latest frame.
+    marker.header.frame_id = 'base_link'
+    marker.pose.position.z, marker.pose.orientation.w, marker.scale.z = 0.5, 1.0, 0.03
+    return marker
