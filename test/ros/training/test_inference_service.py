@@ -96,3 +96,13 @@ def test_answers_wait_while_too_many_bytes_of_unrolls_do():
         assert answered.get(timeout=PATIENCE_S).start_id == 1
     finally:
         service.stop()
+
+
+def test_the_stamps_of_invented_starts_are_bounded():
+    learner = Learner(ENV_ID)
+    service, message = service_of(learner, []), observation(learner)
+    for start_id in range(3000):
+        message.start_id = start_id
+        assert service._decode(message, 0.0) is not None
+    assert len(service._stamps) < 3000
+    assert 2999 in service._stamps

@@ -28,6 +28,8 @@ __all__ = ['InferenceService', 'to_observation']
 _QUEUE = 1024
 # Period of checks for new credit, which comes without a message.
 _CREDIT_PERIOD_S = 0.005
+# Stamps of observations without an answer that are kept; more than there are sessions.
+_STAMPS = 2048
 
 
 def to_observation(
@@ -191,7 +193,10 @@ class InferenceService:
         except (TensorError, UnrollError) as error:
             self._reject(f'observation of {quoted(message.actor_id)} refused: {error}')
             return None
+        self._stamps.pop(message.start_id, None)
         self._stamps[message.start_id] = message.header.stamp
+        if len(self._stamps) > _STAMPS:
+            del self._stamps[next(iter(self._stamps))]
         return Request(message.actor_id, message.start_id, message.step, arrays, age_s,
                        num_bytes(message.tensors))
 
