@@ -41,7 +41,7 @@ def start(context):
             parameters=[given | {'actor_id': f'{prefix}_{index}', 'launch_id': 'actors'}],
         ), on_success=False)
         for index in range(count)]
-    return [*actors, *launch_arguments.recorder(context)]
+    return [*launch_arguments.announced(context), *actors, *launch_arguments.recorder(context)]
 
 
 ARGUMENTS = [

@@ -21,6 +21,7 @@ def start(context):
         package='vdl_ros', executable='evaluate', name='evaluate', output='screen',
         parameters=[launch_arguments.given(context, EvaluateConfig)])
     return [
+        *launch_arguments.announced(context),
         RegisterEventHandler(OnProcessExit(
             target_action=evaluate,
             on_exit=partial(launch_arguments.end_with, on_success=True))),

@@ -32,7 +32,7 @@ def start(context):
         package='vdl_ros', executable='learner', name='learner' if single else f'learner_{rank}',
         output='screen', remappings=launch_arguments.of_learner(rank), parameters=[parameters],
         sigterm_timeout=launch_arguments.SAVING_S), on_success=True)
-    return [learner, *launch_arguments.recorder(context)]
+    return [*launch_arguments.announced(context), learner, *launch_arguments.recorder(context)]
 
 
 ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import quoted, shown
 
 
 @pytest.mark.parametrize(('value', 'text'), [
@@ -23,3 +23,11 @@ def test_a_long_value_is_cut(value):
 def test_a_value_of_the_longest_length_is_whole():
     assert quoted('a' * 78) == repr('a' * 78)
     assert quoted('abcdef', 6) == "'ab..."
+
+
+@pytest.mark.parametrize(('text', 'limit', 'printed'), [
+    ('/arm/teleop', 80, '/arm/teleop'), ('', 80, ''), ('déjà vu', 80, 'déjà vu'),
+    ('a\x1b[2J\n[FATAL] b', 80, r"'a\x1b[2J\n[FATAL] b'"), ('a\u202eb', 80, r"'a\u202eb'"),
+    ('abcdefg', 6, "'ab..."), ('x' * 10**7, 80, f"'{'x' * 76}...")])
+def test_only_a_short_printable_text_is_shown_without_quotes(text, limit, printed):
+    assert shown(text, limit) == printed

@@ -56,6 +56,8 @@ def test_learner_and_actors_on_two_hosts(hosts, environment, launch, run, env_id
                          f'run_dir:={run}', f'env_id:={env_id}', f'total_steps:={steps}',
                          'stop_at_return:=1e9'), env=environment)
     assert learner.wait() == 0, learner.output + actors.output
+    for each in (learner, actors):
+        assert each.output.count('announced to the network') == 1
     assert run.summary['agent_steps'] >= steps
     assert run.summary['trajectories_lost'] == 0
     actors.interrupt()

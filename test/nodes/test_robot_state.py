@@ -102,10 +102,14 @@ def test_description_can_be_changed_and_invalid_ones_are_refused(launch, peer, r
 
     peer.until(lambda: descriptions, 'the description')
     for text, reason in (('<robot', 'URDF'), ('<robot name="x"/>', 'URDF'),
-                         (expand().replace('name="wrist"', 'name="joint"'), 'wrist')):
+                         (expand().replace('name="wrist"', 'name="joint"'), 'wrist'),
+                         (expand().replace('<joint name="wrist" type="revolute"',
+                                           '<joint name="x&#10;[FATAL] y" type="z"'),
+                          r'joint x\n[FATAL] y: type')):
         refused = change(text)
         assert not refused.successful
         assert reason in refused.reason
+        assert refused.reason.isprintable()
     longer = expand({'forearm_length': 0.2})
     assert change(longer).successful
     peer.until(lambda: descriptions[-1].data == longer, 'the new description')

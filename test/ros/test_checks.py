@@ -173,7 +173,7 @@ def test_usb(tmp_path, monkeypatch):
                              f'{device}/busnum': '1\n', f'{device}/devnum': '9\n'})
     found = machine.check_usb(system)  # the device node is missing
     assert found.status == 'warn'
-    assert '60-owi-arm.rules' in found.advice
+    assert '99-owi535.rules' in found.advice
     fake(tmp_path, {'etc/udev/rules.d/60.rules': 'ATTR{idVendor}=="1267"'})
     assert machine.check_usb(system).advice == 'reconnect the arm'
     fake(tmp_path, {'dev/bus/usb/001/009': ''})

@@ -131,3 +131,9 @@ def test_a_recorder_is_only_started_with_a_bag_name():
     assert launch_arguments.recorder(made) == []
     made.launch_configurations['record'] = 'bags/one'
     assert len(launch_arguments.recorder(made)) == 1
+
+
+@pytest.mark.parametrize(('discovery', 'lines'), [('SUBNET', 1), ('', 1), ('LOCALHOST', 0)])
+def test_a_launch_that_other_hosts_can_discover_says_so(discovery, lines, monkeypatch):
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', discovery)
+    assert len(launch_arguments.announced(context())) == lines

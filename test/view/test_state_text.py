@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.view.state_text import ArmStatus, state_text
@@ -50,3 +51,13 @@ def test_notes_for_stop_trajectory_and_estimate():
     text = state_text(status, UNKNOWN, SimpleNamespace(confident=False), 0.0)
     assert 'aborted: wrist: stuck.' in text
     assert 'uncertain' in text
+
+
+@pytest.mark.parametrize(('text', 'shown'), [
+    ('![x](http://evil.test/a)', r'\!\[x\]\(http:\/\/evil\.test\/a\)'),
+    ('<img src=x>', r'\<img src\=x\>'), ('a\n\n# b', r'\'a\\n\\n\# b\''),
+    ('x' * 10**6, rf"\'{'x' * 76}\.\.\.")])
+def test_texts_of_messages_are_no_markdown(text, shown):
+    for status in (ArmStatus(trajectory='aborted', reason=text),
+                   ArmStatus(emergency=True, stopped_by=text)):
+        assert shown in state_text(status, UNKNOWN, None, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ['quoted']
+__all__ = ['quoted', 'shown']
 
 
 def quoted(value: object, limit: int = 80) -> str:
@@ -17,3 +17,12 @@ def quoted(value: object, limit: int = 80) -> str:
     whole = len(text) <= limit and not (
         isinstance(value, str | bytes) and len(value) > limit)
     return text if whole else f'{text[:limit - 3]}...'
+
+
+def shown(text: str, limit: int = 80) -> str:
+    """
+    Return ``text`` as it is if it is printable and at most ``limit`` characters long, else quoted.
+
+    For names and sentences that are usually harmless and read better without quotes.
+    """
+    return text if len(text) <= limit and text.isprintable() else quoted(text, limit)

@@ -21,6 +21,7 @@ from vdl_ros.bags.messages import (
 )
 from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.common.quoting import shown
 
 __all__ = ['ArmBag', 'Entry', 'ExportError', 'Picture', 'Value']
 
@@ -162,8 +163,8 @@ class ArmBag:
             if self._namespace and name != f'/{self._namespace}/{topic}':
                 continue
             if names.setdefault(topic, name) != name:
-                raise ExportError(f'{self.path}: {names[topic]} and {name}: choose one with '
-                                  '--namespace')
+                raise ExportError(f'{self.path}: {shown(names[topic])} and {shown(name)}: '
+                                  'choose one with --namespace')
             return topic
         return ''
 

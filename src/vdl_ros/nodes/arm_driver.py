@@ -19,6 +19,7 @@ from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian, GuardianError
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import ArmUsbError, UsbArm, load_backend
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import select
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -137,7 +138,7 @@ class ArmDriverNode(LifecycleNode):
             except RCLError:
                 name = request.transition.label or request.transition.id
                 self.get_logger().warning(
-                    f'transition {name}: not possible from state '
+                    f'transition {quoted(name)}: not possible from state '
                     f'{self._state_machine.current_state[1]}')
                 response.success = False
                 return response

@@ -64,6 +64,7 @@ from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.training.bounded_queue import memory_budget
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
 
@@ -212,7 +213,8 @@ class Training:
         steps = StepSchema(schema.observation_space, schema.frames_per_observation)
         central = CentralInference(
             learner.copy_policy(), schema, steps, self._flow_stats, learner.config.credit, timer,
-            partial(exploration_schedule, learner.algorithm_config), learner.config.synchronous)
+            partial(exploration_schedule, learner.algorithm_config), learner.config.synchronous,
+            max_bytes=2 * memory_budget())
         return InferenceService(
             central, steps, self._flow_stats, self._node.learner_id,
             publish=self._node.create_publisher(Action, 'actions', qos.TOPICS['actions']).publish,

@@ -21,6 +21,7 @@ from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
@@ -80,8 +81,9 @@ class RobotStateNode(Node):
                 try:
                     self._set_geometry(parse(str(parameter.value)))
                 except GeometryError as error:
-                    self.get_logger().error(f'robot_description refused: {error}')
-                    return SetParametersResult(successful=False, reason=str(error))
+                    reason = shown(str(error), 300)
+                    self.get_logger().error(f'robot_description refused: {reason}')
+                    return SetParametersResult(successful=False, reason=reason)
         return SetParametersResult(successful=True)
 
     def _on_positions(self, message: JointState | ArmPose) -> None:

@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch import LaunchContext
-from launch.actions import DeclareLaunchArgument, Shutdown
+from launch.actions import DeclareLaunchArgument, LogInfo, Shutdown
 from launch.events.process import ProcessExited
 from launch_ros.actions import Node
 
 from vdl_ros.common.settings import Scalar, SettingError, settings_of, suggestion
+from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 
 __all__ = [
-    'RECORD', 'SAVING_S', 'declare', 'end_all', 'end_with', 'given', 'node', 'of_learner',
-    'recorder', 'reject_unknown_arguments',
+    'RECORD', 'SAVING_S', 'announced', 'declare', 'end_all', 'end_with', 'given', 'node',
+    'of_learner', 'recorder', 'reject_unknown_arguments',
 ]
 
 RECORD = DeclareLaunchArgument(
@@ -119,6 +120,14 @@ def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[
         name = word.split(':=', 1)[0]
         if ':=' in word and name not in known:
             raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
+
+
+def announced(context: LaunchContext) -> list[LogInfo]:
+    """Return a line for the log if other hosts can discover the nodes of this launch."""
+    if not reaches_other_hosts(context.environment):
+        return []
+    return [LogInfo(msg='announced to the network: every host of it can send to these nodes; '
+                        'to close it: export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST')]
 
 
 def recorder(context: LaunchContext) -> list[Node]:

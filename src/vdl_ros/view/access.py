@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Sequence
 
-from vdl_ros.arm.model.motor_command import short
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['Access', 'AccessError', 'is_local']
 
@@ -55,12 +55,12 @@ class Access:
             AccessError: the request has to be refused.
         """
         if len(hosts) != 1 or not self._is_own(hosts[0].lower(), port):
-            raise AccessError(f'Host {short(", ".join(hosts))} is not allowed: '
+            raise AccessError(f'Host {quoted(", ".join(hosts), 40)} is not allowed: '
                               f'{self._allowed(port)}')
         own = f'http://{hosts[0].lower()}'
         if len(origins) > 1 or (websocket and not origins) or any(
                 each.lower() != own for each in origins):
-            raise AccessError(f'Origin {short(", ".join(origins))} is not allowed: {own}')
+            raise AccessError(f'Origin {quoted(", ".join(origins), 40)} is not allowed: {own}')
         path = path.removeprefix('/')
         token = re.split('[/?]', path, maxsplit=1)[0]
         if not secrets.compare_digest(_bytes(token), _bytes(self.token)):

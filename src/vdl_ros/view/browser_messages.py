@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from vdl_ros.arm.model.motor_command import short
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['MAX_BYTES', 'MessageError', 'check_message']
 
@@ -70,11 +70,11 @@ def check_message(message: str | bytes) -> bytes:
             finite.
     """
     if isinstance(message, str):
-        raise MessageError(f'{short(message)} is not allowed: a binary message')
+        raise MessageError(f'{quoted(message, 40)} is not allowed: a binary message')
     try:
         decoded = _DECODER.decode(message)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise MessageError(f'a message of a browser is not allowed: {short(str(error))}') from None
+        raise MessageError(f'a message of a browser is not allowed: {quoted(str(error), 40)}') from None
     if not _finite(msgspec.to_builtins(decoded)):
         raise MessageError(f'{type(decoded).__name__[1:]}: a number that is not finite')
     return _ENCODER.encode(decoded)

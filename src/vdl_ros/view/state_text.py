@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
 from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.quoting import shown
 
 __all__ = ['Estimate', 'ArmStatus', 'state_text']
 
@@ -60,7 +62,7 @@ def state_text(
         lines.append(f'| {joint} | {angle} | {motor} |')
     notes = []
     if status.emergency:
-        by = f' by {status.stopped_by}' if status.stopped_by else ''
+        by = f' by {_plain(status.stopped_by)}' if status.stopped_by else ''
         notes.append(f'**Emergency stop{by}: all motors are off.**')
     if status.motors is None:
         notes.append('No arm is connected.')
@@ -72,6 +74,11 @@ def state_text(
     if status.trajectory == 'running':
         notes.append(f'Trajectory: {100.0 * status.progress:.0f} %.')
     elif status.trajectory == 'aborted':
-        notes.append(f'Trajectory aborted: {status.reason}.')
+        notes.append(f'Trajectory aborted: {_plain(status.reason)}.')
     notes += ['&nbsp;'] * (_NOTES - len(notes))
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)
+
+
+def _plain(text: str) -> str:
+    """Return text of a message such that Markdown shows its characters, and no link or image."""
+    return re.sub(r'([!-,./;-@\[-`{-~])', r'\\\1', shown(text))

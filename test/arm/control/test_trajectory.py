@@ -52,6 +52,8 @@ BAD = {
     'named twice': ((['base', 'base'], [[0, 0]], [1]), 'base: named twice'),
     'no joint': (([], [[]], [1]), 'trajectory: no joint'),
     'no point': ((['base'], [], []), 'trajectory: no point'),
+    'too many points': ((['base'], [[0]] * 10_001, range(10_001)),
+                        'trajectory: 10001 points are not allowed: at most 10000'),
     'NaN': ((['base'], [[0.0], [math.nan]], [1, 2]), 'point 1: base: nan is not a finite'),
     'infinite': ((['base'], [[math.inf]], [1]), 'point 0: base: inf is not a finite number'),
     'beyond a limit': ((['base', 'wrist'], [[0, 1.2]], [1]),

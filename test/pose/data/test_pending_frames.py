@@ -92,3 +92,14 @@ def test_unsolicited_frames_match_parts_by_stamp_up_to_the_number():
     for stamp in range(100, 110):
         frames.put(stamp, 'a', b'')
     assert frames.unexpected == 7
+
+
+def test_the_bytes_of_incomplete_unsolicited_frames_are_bounded():
+    frames = UnsolicitedFrames(0, 4, ('a', 'b'), max_bytes=100)
+    for stamp in range(3):
+        frames.put(stamp, 'a', bytes(40))
+    frames.put(3, 'a', bytes(101))
+    assert frames.unexpected == 4
+    for part in ('a', 'b'):
+        frames.put(4, part, bytes(50))
+    assert [stamp for stamp, _ in frames.pop_complete()] == [4]

@@ -224,3 +224,17 @@ def test_each_frame_is_sent_once():
     assert 'observations' not in arrays
     assert arrays['frames'].shape == (3, 8, 8)
     assert len(arrays['whole_stacks']) == arrays['is_reset'].sum() == 0
+
+
+def test_the_bytes_of_unrolls_that_are_being_filled_are_bounded():
+    env_id = ENVIRONMENTS[0]
+    size = Learner(env_id).schema.num_bytes(3)
+    learner = Learner(env_id, more={'max_bytes': 2 * size})
+    actors = [Asking(learner, env_id, start_id=number) for number in range(4)]
+    for each in actors:
+        go_on(learner, each, 1)
+    assert list(learner.central._sessions) == [2, 3], 'those of the others were silent longer'
+    large = Asking(learner, env_id, batch=9, start_id=9)
+    go_on(learner, large, STEPS + 1)
+    assert list(learner.central._sessions) == [9], 'the newest one stays'
+    assert len(learner.unrolls) == 1

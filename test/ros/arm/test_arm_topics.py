@@ -67,3 +67,27 @@ def test_senders_without_a_name_are_counted_in_the_graph():
     warned = [found.update(name, step / 20) for step in range(5) for name in ('', '/teleop')]
     assert next(filter(None, warned)) == \
         'arm/motors: 2 publishers at once: /teleop, a sender without a name'
+
+
+FORGED = ['/a\x1b[2J\n[FATAL] forged', '/' + 'x' * 10**6]
+
+
+@pytest.mark.parametrize('name', FORGED, ids=['control characters', 'endless'])
+@pytest.mark.parametrize('sender', ['', '/b'], ids=['in the graph', 'in messages'])
+def test_a_warning_quotes_the_names_of_publishers(name, sender):
+    found = senders(name, '/c')
+    warned = ''.join(found.update(each, step / 20)
+                     for step in range(3) for each in ((sender, name) if sender else ('',)))
+    assert warned.startswith('arm/motors: 2 publishers at once: ')
+    assert warned.isprintable()
+    assert len(warned) < 200
+
+
+def test_senders_that_invent_names_are_forgotten_and_not_all_named():
+    found = senders()
+    names = [f'/{number}' for number in range(1000)]
+    warned = [found.update(name, (step + 1) / 10_000) for step in range(2) for name in names]
+    assert [each for each in warned if each] == [
+        'arm/motors: 1000 publishers at once: /0, /1, /10, /100, /101 and 995 more']
+    found.update('/late', 10.0)
+    assert len(found._commanded_at) == 1

@@ -2,10 +2,13 @@
 
 import queue
 
+import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
 from central_sides import Asking, Learner
 
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.training.inference_service import InferenceService, to_observation
 
 ENV_ID = 'vdl/Counter-v0'
@@ -31,3 +34,75 @@ def test_an_error_of_its_thread_reaches_the_training_thread():
     with pytest.raises(RuntimeError, match='publish failed'):
         service.get(0.1)
     service.stop()
+
+
+def observation(learner, learner_id='learner', **changes):
+    """Return the first message of an actor, with some arrays or fields changed."""
+    fields = {'actor_id': 'a', 'start_id': 1} | {
+        name: changes.pop(name) for name in ('actor_id', 'start_id') if name in changes}
+    request = Asking(learner, ENV_ID).request()
+    return to_observation(dict(request.arrays) | changes, stamp=Time(), step=0,
+                          learner_id=learner_id, **fields)
+
+
+def service_of(learner, warnings, **more):
+    return InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
+                            publish=lambda action: None, warn=warnings.append, **more)
+
+
+def test_the_bytes_of_waiting_observations_are_bounded():
+    learner, warnings = Learner(ENV_ID), []
+    message = observation(learner)
+    size = num_bytes(message.tensors)
+    service = service_of(learner, warnings, max_bytes=10 * size)
+    for _ in range(15):
+        service.put(message, 0.0)
+    assert warnings == [
+        f"observation of 'a' dropped: 10 messages of {10 * size} bytes are waiting"] * 5
+
+
+@pytest.mark.parametrize(('changes', 'reason'), [
+    ({'observations': np.zeros((3, 10**6), np.float32)}, 'observations: 12000000 bytes are not'),
+    ({'extra': np.zeros(10**6)}, "unknown: ['extra']"),
+    ({'actor_id': 'a' * 10**6}, 'actor_id: 1000000 characters are not allowed'),
+])
+def test_an_observation_of_another_length_is_refused_and_not_kept(changes, reason):
+    learner, warnings = Learner(ENV_ID), []
+    service = service_of(learner, warnings)
+    service.put(observation(learner, **changes), 0.0)
+    service.put(observation(learner, learner_id='other'), 0.0)
+    kept, _ = service._messages.get(0.0)
+    assert reason in kept
+    assert len(kept) < 300
+    assert not len(service._messages), 'that of another learner is not kept'
+    service._answer([(kept, 0.0)])
+    assert (learner.flow_stats.rejected, warnings) == (1, [kept])
+
+
+def test_answers_wait_while_too_many_bytes_of_unrolls_do():
+    learner, answered = Learner(ENV_ID), queue.SimpleQueue()
+    service = InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
+                               publish=answered.put, warn=print)
+    unroll = Unroll({'rewards': np.zeros((1, 10))}, 'a', 1, 0, 0)
+    service._unrolls.put(unroll)
+    service._count_bytes(unroll, 1)
+    service.put(observation(learner), 0.0)
+    service._messages.max_bytes = 79
+    service.start()
+    try:
+        with pytest.raises(queue.Empty):
+            answered.get(timeout=0.2)
+        assert service.get(0.0) is unroll
+        assert answered.get(timeout=PATIENCE_S).start_id == 1
+    finally:
+        service.stop()
+
+
+def test_the_stamps_of_invented_starts_are_bounded():
+    learner = Learner(ENV_ID)
+    service, message = service_of(learner, []), observation(learner)
+    for start_id in range(3000):
+        message.start_id = start_id
+        assert service._decode(message, 0.0) is not None
+    assert len(service._stamps) < 3000
+    assert 2999 in service._stamps

@@ -14,6 +14,10 @@ from vdl_ros.common.quoting import quoted
 __all__ = ['JointTrajectory', 'TrajectoryError']
 
 
+# Limit of points; their check takes 0.1 s, in which the controller sends nothing.
+_POINTS = 10_000
+
+
 class TrajectoryError(ValueError):
     """A trajectory that is refused as a whole; the message is one line."""
 
@@ -54,6 +58,9 @@ class JointTrajectory:
                 raise TrajectoryError(f'{name}: named twice')
         if not len(positions):
             raise TrajectoryError('trajectory: no point')
+        if len(positions) > _POINTS:
+            raise TrajectoryError(
+                f'trajectory: {len(positions)} points are not allowed: at most {_POINTS}')
         if len(times) != len(positions):
             raise TrajectoryError(f'trajectory: {len(positions)} points but {len(times)} times')
         self.joints = tuple(sorted(JOINTS.index(name) for name in names))

@@ -13,7 +13,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.run_files import write_text
 
 __all__ = ['EmergencyStop', 'StopState']
@@ -88,7 +88,7 @@ class EmergencyStop:
         Returns:
             False for a request that was answered before, which is ignored.
         """
-        sender = _line(sender)
+        sender = shown(sender, _LONGEST)
         if stamp:
             if (sender, stamp) in self._known:
                 return False
@@ -105,13 +105,13 @@ class EmergencyStop:
         """
         if not self.state.engaged or releases != self.state.stamp:
             return False
-        self._change(False, _line(sender), reason, now)
+        self._change(False, shown(sender, _LONGEST), reason, now)
         return True
 
     def _change(self, engaged: bool, sender: str, reason: str, now: int) -> None:
         # Always a new stamp: a release of an earlier state does not count any more.
         stamp = max(now, self.state.stamp + 1)
-        self.state = StopState(engaged, stamp, sender, _line(reason))
+        self.state = StopState(engaged, stamp, sender, shown(reason, _LONGEST))
 
     def save(self) -> None:
         """
@@ -122,8 +122,3 @@ class EmergencyStop:
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_text(self._path, json.dumps({'state': asdict(self.state), 'known': self._known}))
-
-
-def _line(text: str) -> str:
-    """Return a text from a message as one line of bounded length."""
-    return text if text.isprintable() and len(text) <= _LONGEST else quoted(text, _LONGEST)

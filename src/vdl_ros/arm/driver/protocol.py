@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors, short
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['PACKET_SIZE', 'Signs', 'decode', 'encode', 'with_motor']
 
@@ -52,7 +53,7 @@ class Signs:
         for name in JOINTS:
             value = getattr(self, name)
             if type(value) is not int or value not in (-1, 1):
-                raise ValueError(f'sign of {name}: {short(value)} is not allowed: -1 or 1')
+                raise ValueError(f'sign of {name}: {quoted(value, 40)} is not allowed: -1 or 1')
 
 
 def with_motor(packet: bytes, motor: str, direction: int, signs: Signs) -> bytes:
@@ -63,9 +64,9 @@ def with_motor(packet: bytes, motor: str, direction: int, signs: Signs) -> bytes
         ValueError: an unknown motor or a direction other than -1, 0, 1.
     """
     if motor not in _PLACES:
-        raise ValueError(f'motor {short(motor)}: no such motor: {", ".join(JOINTS)}')
+        raise ValueError(f'motor {quoted(motor, 40)}: no such motor: {", ".join(JOINTS)}')
     if type(direction) is not int or direction not in (-1, 0, 1):
-        raise ValueError(f'motor {motor}: {short(direction)} is not allowed: -1, 0 or 1')
+        raise ValueError(f'motor {motor}: {quoted(direction, 40)} is not allowed: -1, 0 or 1')
     byte, shift = _PLACES[motor]
     bits = {0: 0b00, 1: 0b01, -1: 0b10}[direction * getattr(signs, motor)]
     changed = bytearray(packet)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.common.quoting import quoted
 
-__all__ = ['MotorError', 'Motors', 'short']
+__all__ = ['MotorError', 'Motors']
 
 
 class MotorError(ValueError):
@@ -39,9 +40,9 @@ class Motors:
             value = getattr(self, name)
             # True == 1 and nan is a float: neither is a direction.
             if type(value) is not int or value not in (-1, 0, 1):
-                raise MotorError(f'motor {name}: {short(value)} is not allowed: -1, 0 or 1')
+                raise MotorError(f'motor {name}: {quoted(value, 40)} is not allowed: -1, 0 or 1')
         if type(self.lamp) is not bool:
-            raise MotorError(f'lamp: {short(self.lamp)} is not allowed: true or false')
+            raise MotorError(f'lamp: {quoted(self.lamp, 40)} is not allowed: true or false')
 
     @classmethod
     def of(cls, values: Sequence[int], lamp: bool = False) -> Motors:
@@ -76,12 +77,6 @@ class Motors:
         parts = [f'{name} {value:+d}' for name, value in zip(JOINTS, self.values, strict=True)
                  if value]
         return ', '.join(parts + ['lamp'] * self.lamp) or 'off'
-
-
-def short(value: object) -> str:
-    """Return ``value`` for an error line, 40 characters at most."""
-    text = repr(value)
-    return text if len(text) <= 40 else f'{text[:37]}...'
 
 
 def _whole(value: Any) -> Any:

@@ -86,6 +86,7 @@ class UnsolicitedFrames:
 
     def __init__(
         self, first: int, last: int, parts: tuple[str, ...], *, waiting: int = 16,
+        max_bytes: int = 1 << 28,
     ) -> None:
         """
         Begin with none.
@@ -95,8 +96,10 @@ class UnsolicitedFrames:
             last: frames in the end.
             parts: names of the parts of a complete frame.
             waiting: frames that may be incomplete; older ones are dropped.
+            max_bytes: of their parts.
         """
         self._parts, self._last, self._waiting = parts, last, waiting
+        self._max_bytes = max_bytes
         self._open: dict[int, dict[str, bytes]] = {}
         self.done = first
         self.repeated = self.unexpected = 0
@@ -113,9 +116,12 @@ class UnsolicitedFrames:
     def put(self, stamp: int, part: str, data: bytes) -> None:
         """Add a part of the frame with a stamp, ns."""
         self._open.setdefault(stamp, {})[part] = data
-        while len(self._open) > self._waiting:
+        while len(self._open) > self._waiting or self._num_bytes() > self._max_bytes:
             self.unexpected += 1
             del self._open[next(iter(self._open))]
+
+    def _num_bytes(self) -> int:
+        return sum(len(data) for parts in self._open.values() for data in parts.values())
 
     def pop_complete(self) -> Iterator[tuple[int, dict[str, bytes]]]:
         """Yield and remove complete frames, stamp and parts, until there are enough."""

@@ -18,6 +18,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry, Positions
 from vdl_ros.arm.simulation import appearance
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.quoting import quoted
 
 __all__ = ['MATERIALS', 'PROPS', 'TEXTURES', 'RandomizedScene']
 
@@ -92,7 +93,7 @@ class RandomizedScene:
         """
         for name, value in look.items():
             if not np.isfinite(value):
-                raise ValueError(f'{name}: {value} is not a finite number')
+                raise ValueError(f'{quoted(name)}: {value} is not a finite number')
         model = self.scene.model
         for name, plain in self._plain.items():
             getattr(model, name)[:] = plain

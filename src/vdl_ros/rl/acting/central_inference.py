@@ -111,7 +111,7 @@ class CentralInference:
         flow_stats: FlowStats, max_policy_lag: int, timer: ThreadTimer | None = None,
         exploration_schedule: Callable[[str], Callable[[int], float]] = (
             lambda actor_id: lambda steps: 0.0),
-        synchronous: bool = False,
+        synchronous: bool = False, max_bytes: int | None = None,
     ) -> None:
         """
         Choose actions with ``policy``, which must be a copy of the one that is trained.
@@ -126,12 +126,15 @@ class CentralInference:
             exploration_schedule: from an actor's name to its schedule, see ``exploration.py``.
             synchronous: whether actors may act only with the newest weights: credit then
                 counts from the next :meth:`load`.
+            max_bytes: of all unrolls that are being filled; beyond it, those of the actors that
+                were silent longest are dropped.
         """
         self._timer = timer or ThreadTimer()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
         self._flow_stats, self._max_policy_lag = flow_stats, max_policy_lag
         self._exploration_schedule, self._synchronous = exploration_schedule, synchronous
+        self._max_bytes = max_bytes
         self._version = self._agent_steps = 0
         # By start_id, if synchronous: unrolls that the current weights are learned from.
         self._used: dict[int, int] = {}
@@ -215,10 +218,15 @@ class CentralInference:
         session.sequence = (before.sequence if before is not None
                             else record.expected if record is not None else 0)
         self._sessions[request.start_id] = self._waiting[request.start_id] = session
-        if len(self._sessions) > _MOST_ACTORS:
+        while len(self._sessions) > 1 and self._too_many():
             silent = next(iter(self._sessions))
             del self._sessions[silent]
             self._waiting.pop(silent, None)
+
+    def _too_many(self) -> bool:
+        return len(self._sessions) > _MOST_ACTORS or (self._max_bytes is not None and sum(
+            self._unroll_schema.num_bytes(session.num_envs)
+            for session in self._sessions.values()) > self._max_bytes)
 
     def _continue_session(
         self, session: _Session, request: Request, unrolls: list[Unroll],

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.rl.acting.env_stepper import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
-from vdl_ros.rl.data.unroll import Arrays, Expected, UnrollError, check_arrays
+from vdl_ros.rl.data.unroll import Arrays, Expected, UnrollError, check_arrays, check_lengths
 
 __all__ = ['RemoteActor', 'StepSchema']
 
@@ -71,6 +71,15 @@ class StepSchema:
             raise UnrollError(f'whole_index: {index.min()} to {index.max()} is not within '
                               f'0 to {num_envs - 1}')
         return num_envs
+
+    def check_lengths(self, lengths: Mapping[str, int]) -> None:
+        """
+        Check the bytes of each array by name, without looking at the arrays.
+
+        Raises:
+            UnrollError: they cannot be those of a step.
+        """
+        check_lengths(self._expected, lengths, 1, 1)
 
     def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
         """Return the arrays that encode an observation; ``whole`` [B]: send the whole stack."""

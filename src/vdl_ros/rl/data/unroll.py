@@ -36,6 +36,7 @@ from vdl_ros.rl.data import frame_stack
 
 __all__ = [
     'LARGEST', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays',
+    'check_lengths',
 ]
 
 Arrays = dict[str, NDArray[Any]]
@@ -116,6 +117,33 @@ def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
     if free[-1] < 1:
         raise UnrollError('rewards: holds no environment')
     return free[-1]
+
+
+def check_lengths(
+    expected: Expected, lengths: Mapping[str, int], steps: int, resets_per_env: int,
+) -> int:
+    """
+    Check the bytes of each array by name, without looking at the arrays; return B.
+
+    Args:
+        expected: dtype and shape by name.
+        lengths: bytes by name.
+        steps: rows of ``rewards``.
+        resets_per_env: the largest number of resets of one environment.
+
+    Raises:
+        UnrollError: they cannot be those of arrays that match.
+    """
+    _check_names(expected, lengths)
+    num_envs = lengths['rewards'] // (expected['rewards'][0].itemsize * steps)
+    sizes = {-1: num_envs, -2: num_envs * resets_per_env}
+    for name, (dtype, shape) in expected.items():
+        wanted = dtype.itemsize * math.prod(sizes.get(size, size) for size in shape)
+        # As many resets as there are.
+        if lengths[name] > wanted or (lengths[name] < wanted and -2 not in shape):
+            raise UnrollError(f'{name}: {lengths[name]} bytes are not the {wanted} of '
+                              f'{num_envs} environments')
+    return num_envs
 
 
 def _check_magnitude(name: str, array: NDArray[Any]) -> None:
@@ -216,18 +244,8 @@ class UnrollSchema:
         Raises:
             UnrollError: they cannot be those of an unroll.
         """
-        _check_names(self._expected, lengths)
-        dtype, shape = self._expected['rewards']
-        num_envs = lengths['rewards'] // (dtype.itemsize * shape[0])
-        self.check_size(num_envs)
-        resets = self.unroll_length * num_envs
-        for name, (dtype, shape) in self._expected.items():
-            wanted = dtype.itemsize * math.prod(
-                {-1: num_envs, -2: resets}.get(size, size) for size in shape)
-            # As many resets as there are.
-            if lengths[name] > wanted or (lengths[name] < wanted and -2 not in shape):
-                raise UnrollError(f'{name}: {lengths[name]} bytes are not the {wanted} of '
-                                  f'{num_envs} environments')
+        self.check_size(
+            check_lengths(self._expected, lengths, self.unroll_length, self.unroll_length))
 
     def num_bytes(self, num_envs: int) -> int:
         """Return the size of an unroll of ``num_envs`` environments, observations stacked."""

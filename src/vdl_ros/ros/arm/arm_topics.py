@@ -28,8 +28,8 @@ from vdl_ros.arm.driver.driver_config import SafetyConfig
 from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError, Motors, short
-from vdl_ros.common.quoting import quoted
+from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
@@ -45,6 +45,8 @@ __all__ = [
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
 _WARN_AGAIN_S = 5.0
+# Publishers that a warning names.
+_NAMED = 5
 # Period of the driver's watchdog, s.
 _TICK_S = 0.02
 # Minimum time between two queries of the graph for publishers, s.
@@ -138,10 +140,12 @@ class CommandConflictDetector:
 
     def update(self, sender: str, now: float) -> str:
         """Return a warning or '' for a command of ``sender`` ('' if unnamed) at ``now``, s."""
+        # Only those of the window: senders can invent names.
+        self._commanded_at = {name: at for name, at in self._commanded_at.items()
+                              if now - at < self._window}
         before = self._commanded_at.get(sender)
-        others = [name for name, at in self._commanded_at.items()
-                  if name != sender and now - at < self._window]
-        back = (sender != self._last and before is not None and now - before < self._window)
+        others = [name for name in self._commanded_at if name != sender]
+        back = sender != self._last and before is not None
         self._commanded_at[sender], self._last = now, sender
         if now - self._warned_at < _WARN_AGAIN_S:
             return ''
@@ -156,7 +160,9 @@ class CommandConflictDetector:
         if len(names) < 2:
             return ''
         self._warned_at = now
-        return f'arm/motors: {len(names)} publishers at once: {", ".join(names)}'
+        more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
+        return (f'arm/motors: {len(names)} publishers at once: '
+                f'{", ".join(map(shown, names[:_NAMED]))}{more}')
 
 
 class ArmTopics:
@@ -218,7 +224,7 @@ class ArmTopics:
     def _on_motors(self, message: MotorCommand) -> None:
         self._tick()
         self._statistics.received(message.header.stamp)
-        sender = message.sender if message.sender.isprintable() else short(message.sender)
+        sender = shown(message.sender)
         try:
             sent = self.driver.sent
             motors = motors_from_message(message, lamp=sent is not None and sent.lamp)

@@ -25,6 +25,8 @@ T = TypeVar('T')
 
 # Limit of incomplete frames; a capture has fewer under way.
 _WAITING = 64
+# Limit of the parameters of a scene; a capture sends about 50.
+_PARAMETERS = 1000
 
 
 class CaptureFeed:
@@ -61,6 +63,9 @@ class CaptureFeed:
                                  qos.TOPICS['arm/joint_states'])
 
     def _on_scene(self, message: CaptureScene) -> None:
+        if max(len(message.name), len(message.value)) > _PARAMETERS:
+            self._refuse(f'capture/scene: more than {_PARAMETERS} parameters')
+            return
         self._keep(self._scenes, message.header.stamp, message)
 
     def _on_joint_states(self, message: JointState) -> None:

@@ -30,6 +30,7 @@ from vdl_ros.ros.checks.middleware import (
     check_sockets,
     check_transport,
 )
+from vdl_ros.ros.checks.open_doors import check_network, check_ports, check_security
 from vdl_ros.ros.checks.types import Finding, System
 
 __all__ = ['CHECKS', 'Finding', 'System', 'check_egl', 'check_loopback', 'run']
@@ -37,7 +38,8 @@ __all__ = ['CHECKS', 'Finding', 'System', 'check_egl', 'check_loopback', 'run']
 CHECKS: tuple[Callable[[System], Finding], ...] = (
     check_distribution, check_python, check_middleware, check_domain, check_discovery,
     check_transport, check_sockets, check_fragments, check_shared_memory, check_cpu, check_cores,
-    check_memory, check_clock, check_egl, check_usb, check_libraries, check_loopback,
+    check_memory, check_clock, check_egl, check_usb, check_network, check_ports, check_security,
+    check_libraries, check_loopback,
 )
 
 

@@ -125,11 +125,15 @@ def check_usb(system: System) -> Finding:
         return Finding('USB arm', 'warn', 'connected, but libusb is missing', missing)
     bus, device = (system.number(f'{arms[0]}/{name}') or 0 for name in ('busnum', 'devnum'))
     node = system.root / f'dev/bus/usb/{bus:03d}/{device:03d}'
+    if node.exists() and node.stat().st_mode & 0o002:
+        return Finding('USB arm', 'warn', f'every user of this machine can move the arm: {node}',
+                       'copy config/udev/99-owi535.rules to /etc/udev/rules.d, remove other rules '
+                       'of vendor 1267, reconnect the arm')
     if os.access(node, os.R_OK | os.W_OK):
         return Finding('USB arm', 'ok', f'{len(arms)} connected, bus {bus} device {device}')
     rule = ('reconnect the arm' if _udev_rule(system) else
-            'as root, write to /etc/udev/rules.d/60-owi-arm.rules: '
-            'SUBSYSTEM=="usb", ATTR{idVendor}=="1267", MODE="0666"')
+            'as root, copy config/udev/99-owi535.rules to /etc/udev/rules.d; join the group '
+            'plugdev')
     return Finding('USB arm', 'warn', f'connected, but no permission to write {node}', rule)
 
 

@@ -13,6 +13,7 @@ from builtin_interfaces.msg import Time
 from numpy.typing import ArrayLike, NDArray
 from sensor_msgs.msg import CameraInfo
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError
 from vdl_ros.ros.messages.images import CAMERA_FRAME
 
@@ -102,16 +103,11 @@ def _numbers(
     data = entry.get('data') if isinstance(entry, dict) else None
     wanted = f'data: a list of {" or ".join(map(str, counts))} finite numbers'
     if not isinstance(data, list) or len(data) not in counts:
-        raise SettingError(f'{name}: {_short(entry)} is not allowed: {wanted}')
+        raise SettingError(f'{name}: {quoted(entry, 60)} is not allowed: {wanted}')
     good = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in data]
     if not all(good) or not np.isfinite(np.array(data, np.float64)).all():
-        raise SettingError(f'{name}: {_short(data)} is not allowed: {wanted}')
+        raise SettingError(f'{name}: {quoted(data, 60)} is not allowed: {wanted}')
     return np.array(data, np.float64)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + '...'
 
 
 def _info(

@@ -17,7 +17,7 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header
 
 from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import quoted, shown
 
 __all__ = ['CAMERA_FRAME', 'ImageError', 'from_image', 'to_image']
 
@@ -100,7 +100,7 @@ def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
     # The exceptions depend on OpenCV's version; none may end the node.
     except (cv_bridge.CvBridgeError, RuntimeError, TypeError, ValueError, KeyError) as error:
         raise ImageError(f'image: encoding {quoted(message.encoding)}: '
-                         f'{" ".join(str(error).split())}') from error
+                         f'{shown(" ".join(str(error).split()), 300)}') from error
     pixels = np.ascontiguousarray(found, np.uint8)
     if pixels.shape != (message.height, message.width, 3):
         raise ImageError(f'image: encoding {quoted(message.encoding)}: cv_bridge returned shape '

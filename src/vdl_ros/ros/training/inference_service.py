@@ -19,6 +19,8 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
+from vdl_ros.ros.training.bounded_queue import BoundedQueue
+from vdl_ros.ros.training.message_lengths import checked_length
 
 __all__ = ['InferenceService', 'to_observation']
 
@@ -26,6 +28,8 @@ __all__ = ['InferenceService', 'to_observation']
 _QUEUE = 1024
 # Period of checks for new credit, which comes without a message.
 _CREDIT_PERIOD_S = 0.005
+# Stamps of observations without an answer that are kept; more than there are sessions.
+_STAMPS = 2048
 
 
 def to_observation(
@@ -49,6 +53,7 @@ class InferenceService:
         learner_id: str, *,
         publish: Callable[[Action], None], warn: Callable[[str], None],
         timer: ThreadTimer | None = None, training_timer: ThreadTimer | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         """
         Serve with ``central`` from :meth:`start` to :meth:`stop`.
@@ -62,12 +67,17 @@ class InferenceService:
             warn: called with one line for each rejected message.
             timer: timer of the service's thread, also used by ``central``.
             training_timer: timer of the thread that calls :meth:`get`.
+            max_bytes: of observations that may wait, and of unrolls with which it goes on
+                answering; by default :func:`memory_budget`.
         """
         self._timer, self._training_timer = timer or ThreadTimer(), training_timer or ThreadTimer()
         self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
-        self._messages: queue.Queue[tuple[Observation, float]] = queue.Queue(_QUEUE)
+        # Of a message that is refused before it is kept, only the reason waits.
+        self._messages: BoundedQueue[tuple[Observation | str, float]] = BoundedQueue(
+            _QUEUE, max_bytes)
         self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
+        self._unroll_bytes, self._unroll_lock = 0, threading.Lock()
         self._stamps: dict[int, Time] = {}
         self._over = threading.Event()
         self._failure: Exception | None = None
@@ -90,11 +100,22 @@ class InferenceService:
         self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:
-        """Enqueue a message; if the queue is full it is dropped, and the actor sends it again."""
+        """
+        Enqueue a message; if the queue is full it is dropped, and the actor sends it again.
+
+        A message for another learner, or of another length than the schema's, is not kept.
+        """
+        if message.learner_id != self._learner_id:
+            return
+        kept: Observation | str = message
         try:
-            self._messages.put_nowait((message, age_s))
+            size = checked_length(message, self._schema)
+        except (TensorError, UnrollError) as error:
+            kept, size = f'observation of {quoted(message.actor_id)} refused: {error}', 0
+        try:
+            self._messages.put((kept, age_s), size)
         except queue.Full:
-            self._warn(f'observation of {quoted(message.actor_id)} dropped: {_QUEUE} are waiting')
+            self._warn(f'observation of {quoted(message.actor_id)} dropped: {self._messages}')
 
     @property
     def waiting(self) -> int:
@@ -113,6 +134,7 @@ class InferenceService:
             raise self._failure
         with self._training_timer('wait'):
             unroll = self._unrolls.get(timeout=timeout)
+        self._count_bytes(unroll, -1)
         self._flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
 
@@ -122,8 +144,16 @@ class InferenceService:
         except Exception as error:  # raised again in the training thread
             self._failure = error
 
+    def _count_bytes(self, unroll: Unroll, sign: int) -> None:
+        with self._unroll_lock:
+            self._unroll_bytes += sign * sum(array.nbytes for array in unroll.arrays.values())
+
     def _serve(self) -> None:
         while not self._over.is_set():
+            if self._unroll_bytes > self._messages.max_bytes:
+                # The training thread is slower; meanwhile the messages wait, up to their bound.
+                self._over.wait(_CREDIT_PERIOD_S)
+                continue
             try:
                 with self._timer('wait'):
                     first = self._messages.get(timeout=_CREDIT_PERIOD_S)
@@ -132,16 +162,17 @@ class InferenceService:
                 continue
             # Messages that arrived meanwhile are answered in the same batch.
             batch = [first]
-            while not self._messages.empty():
-                batch.append(self._messages.get_nowait())
+            while len(self._messages):
+                batch.append(self._messages.get(0.0))
             self._answer(batch)
 
-    def _answer(self, messages: list[tuple[Observation, float]]) -> None:
+    def _answer(self, messages: list[tuple[Observation | str, float]]) -> None:
         with self._timer('decode'):
             decoded = [self._decode(message, age_s) for message, age_s in messages]
             requests = [request for request in decoded if request is not None]
         answers, unrolls = self._central.serve(
-            requests, lambda request, error: self._reject(request.actor_id, error))
+            requests, lambda request, error: self._reject(
+                f'observation of {quoted(request.actor_id)} refused: {error}'))
         for answer in answers:
             with self._timer('encode'):
                 action = self._to_action(answer)
@@ -149,24 +180,29 @@ class InferenceService:
                 self._flow_stats.bytes_out += num_bytes(action.tensors)
                 self._publish(action)
         for unroll in unrolls:
+            self._count_bytes(unroll, 1)
             self._unrolls.put(unroll)
 
-    def _decode(self, message: Observation, age_s: float) -> Request | None:
-        if message.learner_id != self._learner_id:
+    def _decode(self, message: Observation | str, age_s: float) -> Request | None:
+        if isinstance(message, str):
+            self._reject(message)
             return None
         try:
             arrays = from_tensors(message.tensors)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
-            self._reject(message.actor_id, error)
+            self._reject(f'observation of {quoted(message.actor_id)} refused: {error}')
             return None
+        self._stamps.pop(message.start_id, None)
         self._stamps[message.start_id] = message.header.stamp
+        if len(self._stamps) > _STAMPS:
+            del self._stamps[next(iter(self._stamps))]
         return Request(message.actor_id, message.start_id, message.step, arrays, age_s,
                        num_bytes(message.tensors))
 
-    def _reject(self, actor_id: str, error: ValueError) -> None:
+    def _reject(self, line: str) -> None:
         self._flow_stats.rejected += 1
-        self._warn(f'observation of {quoted(actor_id)} refused: {error}')
+        self._warn(line)
 
     def _to_action(self, answer: Answer) -> Action:
         request = answer.request

@@ -19,12 +19,12 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
 from vdl_ros.ros.messages.tensors import (
     TensorError,
-    check_axes,
     from_tensors,
     num_bytes,
     to_tensors,
 )
 from vdl_ros.ros.training.bounded_queue import BoundedQueue
+from vdl_ros.ros.training.message_lengths import checked_length
 
 __all__ = ['TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
 
@@ -32,7 +32,6 @@ __all__ = ['TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
 _LARGEST_CONFIG = 1 << 16
 # Messages that may wait; more than credit lets actors send.
 _QUEUE = 256
-_LONGEST_ID = 256
 
 
 def to_trajectory(
@@ -122,31 +121,13 @@ class TrajectoryInbox:
             return
         kept: Trajectory | str = message
         try:
-            size = self._check_lengths(message)
+            size = checked_length(message, self._schema)
         except (TensorError, UnrollError) as error:
             kept, size = f'trajectory of {quoted(message.actor_id)} refused: {error}', 0
         try:
             self._messages.put((kept, age_s), size)
         except queue.Full:
             self._warn(f'trajectory of {quoted(message.actor_id)} dropped: {self._messages}')
-
-    def _check_lengths(self, message: Trajectory) -> int:
-        """
-        Return the size of a message, bytes, whose arrays have the right names and lengths.
-
-        Raises:
-            TensorError, UnrollError: it cannot be an unroll.
-        """
-        if len(message.actor_id) > _LONGEST_ID:
-            raise UnrollError(f'actor_id: {len(message.actor_id)} characters are not allowed: '
-                              f'at most {_LONGEST_ID}')
-        lengths = {tensor.name: len(tensor.data) for tensor in message.tensors}
-        self._schema.check_lengths(lengths)
-        for tensor in message.tensors:
-            check_axes(tensor)
-        if len(message.tensors) > len(lengths):
-            raise TensorError('a duplicate name')
-        return sum(lengths.values())
 
     @property
     def waiting(self) -> int:
