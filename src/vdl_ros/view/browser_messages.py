@@ -74,7 +74,8 @@ def check_message(message: str | bytes) -> bytes:
     try:
         decoded = _DECODER.decode(message)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise MessageError(f'a message of a browser is not allowed: {quoted(str(error), 40)}') from None
+        raise MessageError(
+            f'a message of a browser is not allowed: {quoted(str(error), 40)}') from None
     if not _finite(msgspec.to_builtins(decoded)):
         raise MessageError(f'{type(decoded).__name__[1:]}: a number that is not finite')
     return _ENCODER.encode(decoded)
