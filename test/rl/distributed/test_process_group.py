@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import socket
 import threading
 from datetime import timedelta
 
@@ -226,6 +227,24 @@ def test_joining_can_be_interrupted(address):
     stop.set()
     assert join(0, 2, address, PATIENCE, stop=stop) is None
     assert join(1, 2, address, PATIENCE, stop=stop) is None
+
+
+@pytest.fixture
+def stopped_learner_0():
+    """Return the address of a process that is stopped: the kernel connects, nobody answers."""
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        yield f'127.0.0.1:{listener.getsockname()[1]}'
+
+
+def test_joining_a_stopped_learner_0_raises_group_error(stopped_learner_0):
+    with pytest.raises(GroupError, match='learner 0 did not answer within group_timeout, 0.5 s'):
+        join(1, 2, stopped_learner_0, 0.5)
+
+
+def test_joining_a_stopped_learner_0_can_be_interrupted(stopped_learner_0):
+    stop = threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    assert join(1, 2, stopped_learner_0, PATIENCE, stop=stop) is None
 
 
 def test_restarted_learner_waits_for_the_next_group(start_process, address):

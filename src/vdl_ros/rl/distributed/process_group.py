@@ -182,11 +182,44 @@ def join(
         The group, or None if ``stop`` was set.
 
     Raises:
-        GroupError: not all arrived in time.
+        GroupError: not all arrived in time, or learner 0 does not answer.
         SettingError: an address that cannot be listened at; another number of learners.
     """
-    host, port = host_and_port(address)
     stop = stop or threading.Event()
+    groups: list[ProcessGroup | None] = []
+    errors: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            groups.append(_join(rank, size, address, timeout, stop, device))
+        except BaseException as error:  # raised again in the caller's thread
+            errors.append(error)
+
+    # A store whose process is stopped never answers, and torch waits for its answers for ever.
+    thread = threading.Thread(target=attempt, name='join', daemon=True)
+    thread.start()
+    # To meet and to connect may each take the timeout.
+    deadline = time.monotonic() + 2.0 * timeout + _CONNECT_S
+    while thread.is_alive() and time.monotonic() < deadline and not stop.is_set():
+        thread.join(_POLL_S)
+    thread.join(2.0 * _CONNECT_S)
+    if errors:
+        raise errors[0]
+    if groups:
+        return groups[0]
+    if stop.is_set():
+        return None
+    raise GroupError(f'learner {rank} waited at group_address {address}: '
+                     f'{_named([0] if rank else range(1, size))} did not answer within '
+                     f'group_timeout, {timeout:g} s')
+
+
+def _join(
+    rank: int, size: int, address: str, timeout: float, stop: threading.Event,
+    device: torch.device,
+) -> ProcessGroup | None:
+    """See :func:`join`; may take for ever."""
+    host, port = host_and_port(address)
     deadline = time.monotonic() + timeout
     local_address = _local_address(host, port, address)
     missing = [0] if rank else list(range(1, size))
