@@ -161,8 +161,8 @@ class Soak:
         changed = {*now} ^ {*self._names}
         if changed:
             gone = [name for pid, name in self._names.items() if pid in changed]
-            raise RuntimeError(f'ended: {gone}; new: {changed - {*self._names}}\n' + '\n'.join(
-                each.output[-2000:] for each in self._started))
+            print(*(each.output[-2000:] for each in self._started), sep='\n', file=sys.stderr)
+            raise RuntimeError(f'ended: {", ".join(gone)}; new: {len(changed) - len(gone)}')
         for pid, name in self._names.items():
             process = psutil.Process(pid)
             self._shared |= shared_memory_of(pid)
@@ -220,7 +220,10 @@ class Soak:
             own = 'listener' if launched is self._listener else 'launch'
             processes = [psutil.Process(launched.process.pid), *launched.family()]
             for each in processes:
-                words = ' '.join(each.cmdline())
+                try:
+                    words = ' '.join(each.cmdline())
+                except psutil.NoSuchProcess:  # it has just ended
+                    continue
                 found = re.search(r'/lib/vdl_ros/(\w+)', words)
                 name = found[1] if found else own
                 same = sum(other.partition(' ')[0] == name for other in named)
@@ -241,35 +244,46 @@ def shared_memory_of(pid: int) -> set[str]:
 
 
 def soak(parts: list[str], minutes: float, folder: Path, domain: int) -> tuple[dict, list[str]]:
-    """Let the parts run; return the summary and what failed."""
+    """Let the parts run; return the summary, also if they end early, and what failed."""
     peer = Peer()
     test = Soak(parts, folder, peer, domain)
+    failures: list[str] = []
     try:
         test.start()
-        begin, steps = time.monotonic(), test.run.steps
-        count = 0
-        while (minute := (time.monotonic() - begin) / 60) < minutes:
-            if count % CYCLE in (0, CYCLE // 2):
-                test.stop_listener(count % CYCLE != 0)
-            test.turn(count)
-            test.sample(minute, minute >= minutes / 6)
-            count += 1
-            print(f'\r  {minute:.1f} of {minutes:g} min', end='', file=sys.stderr, flush=True)
-            due = begin + count * SAMPLE_S
-            peer.until(lambda due=due: time.monotonic() >= due, 'the next sample')
-        print(file=sys.stderr)
+        steps = test.run.steps
+        try:
+            watch(test, peer, minutes)
+        except (RuntimeError, OSError, psutil.Error) as error:
+            failures.append(str(error))
         done = sum(each.state == 'done' for each in test.status)
-        failures = judge(test.processes, test.memory)
         if 'training' in parts and test.run.steps <= steps:
             failures.append('training: no progress')
         if 'arm' in parts and not done:
             failures.append('arm: no trajectory ended as it should')
-        return {'parts': parts, 'minutes': minutes, 'samples': len(test.memory.minutes),
-                'agent_steps': test.run.steps - steps, 'trajectories': done,
-                'processes': summary(test.processes, test.memory)}, failures
+        found = {'parts': parts, 'minutes': minutes, 'samples': len(test.memory.minutes),
+                 'agent_steps': test.run.steps - steps, 'trajectories': done, 'processes': {}}
+        if found['samples'] > 1:
+            found['processes'] = summary(test.processes, test.memory)
+            failures += judge(test.processes, test.memory)
+        return found, failures
     finally:
         test.end()
         peer.close()
+
+
+def watch(test: Soak, peer: Peer, minutes: float) -> None:
+    """Take samples, and stop and continue the subscriber, for so long."""
+    begin, count = time.monotonic(), 0
+    while (minute := (time.monotonic() - begin) / 60) < minutes:
+        if count % CYCLE in (0, CYCLE // 2):
+            test.stop_listener(count % CYCLE != 0)
+        test.turn(count)
+        test.sample(minute, minute >= minutes / 6)
+        count += 1
+        print(f'\r  {minute:.1f} of {minutes:g} min', end='', file=sys.stderr, flush=True)
+        due = begin + count * SAMPLE_S
+        peer.until(lambda due=due: time.monotonic() >= due, 'the next sample')
+    print(file=sys.stderr)
 
 
 def main() -> int:
@@ -289,7 +303,8 @@ def main() -> int:
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps({**found, 'failures': failures}, indent=2) + '\n')
-    print(table(found['processes']))
+    if found['processes']:
+        print(table(found['processes']))
     print('\n'.join(failures))
     return 1 if failures else 0
 
