@@ -3,19 +3,21 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
+MINUTES ?= 60
 # Let Python cache bytecode: hundreds of processes import the same files.
 export PYTHONDONTWRITEBYTECODE =
 # One more than cores, because tests also wait.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup train test test-fast faults lint clean
+.PHONY: help setup train test test-fast faults soak lint clean
 
 help:
 	@echo 'make train      train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
 	@echo 'make test       lint, then every test; ARGS="-k name" for some'
 	@echo 'make test-fast  lint, then the tests without processes'
 	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'
+	@echo 'make soak       let a training and the arm run for an hour: nothing may grow; MINUTES=2'
 	@echo 'make setup      install requirements and build'
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make clean      remove the environment and all build output'
@@ -42,6 +44,10 @@ test-fast: lint
 faults: setup-tests
 	@source setup.bash && python3 -m pytest test/faults --capture=no -m fault_row \
 		--faults $(if $(FULL),full,reduced) $(ARGS)
+
+soak: setup-tests
+	@source setup.bash && PYTHONPATH="$(CURDIR):$$PYTHONPATH" python3 test/soak.py \
+		--minutes $(MINUTES) $(ARGS)
 
 clean:
 	rm -rf .venv build install log

@@ -78,10 +78,14 @@ class PageClient:
         self.send({'type': 'GuiUpdateMessage', 'uuid': self.ids[label],
                    'updates': {'value': True}})
 
+    def receive(self) -> bytes:
+        """Return the next message of the server."""
+        return self._socket.recv(timeout=60)
+
     def read(self, *labels: str) -> None:
         """Receive until elements with these labels were announced."""
         while not {*labels} <= {*self.ids}:
-            data = self._socket.recv(timeout=60)
+            data = self.receive()
             length = int.from_bytes(data[8:16], 'little')
             inner = zstandard.ZstdDecompressor().decompress(data[16:16 + length])
             for each in msgspec.msgpack.decode(inner)['messages']:

@@ -29,6 +29,10 @@ VARIABLE = 'FAKE_OWI535'
 FAULTS = ('', 'unplugged', 'timeout', 'partial', 'denied', 'busy', 'io')
 # Motors on: an exception that no device raises.
 CRASH = 'crash'
+# Transfers wait for the bus until it is mended or they time out; with the number of the first.
+STALL = 'stall'
+# Between two looks at a stalled bus, s.
+_LOOK_S = 0.002
 
 
 def _error(number: int) -> usb.core.USBError:
@@ -98,6 +102,8 @@ class FakeBackend(usb.backend.IBackend):
         fault = self._bench.fault
         if dev_handle != self._bench.plugged:
             fault = 'unplugged'
+        elif fault.startswith(STALL):
+            fault = self._wait(timeout / 1000)
         self._bench.record(
             setup=[request_type, request, value, index], data=bytes(data).hex(),
             timeout=timeout, fault=fault)
@@ -111,6 +117,18 @@ class FakeBackend(usb.backend.IBackend):
             raise _error({'timeout': errno.ETIMEDOUT, 'unplugged': errno.ENODEV,
                           'denied': errno.EACCES, 'busy': errno.EBUSY, 'io': errno.EIO}[fault])
         return len(data)
+
+    def _wait(self, timeout: float) -> str:
+        """Wait while the bus stalls; return what becomes of the transfer."""
+        end = time.monotonic() + timeout
+        while (fault := self._bench.fault).startswith(STALL):
+            if len(self._bench.transfers) < int(fault.removeprefix(STALL)):
+                return ''
+            self._bench.note_stall()
+            if time.monotonic() >= end:
+                return 'timeout'
+            time.sleep(_LOOK_S)
+        return fault
 
     def _check(self, handle) -> None:
         if self._bench.fault == 'unplugged' or handle != self._bench.plugged:
@@ -191,9 +209,22 @@ class Bench:
     def fail(self, fault: str) -> None:
         """Let every call fail so from now on; '' mends it."""
         assert fault in (*FAULTS, CRASH)
+        (self.folder / 'stalled').unlink(missing_ok=True)
         if fault == 'unplugged':
             self._put('plugged', str(int(self.plugged) + 1))
         self._put('fault', fault)
+
+    def stall(self, first: int) -> None:
+        """Let transfers wait, from the one with this number on, until :meth:`fail`."""
+        self._put('fault', f'{STALL}{first}')
+
+    @property
+    def stalled(self) -> bool:
+        """Return whether a transfer has met the stall."""
+        return (self.folder / 'stalled').exists()
+
+    def note_stall(self) -> None:
+        (self.folder / 'stalled').touch()
 
     @property
     def plugged(self) -> str:

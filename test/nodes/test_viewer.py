@@ -5,6 +5,7 @@ Pages of other origins are refused.
 """
 
 import base64
+import contextlib
 import functools
 import http.server
 import re
@@ -19,6 +20,7 @@ import pytest
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
+from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.model.geometry import expand
 from vdl_ros.arm.model.joints import JOINTS
@@ -170,6 +172,27 @@ def test_dead_browser_releases_its_buttons(launch, peer, tmp_path):
     off = page.last().header.stamp
     assert (off.sec - moving[-1].sec) + (off.nanosec - moving[-1].nanosec) * 1e-9 < LET_GO_WITHIN
     page.browser.close()
+
+
+def test_motors_are_off_after_a_viewer_that_ends_while_a_button_is_held(launch, peer):
+    viewer = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0')
+    motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    address = viewer.wait_for(lambda: re.search(r'view: (http://\S+)', viewer.output), 'it')[1]
+    with page_client.PageClient(address) as page:
+        page.send(page_client.CAMERA)
+        page.read('base left')
+        hold = page_client.kinds(page.ids['base left'])['GuiButtonHoldMessage']
+
+        def press():
+            with contextlib.suppress(ConnectionClosed):
+                page.send(hold)
+
+        # So often that some presses are not handled yet at the end.
+        with peer.saying(press, every=0.002):
+            peer.until(lambda: motors and motors[-1].base == 1, 'the command')
+            viewer.interrupt()
+            peer.until(lambda: viewer.process.poll() is not None, 'the end')
+    peer.until(lambda: motors[-1].base == 0, 'motors off', timeout=10.0)
 
 
 def test_the_emergency_stop_latches_until_it_is_released(page, peer):

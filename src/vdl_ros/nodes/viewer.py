@@ -137,8 +137,10 @@ class ViewerNode(Node):
 
     def stop(self) -> None:
         """Release every button and end the server."""
+        self._handle_events()
+        # Afterwards: a press that waited would hold its button again.
         self._held.release_all()
-        self._process_input()
+        self._command_held()
         wait_for_acks(self._motors)
         self._server.stop()
 
@@ -197,8 +199,15 @@ class ViewerNode(Node):
 
     def _process_input(self) -> None:
         """Handle the users' inputs and command the motors of held buttons."""
+        self._handle_events()
+        self._command_held()
+
+    def _handle_events(self) -> None:
         for event in self._panel.events():
             self._handle(event)
+
+    def _command_held(self) -> None:
+        """Command the motors of held buttons, and all off after the last was released."""
         now = time.monotonic()
         held = self._held.directions(now)
         if held is None and self._was_held:
