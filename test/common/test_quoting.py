@@ -1,5 +1,6 @@
 """Text from strangers is printed in one line, without control characters, and not at length."""
 
+import numpy as np
 import pytest
 
 from vdl_ros.common.quoting import quoted
@@ -23,3 +24,7 @@ def test_a_long_value_is_cut(value):
 def test_a_value_of_the_longest_length_is_whole():
     assert quoted('a' * 78) == repr('a' * 78)
     assert quoted('abcdef', 6) == "'ab..."
+
+
+def test_a_value_whose_repr_has_several_lines_is_quoted_in_one():
+    assert quoted(np.zeros((2, 1))) == 'array([[0.],        [0.]])'
