@@ -1,5 +1,6 @@
 """Text from strangers is printed in one line, without control characters, and not at length."""
 
+import numpy as np
 import pytest
 
 from vdl_ros.common.quoting import quoted, shown
@@ -31,3 +32,7 @@ def test_a_value_of_the_longest_length_is_whole():
     ('abcdefg', 6, "'ab..."), ('x' * 10**7, 80, f"'{'x' * 76}...")])
 def test_only_a_short_printable_text_is_shown_without_quotes(text, limit, printed):
     assert shown(text, limit) == printed
+
+
+def test_a_value_whose_repr_has_several_lines_is_quoted_in_one():
+    assert quoted(np.zeros((2, 1))) == 'array([[0.],        [0.]])'

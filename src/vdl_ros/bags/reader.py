@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -20,13 +22,27 @@ __all__ = [
 ]
 
 #: What reading a damaged file raises.
-BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError)
+BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
+          # What a damaged size of a compressed chunk claims.
+          OverflowError, MemoryError)
 # Bytes; a damaged length must not make the reader allocate all memory.
 _LARGEST_RECORD = 1 << 30
 
 
 class BagError(ValueError):
     """A bag that cannot be read or written; the message is one line with the path."""
+
+
+class _File(io.BufferedReader):
+    """A file of which no more is read than it holds: a damaged length may claim any number."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self._size = os.fstat(self.fileno()).st_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        rest = max(self._size - self.tell(), 0)
+        return super().read(rest if size is None or size < 0 else min(size, rest))
 
 
 @dataclass(frozen=True)
@@ -127,7 +143,7 @@ class BagReader:
 
     def _read(self, file: Path) -> Iterator[BagMessage]:
         profiles: dict[int, list[dict[str, Any]]] = {}
-        with file.open('rb') as stream:
+        with _File(file) as stream:
             # Not by the index: a bag that was cut off has none.
             reader = NonSeekingReader(
                 stream, validate_crcs=True, record_size_limit=_LARGEST_RECORD)
@@ -142,7 +158,7 @@ class BagReader:
 
 def closed_part(file: Path) -> BagPart | None:
     """Return what a file's own index lists; None if the file was cut off and has none."""
-    with file.open('rb') as stream:
+    with _File(file) as stream:
         try:
             summary = SeekingReader(stream).get_summary()
         except (*BROKEN, OSError):

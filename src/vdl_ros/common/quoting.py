@@ -14,6 +14,7 @@ def quoted(value: object, limit: int = 80) -> str:
     """
     # Cut first: the repr of a long text takes as long as the text.
     text = repr(value[:limit] if isinstance(value, str | bytes) else value)
+    text = ' '.join(text.splitlines())  # that of a tensor has several
     whole = len(text) <= limit and not (
         isinstance(value, str | bytes) and len(value) > limit)
     return text if whole else f'{text[:limit - 3]}...'

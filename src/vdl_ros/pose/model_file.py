@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.resources import find_resource
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 from vdl_ros.pose.networks import MODELS, make_model
@@ -73,17 +74,19 @@ def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any
     if found.get('format') != FORMAT:
         raise ModelError(f'{path}: not a pose model of this program')
     name = found.get('model')
-    if name not in MODELS:
-        raise ModelError(f'{path}: architecture {name!r} is not one of {", ".join(MODELS)}')
+    if not isinstance(name, str) or name not in MODELS:
+        raise ModelError(
+            f'{path}: architecture {quoted(name)} is not one of {", ".join(MODELS)}')
     if expected and name != expected:
         raise ModelError(f'{path}: the architecture is {name}, not {expected}')
-    model = make_model(str(name))
+    model = make_model(name)
     try:
         model.load_state_dict({key: value.float() for key, value in found['state'].items()})
         scale = [float(each) for each in found['calibration']['scale']]
-        if len(scale) != 6 or float(found['calibration']['threshold']) <= 0.0:
+        if len(scale) != 6 or not float(found['calibration']['threshold']) > 0.0:
             raise ValueError('calibration')
-    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+    # What torch raises at tensors of other shapes or types is of any kind.
+    except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = ' '.join(lines[:2])[:160]
         raise ModelError(f'{path}: not the weights of this {name}: {reason}') from None

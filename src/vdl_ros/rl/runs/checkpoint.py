@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 
 __all__ = ['FORMAT', 'CheckpointError', 'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
@@ -46,8 +47,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     found = load_tensor_file(path, 'checkpoint')
     if 'format' not in found or not all(isinstance(found.get(part), dict) for part in _PARTS):
         raise CheckpointError(f'{path}: not a checkpoint of this program')
-    if found['format'] != FORMAT:
-        raise CheckpointError(f'{path}: format {found["format"]} is not {FORMAT}')
+    # Of a tensor, the comparison would be one too.
+    if not isinstance(found['format'], int) or found['format'] != FORMAT:
+        raise CheckpointError(f'{path}: format {quoted(found["format"])} is not {FORMAT}')
     return found
 
 
