@@ -145,7 +145,8 @@ def _mutated_shape(shape, rng):
     if how < 0.3 and shape:
         shape[int(rng.integers(len(shape)))] = pick(rng, _LENGTHS)
     elif how < 0.5 and shape:
-        shape[int(rng.integers(len(shape)))] += 1
+        at = int(rng.integers(len(shape)))
+        shape[at] = min(shape[at] + 1, (1 << 32) - 1)
     elif how < 0.6:
         shape.append(pick(rng, (0, 1, (1 << 32) - 1)))
     elif how < 0.7 and shape:
