@@ -72,7 +72,7 @@ class Recorder(Node):
         if all(len(each) >= self.credit for each in self.under_way.values()):
             for each in self.under_way.values():
                 for message in each:
-                    self.flow_stats.use(message.start_id, message.sequence, 0)
+                    self.flow_stats.use(message.start_id, 0)
                 each.clear()
             self.learner.version += 1
             self.publish()

@@ -102,6 +102,9 @@ def test_an_actor_stays_with_its_learner_when_a_second_training_starts(actor, ca
         actor.act()
         actor._on_policy(policy(other, 'second', version))
         actor.act()
+    # The second, whose policy is latched, may publish no other before it has trajectories.
+    actor._on_policy(policy(SETTINGS, 'first', 3))
+    actor.act()
     output = ''.join(capfd.readouterr())
     assert output.count(' acts in ') == 1
     assert output.count("another learner, 'second', publishes on /policy") == 1

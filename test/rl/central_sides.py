@@ -45,7 +45,7 @@ class Learner:
         return answers
 
     def use(self, unroll):
-        self.flow_stats.use(unroll.start_id, unroll.sequence, 0)
+        self.flow_stats.use(unroll.start_id, 0)
 
 
 class Asking:

@@ -78,7 +78,10 @@ class ActorNode(Node):
     def _on_policy(self, message: Policy) -> None:
         self._statistics.received(message.header.stamp)
         if self._allows(message):
-            self._policy, self._other_policy = message, None
+            self._policy, other = message, self._other_policy
+            # That of another learner is kept: it may be latched, and not be published again.
+            if other is not None and other.learner_id == message.learner_id:
+                self._other_policy = None
             return
         # Its learner may be the new one of a training whose old one is not yet known to be gone.
         self._other_policy = message

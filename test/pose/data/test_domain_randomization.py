@@ -98,7 +98,7 @@ def test_a_picture_does_not_depend_on_those_before(renderer, domain):
 
 def test_invalid_values_of_a_look_are_errors(renderer):
     frame = draw()
-    with pytest.raises(ValueError, match='brightness: nan is not a finite number'):
+    with pytest.raises(ValueError, match="'brightness': nan is not a finite number"):
         renderer.draw(frame.positions, 0.7, 0.3, 0.0, {'brightness': float('nan')})
     with pytest.raises(ValueError, match='elevation: 3 is not allowed'):
         renderer.draw(frame.positions, 0.7, 3.0, 0.0, {})

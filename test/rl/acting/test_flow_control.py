@@ -83,10 +83,10 @@ class Graph:
         if len(self.inbox) < self.batch:
             return
         for _ in range(self.batch):
-            _, start_id, sequence, version, arrived = self.inbox.popleft()
+            _, start_id, _, version, arrived = self.inbox.popleft()
             self.waits.append(self.version - arrived)
             self.lags.append(max(self.version - version, 0))
-            self.flow_stats.use(start_id, sequence, self.version - version)
+            self.flow_stats.use(start_id, self.version - version)
         self.version += 1
         self.updates += 1
         if self.version % self.publish_every == 0:
@@ -311,9 +311,9 @@ def test_a_new_learner_counts_no_losses_of_an_earlier_one():
     assert flow_stats.arrive('a', 1, 41) == (True, 0)
     assert flow_stats.arrive('a', 1, 44) == (True, 2)
     assert (flow_stats.received, flow_stats.lost, flow_stats.duplicates) == (2, 2, 0)
-    assert flow_stats.credits() == {1: ('a', 41)}
-    flow_stats.use(1, 41, 3)
-    assert flow_stats.credits() == {1: ('a', 42)}
+    assert flow_stats.credits() == {1: ('a', 43)}, 'the two that are lost count as used'
+    flow_stats.use(1, 3)
+    assert flow_stats.credits() == {1: ('a', 44)}
 
 
 def test_late_and_duplicate_trajectories_are_not_new():
@@ -328,25 +328,27 @@ def test_a_restarted_actor_starts_with_a_new_record():
     flow_stats = FlowStats()
     flow_stats.arrive('a', 1, 7)
     assert flow_stats.arrive('a', 2, 0) == (True, 0)
-    flow_stats.use(1, 7, 0)  # of the dead process: no credit for the new one
+    flow_stats.use(1, 0)  # of the dead process: no credit for the new one
     assert flow_stats.credits() == {1: ('a', 8), 2: ('a', 0)}
     assert flow_stats.arrive('a', 1, 8) == (True, 0), 'what the dead one sent may come late'
     assert (flow_stats.lost, flow_stats.actor_restarts) == (0, 1)
 
 
-def test_used_never_decreases():
+def test_credit_is_due_once_something_is_lost():
     flow_stats = FlowStats()
-    for sequence in range(3):
+    for sequence, due in ((0, False), (1, False), (3, True)):
         flow_stats.arrive('a', 1, sequence)
-    flow_stats.use(1, 2, 0)
-    flow_stats.use(1, 1, 0)
-    assert flow_stats.credits() == {1: ('a', 3)}
+        assert flow_stats.credit_due == due
+    flow_stats.credit_due = False
+    flow_stats.arrive('b', 2, 7)
+    assert flow_stats.credit_due, 'seven were sent to an earlier learner, or are lost'
+    assert flow_stats.credits() == {1: ('a', 1), 2: ('b', 7)}
 
 
 def test_the_largest_sequence_number_still_fits_a_message():
     flow_stats = FlowStats()
     flow_stats.arrive('stranger', 1, 2**64 - 1)
-    flow_stats.use(1, 2**64 - 1, -(2**63))
+    flow_stats.use(1, -(2**63))
     assert flow_stats.credits()[1] == ('stranger', 2**64 - 1)
     assert flow_stats.lag_max == 0
 
@@ -356,7 +358,7 @@ def test_two_running_actors_with_one_name_have_separate_credit():
     for sequence in range(5):
         for start_id in (1, 2):
             assert flow_stats.arrive('a', start_id, sequence) == (True, 0)
-            flow_stats.use(start_id, sequence, 0)
+            flow_stats.use(start_id, 0)
     assert flow_stats.credits() == {1: ('a', 5), 2: ('a', 5)}
     assert (flow_stats.lost, flow_stats.duplicates) == (0, 0)
     assert (flow_stats.actor_restarts, flow_stats.actors) == (1, 1)
@@ -404,9 +406,9 @@ def test_actors_that_are_gone_are_forgotten_and_the_busiest_is_not():
     flow_stats = FlowStats()
     for start_id in range(1, 5001):
         flow_stats.arrive('busy', 0, start_id)
-        flow_stats.use(0, start_id, 0)
+        flow_stats.use(0, 0)
         flow_stats.arrive(f'stranger {start_id}', start_id, 0)
-        flow_stats.use(start_id, 0, 0)
+        flow_stats.use(start_id, 0)
     assert len(flow_stats.credits()) <= MOST_ACTORS
     assert flow_stats.credits()[0] == ('busy', 5001)
     assert flow_stats.lost == flow_stats.duplicates == flow_stats.actor_restarts == 0
@@ -417,13 +419,13 @@ def test_a_silent_actor_is_absent_after_a_minute_and_forgotten_after_ten():
     flow_stats = FlowStats(clock=lambda: now[0])
     for start_id, name in ((1, 'used'), (2, 'waiting')):
         flow_stats.arrive(name, start_id, 0)
-    flow_stats.use(1, 0, 0)
+    flow_stats.use(1, 0)
     for now[0], actors, credits in ((59.0, 2, {1, 2}), (61.0, 1, {1, 2}), (599.0, 1, {1, 2}),
                                     (601.0, 1, {2}), (10_000.0, 1, {2})):
         assert flow_stats.actors == actors
         assert flow_stats.credits().keys() == credits, 'what waits is not forgotten'
     # However late it is used, its actor gets the credit.
-    flow_stats.use(2, 0, 0)
+    flow_stats.use(2, 0)
     assert flow_stats.credits() == {2: ('waiting', 1)}
     # An actor that was only slow continues.
     assert flow_stats.arrive('used', 1, 7) == (True, 0)

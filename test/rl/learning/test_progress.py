@@ -27,7 +27,7 @@ def reporter(count, reward, flow_stats=None):
     for sequence in range(count):
         progress.flow_stats.arrive('b', 2**62 + 1, sequence)
         progress.record(unroll(sequence, reward=reward))
-        progress.flow_stats.use(2**62 + 1, sequence, sequence)
+        progress.flow_stats.use(2**62 + 1, sequence)
     return progress
 
 
@@ -35,7 +35,7 @@ def test_learner_0_merges_the_reports_of_the_others():
     first = Progress(FlowStats())
     first.flow_stats.arrive('a', 1, 0)
     first.record(unroll(0, 1))
-    first.flow_stats.use(1, 0, 1)
+    first.flow_stats.use(1, 1)
     second = reporter(3, 2.0)
     first.merge_reports({1: second.drain_report()})
     assert first.flow_stats.credits() == {1: ('a', 1), 2**62 + 1: ('b', 3)}

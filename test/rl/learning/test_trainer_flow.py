@@ -33,6 +33,8 @@ class Graph:
         # By actor: the version of the policy that it acts with.
         self.versions = dict.fromkeys(self.credits, 0)
         self.slow = set()
+        # Sequence numbers that do not arrive.
+        self.dropped = set()
         self.published, self.batches = [], []
         self._channel = []
         self.folder = RunFolder(path)
@@ -61,7 +63,9 @@ class Graph:
         if not self._channel:
             for number, credit in self.credits.items():
                 while credit.available:
-                    self._channel.append((number, credit.spend(), self.versions[number]))
+                    sequence = credit.spend()
+                    if sequence not in self.dropped:
+                        self._channel.append((number, sequence, self.versions[number]))
         if not self._channel:
             self._stop.set()  # all wait: so does the trainer, for ever
             raise queue.Empty
@@ -114,6 +118,14 @@ def test_synchronous_trainer_waits_for_all_actors(graph):
     assert each.run() == 'interrupted'
     assert each.batches == []
     assert each.learner.version == 0
+
+
+def test_credit_of_lost_trajectories_is_published_before_the_batch_is_full(graph):
+    each = graph(actors=1, batch_size=4, max_policy_lag=4, total_steps=40)
+    each.dropped = {0, 1, 2}
+    assert each.run() == 'total_steps'
+    assert each.batches[0] == [(0, sequence) for sequence in (3, 4, 5, 6)]
+    assert [version for version, _ in each.published][:2] == [0, 0]
 
 
 def test_stale_trajectories_are_counted_and_credited_but_not_learned_from(graph):

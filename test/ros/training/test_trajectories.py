@@ -111,7 +111,7 @@ def test_a_policy_message_restores_the_weights():
     weights = {'a.weight': np.ones((2, 3), np.float32), 'a.bias': np.zeros(2, np.float32)}
     flow_stats = FlowStats()
     flow_stats.arrive('x', 9, 3)
-    flow_stats.use(9, 3, 0)
+    flow_stats.use(9, 0)
     flow_stats.arrive('y', 2**63, 0)
     sent = to_policy(
         weights, stamp=STAMP, learner_id='me', version=7, agent_steps=99,
@@ -137,8 +137,8 @@ def test_settings_that_are_no_flat_object_are_refused_in_one_line(config):
 def test_the_number_of_the_largest_sequence_does_not_stop_a_policy(box):
     message = trajectory(2**64 - 1)
     box.put(message)
-    unroll = box.inbox.get(0.0)
-    box.flow_stats.use(1, unroll.sequence, 0)
+    box.inbox.get(0.0)
+    box.flow_stats.use(1, 0)
     sent = to_policy({}, stamp=STAMP, learner_id='me', version=1, agent_steps=1, config='{}',
                      flow_stats=box.flow_stats)
     assert deserialize_message(serialize_message(sent), Policy).credits[0].used == 2**64 - 1

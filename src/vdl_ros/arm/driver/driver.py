@@ -145,8 +145,7 @@ class ArmDriver:
         """Accept commands from now on."""
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
         self._unreleased.clear()
-        self._run_time.reset()
-        self._run_time.update(self._sent or Motors(), self._clock())
+        self._run_time.reset(self._clock())
         self.active = True
 
     def deactivate(self) -> bool:
@@ -287,6 +286,8 @@ class ArmDriver:
         if motors.moving:
             # Before the transfer: this process may hang or die at any moment after it.
             self._guard.heartbeat(True)
+        # A device that takes the command may fail to say so.
+        self._run_time.attempt(motors, self._clock())
         link.send(encode(motors, self._signs))
         now = self._clock()
         self._run_time.update(motors, now)

@@ -10,7 +10,9 @@ of 1, work that repeats a lift would reach the limit within two minutes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
@@ -20,8 +22,9 @@ __all__ = ['RunTimeLimiter']
 # Binary fractions of a second add up to slightly less than the limit.
 _ROUNDING_S = 1e-6
 # What a motor ran beyond its limit must be run back, s; more only while the device takes no
-# commands, and by then the joint stands at its end.
-_BEYOND_S = 0.5
+# commands, and by then the joint stands at its end. Also at most this share of the limit: a motor
+# that runs back must not reach its other limit before it is below this one.
+_BEYOND_S, _BEYOND_SHARE = 0.5, 0.5
 
 
 class RunTimeLimiter:
@@ -36,29 +39,50 @@ class RunTimeLimiter:
             weight: of the time in the other direction.
         """
         self._limit, self._weight = limit, weight
-        self.reset()
+        # How the motors may run now: more than one while the device fails.
+        self._on = frozenset({Motors()})
+        self.reset(0.0)
 
-    def reset(self) -> None:
-        """Forget all times: the joints may stand anywhere, and the motors are off."""
+    def reset(self, now: float) -> None:
+        """Forget all times, because the joints may stand anywhere; the motors run on."""
         self._net = {(name, direction): 0.0 for name in JOINTS for direction in (1, -1)}
-        self._on, self._at = Motors(), 0.0
+        self._at = now
+
+    def attempt(self, on: Motors, now: float) -> None:
+        """Count the time up to ``now``; from now on the motors may run as ``on``, or as before."""
+        self.advance(now)
+        # Which way a motor runs whose reversal fails cannot be known. To count both would lock it
+        # out in both, so it counts as running as before.
+        unknown: dict[str, Any] = {
+            name: 0 for name in JOINTS
+            if any(getattr(on, name) * getattr(each, name) < 0 for each in self._on)}
+        self._on |= {dataclasses.replace(on, **unknown)}
 
     def update(self, on: Motors, now: float) -> None:
         """Count the time up to ``now``; from now on the motors run as ``on``."""
-        elapsed, self._at = max(0.0, now - self._at), now
-        for (name, direction), net in self._net.items():
-            run = direction * getattr(self._on, name) * elapsed
-            run *= self._weight if run < 0.0 else 1.0
-            self._net[name, direction] = min(
-                max(0.0, net + run), max(net, self._limit(name) + _BEYOND_S))
-        self._on = on
+        self.advance(now)
+        self._on = frozenset({on})
 
     def advance(self, now: float) -> None:
-        """Count the time up to ``now``; the motors run on as they do."""
-        self.update(self._on, now)
+        """
+        Count the time up to ``now``; the motors run on as they do.
+
+        What may run in a direction counts as running in it.
+        """
+        elapsed, self._at = max(0.0, now - self._at), now
+        for (name, direction), net in self._net.items():
+            way = max(direction * getattr(on, name) for on in self._on)
+            run = elapsed * (self._weight * way if way < 0 else way)
+            limit = self._limit(name)
+            most = limit + min(_BEYOND_S, _BEYOND_SHARE * limit)
+            self._net[name, direction] = min(max(0.0, net + run), max(net, most))
 
     @property
     def exhausted(self) -> dict[str, int]:
-        """Return by motor the direction in which it has reached its limit."""
+        """
+        Return by motor the direction in which it has reached its limit.
+
+        While the device failed, a motor may seem to have reached both: then the greater counts.
+        """
         return {name: direction for (name, direction), net in self._net.items()
-                if net >= self._limit(name) - _ROUNDING_S}
+                if net >= max(self._limit(name) - _ROUNDING_S, self._net[name, -direction])}

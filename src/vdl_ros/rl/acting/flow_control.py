@@ -145,18 +145,23 @@ class ActorRecord:
     Attributes:
         actor_id: its name; processes may share one, after a restart or by mistake.
         expected: the next sequence number.
-        used: trajectories learned from or given up.
+        waiting: trajectories that arrived and are not used yet.
         active_at: when one last arrived or was used, s.
     """
 
     actor_id: str
     expected: int = 0
-    used: int = 0
+    waiting: int = 0
     active_at: float = 0.0
+
+    @property
+    def used(self) -> int:
+        """Trajectories learned from, or lost: one that comes late is not learned from."""
+        return self.expected - self.waiting
 
     def is_silent(self, since: float) -> bool:
         """Return whether nothing has happened since then, and nothing waits."""
-        return self.active_at < since and self.used >= self.expected
+        return self.active_at < since and not self.waiting
 
 
 @dataclass
@@ -179,6 +184,7 @@ class FlowStats:
         actor_records: by start_id.
         other_credits: credits of the actors of other learners, by start_id.
         earlier_starts: start_id by actor_id, of the actors of this learner's earlier process.
+        credit_due: whether an actor may wait for credit of trajectories that are lost.
         forgets_silent: whether actors that are silent are forgotten. Not with central inference,
             whose sessions continue where the record says.
         clock: returns the time, s.
@@ -198,6 +204,7 @@ class FlowStats:
     actor_records: dict[int, ActorRecord] = field(default_factory=dict)
     other_credits: dict[int, tuple[str, int]] = field(default_factory=dict)
     earlier_starts: dict[str, int] = field(default_factory=dict)
+    credit_due: bool = False
     forgets_silent: bool = True
     clock: Callable[[], float] = time.monotonic
 
@@ -210,8 +217,9 @@ class FlowStats:
         """
         record = self.actor_records.get(start_id)
         if record is None:
-            # Earlier sequence numbers went to an earlier learner: they are not lost.
+            # Earlier sequence numbers do not count as lost: most went to an earlier learner.
             record = self._add_actor(actor_id, start_id, sequence)
+            self.credit_due |= sequence > 0
         missing = sequence - record.expected
         if missing < 0:
             self.duplicates += 1
@@ -219,9 +227,11 @@ class FlowStats:
         if missing > _FARTHEST:
             self.rejected += 1
             return False, 0
+        self.credit_due |= missing > 0
         self.lost += missing
         self.received += 1
         record.expected, record.active_at = sequence + 1, self.clock()
+        record.waiting += 1
         return True, missing
 
     def _add_actor(self, actor_id: str, start_id: int, sequence: int) -> ActorRecord:
@@ -235,14 +245,14 @@ class FlowStats:
         if len(records) >= MOST_ACTORS:
             del records[min(records, key=lambda key: records[key].active_at)]
         record = self.actor_records[start_id] = ActorRecord(
-            actor_id, sequence, sequence, self.clock())
+            actor_id, sequence, active_at=self.clock())
         return record
 
-    def use(self, start_id: int, sequence: int, lag: int) -> None:
-        """Count a trajectory as learned from, ``lag`` policy versions after it was recorded."""
+    def use(self, start_id: int, lag: int) -> None:
+        """Count one that arrived as learned from, ``lag`` versions after it was recorded."""
         record = self.actor_records.get(start_id)
         if record is not None:
-            record.used, record.active_at = max(record.used, sequence + 1), self.clock()
+            record.waiting, record.active_at = max(record.waiting - 1, 0), self.clock()
         lag = max(lag, 0)
         self.lag_sum += lag
         self.lag_max = max(self.lag_max, lag)

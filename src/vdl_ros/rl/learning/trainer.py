@@ -237,6 +237,9 @@ class Trainer:
                 self._check_stall()
                 return
             self._waiting_since = self._warned_at = self._clock()
+            if self.flow_stats.credit_due:
+                # Its actor may have no credit for another one, and be the only actor.
+                self.flow_stats.credit_due, self._publish_due = False, True
             if self._present is not None:
                 self._present.add(unroll.actor_id)
             if self.progress.start_clock():
@@ -248,7 +251,7 @@ class Trainer:
             else:
                 # Not learned from; publish, because its actor may wait for this credit.
                 self.flow_stats.stale += 1
-                self.flow_stats.use(unroll.start_id, unroll.sequence, lag)
+                self.flow_stats.use(unroll.start_id, lag)
                 self._publish_due = True
 
     @property
@@ -325,8 +328,7 @@ class Trainer:
     def _release_unrolls(self, version: int) -> None:
         """Drop the unrolls of the batch and credit their actors; ``version`` learned from them."""
         for unroll in self._unrolls:
-            self.flow_stats.use(
-                unroll.start_id, unroll.sequence, version - unroll.policy_version)
+            self.flow_stats.use(unroll.start_id, version - unroll.policy_version)
         self._unrolls, self._batch = [], None
 
     def _publish(self) -> None:

@@ -71,7 +71,7 @@ def check_security(system: System) -> Finding:
     if exposed:
         return Finding('security', 'warn', f'{len(exposed)} private keys in '
                        f'{shown(str(keystore))} can be read by other users',
-                       f'chmod -R go= {shown(str(keystore))}')
+                       f'chmod -R go= {shown(str(keystore), 4096)}')
     if not enabled:
         return Finding('security', 'ok', 'SROS2 is off (ROS_SECURITY_ENABLE)')
     if not given or not keystore.is_dir():
