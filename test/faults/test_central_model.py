@@ -235,7 +235,7 @@ class World:
 
 
 @pytest.mark.fault_row(
-    'the same with central inference, synchronous, many incarnations',
+    'the same with central inference, synchronous, many restarts of actors',
     'every living actor answered', share=5, reduced=200, full=200)
 def test_every_living_actor_is_answered_with_central_inference(trials):
     torch.set_num_threads(1)
@@ -247,5 +247,5 @@ def test_every_living_actor_is_answered_with_central_inference(trials):
         finally:
             for actor in world.actors.values():
                 actor.asking.actor.envs.close()
-        return {'all answered (s)': world.took, 'incarnations': world.starts}
+        return {'all answered (s)': world.took, 'starts': world.starts}
     trials.run(live)
