@@ -248,4 +248,5 @@ def test_every_living_actor_is_answered_with_central_inference(trials):
             for actor in world.actors.values():
                 actor.asking.actor.envs.close()
         return {'all answered (s)': world.took, 'starts': world.starts}
+
     trials.run(live)

@@ -128,6 +128,7 @@ def test_a_failing_operation_leaves_the_old_or_the_new_checkpoint(trials, tmp_pa
             assert loaded_step(path) == (2 if raised is None or failing == LAST else 1)
         save(path, 3)
         assert loaded_step(path) == 3
+
     trials.run(save_with_a_fault)
 
 
@@ -184,4 +185,5 @@ def test_a_kill_while_saving_leaves_the_last_or_the_next_checkpoint(trials, savi
         assert os.listdir(folder) == ['checkpoint.pt']
         assert loaded_step(path) == 10**6
         return {'saves before the kill': last}
+
     trials.run(kill_while_saving)

@@ -275,4 +275,5 @@ def test_credit_flow_goes_on_within_two_time_outs_of_the_last_fault(trials):
             assert world.now - ended <= 2 * TIMEOUT_S or world.updates - before <= turns, (
                 'an actor does not act')
         return {'second update (s)': took, 'all act (s)': world.now - ended}
+
     trials.run(live)
