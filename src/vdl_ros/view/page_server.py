@@ -68,10 +68,12 @@ class LoopMonitor:
 
     def answers(self, within: float) -> bool:
         """Return whether the loop ran a callback in the last ``within`` s, and ask it again."""
+        # Before it is asked: it may answer at once.
+        silent = self._clock() - self._answered_at
         if not self._asked:
             self._asked = True
             self._loop.call_soon_threadsafe(self._answer)
-        return self._clock() - self._answered_at <= within
+        return silent <= within
 
     def _answer(self) -> None:
         self._answered_at, self._asked = self._clock(), False
