@@ -285,6 +285,25 @@ def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     assert later.summary['actor_restarts'] == 2
 
 
+def test_a_restart_that_the_checkpoint_has_is_not_counted_again(start, monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter._ACTORS_S', 1e6)
+
+    def disturb(inbox):
+        if inbox.sequence == 6:
+            inbox.start_id, inbox.sequence = 2, 0
+        elif inbox.sequence == 4 and inbox.start_id == 2:
+            raise KeyboardInterrupt
+
+    killed = start(launch_id='x', inbox={'on_get': disturb}, periods=(0.0, 1e6))
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    killed.folder._lock.close()
+    again = start(launch_id='x', inbox={'start_id': 2})
+    again.inbox.sequence = 4
+    again()
+    assert again.summary['actor_restarts'] == 1
+
+
 class SynchronousActors:
     """Actors that send what their credit allows; those in ``silent`` send nothing."""
 

@@ -132,6 +132,8 @@ class RunReporter:
     def save(self) -> None:
         """Write the checkpoint, if this is learner 0."""
         if self._folder is not None:
+            # First: a restart that the checkpoint has must not be counted again.
+            self._save_actors(self._folder)
             self._folder.save(config=self._settings, learner=self._learner.state(),
                              progress=self._progress.state())
 
