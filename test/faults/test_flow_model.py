@@ -37,6 +37,8 @@ class Actor:
         return self.world.now - self.contact_at <= LEASE_S
 
     def on_policy(self, policy):
+        if self.choice.is_over(policy[0]):
+            return
         if self.choice.allows(policy[0], self.world.num_publishers):
             self.policy = policy
             if self.other and self.other[0] == policy[0]:
@@ -109,7 +111,7 @@ class World:
 
     def start_learner(self):
         self.learners += 1
-        self.learner, self.version = f'learner{self.learners}', 0
+        self.learner, self.version = f'launch/{self.learners}', 0
         self.flow_stats = FlowStats(clock=self.clock)
         self.inbox, self.unrolls = deque(), []
         self.update_ends, self.busy_at = None, 0.0
@@ -270,8 +272,9 @@ def test_credit_flow_goes_on_within_two_time_outs_of_the_last_fault(trials):
                 f'{world.updates - before} updates; {world.batch} of {len(world.actors)} actors, '
                 f'credit {world.lag}, waiting {len(world.unrolls)}')
             # An actor whose trajectories are lost while others keep the learner busy waits for
-            # as many updates as a trajectory can wait for its turn.
-            turns = 2 * (world.starts + 1) * world.lag // world.batch + 2 * world.every
+            # as many updates as a trajectory can wait for its turn, and two more until
+            # `is_lost`; it hears of them late, and of each `every`-th only.
+            turns = 2 * (world.starts + 1) * world.lag // world.batch + 2 + 2 * world.every
             assert world.now - ended <= 2 * TIMEOUT_S or world.updates - before <= turns, (
                 'an actor does not act')
         return {'second update (s)': took, 'all act (s)': world.now - ended}

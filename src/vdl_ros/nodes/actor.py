@@ -77,6 +77,8 @@ class ActorNode(Node):
 
     def _on_policy(self, message: Policy) -> None:
         self._statistics.received(message.header.stamp)
+        if self._choice.is_over(message.learner_id):
+            return
         if self._allows(message):
             self._policy, other = message, self._other_policy
             # That of another learner is kept: it may be latched, and not be published again.

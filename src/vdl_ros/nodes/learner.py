@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import threading
-import uuid
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.central_inference import CentralInference
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.acting.learner_choice import make_learner_id
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
@@ -105,7 +105,7 @@ class LearnerNode(Node):
             self.configs()
         self.device = choose_device(self.run.device, self.run.learner_rank)
         torch.set_num_threads(self.run.learner_threads)
-        self.learner_id = uuid.uuid4().hex
+        self.learner_id = make_learner_id(self.process.launch_id)
         if self.process.launch_id:
             die_with_parent()
 

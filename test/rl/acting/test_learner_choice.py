@@ -1,6 +1,6 @@
 """An actor stays with its learner while that one is active, however many publish policies."""
 
-from vdl_ros.rl.acting.learner_choice import LearnerChoice
+from vdl_ros.rl.acting.learner_choice import LearnerChoice, make_learner_id
 
 
 class Actor:
@@ -38,6 +38,33 @@ def test_another_learner_is_taken_at_once_if_it_is_alone():
     assert actor.takes('first', 1)
     assert actor.takes('restarted', 1)
     assert actor.takes('restarted again', 0), 'discovery may lag behind'
+
+
+def test_a_learner_that_its_launch_restarted_is_taken_at_once():
+    actor = Actor()
+    first, second, another = make_learner_id('a'), make_learner_id('a'), make_learner_id('b')
+    assert actor.takes(first)
+    assert actor.takes(second), 'although the graph still shows the first'
+    assert not actor.takes(another)
+    assert actor.choice.is_over(first)
+    assert not actor.choice.is_over(second)
+    assert not actor.choice.is_over(another)
+
+
+def test_learners_without_a_launch_are_not_restarts_of_each_other():
+    actor = Actor()
+    assert actor.takes(make_learner_id(''))
+    assert not actor.takes(make_learner_id(''))
+
+
+def test_a_launch_whose_learner_was_left_may_be_taken_again():
+    actor = Actor()
+    first, second, another = make_learner_id('a'), make_learner_id('a'), make_learner_id('b')
+    assert actor.takes(first)
+    assert actor.takes(second)
+    assert actor.takes(another, num_publishers=1)
+    assert not actor.choice.is_over(second)
+    assert actor.takes(second, num_publishers=1)
 
 
 def test_a_learner_that_answers_without_publishing_policies_is_active():

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 
-__all__ = ['LearnerChoice']
+__all__ = ['LearnerChoice', 'make_learner_id']
+
+
+def make_learner_id(launch_id: str) -> str:
+    """
+    Return the id of a new start of a learner: LAUNCH/RANDOM.
+
+    Args:
+        launch_id: the same for all starts in one launch, of which only the last one is alive;
+            empty: this is the only start.
+    """
+    return f'{launch_id or uuid.uuid4().hex}/{uuid.uuid4().hex}'
+
+
+def _launch(learner_id: str) -> str:
+    return learner_id.rpartition('/')[0]
 
 
 class LearnerChoice:
@@ -13,7 +29,7 @@ class LearnerChoice:
     Stays with one learner until it is gone or silent.
 
     Otherwise two trainings on one topic would make each actor change its learner, and with it its
-    environments, at every message.
+    environments, at every message. A learner that its launch restarted is followed at once.
     """
 
     def __init__(
@@ -28,6 +44,8 @@ class LearnerChoice:
         """
         self._patience, self._clock = patience, clock
         self._learner_id = ''
+        # Earlier starts in the launch of this one.
+        self._earlier: set[str] = set()
         self._heard_at = 0.0
         self._left_out = ''
 
@@ -36,18 +54,30 @@ class LearnerChoice:
         Return whether a policy of this learner may be used.
 
         Args:
-            learner_id: of the policy. A learner that was restarted has another one.
+            learner_id: of the policy. A learner that was restarted has another one; see
+                :func:`make_learner_id`.
             num_publishers: of policies; with a single one, an earlier learner is gone.
         """
         if learner_id == self._learner_id:
             self.heard()
             return True
+        if _launch(learner_id) and _launch(learner_id) == _launch(self._learner_id):
+            return True
         silent = self._clock() - self._heard_at > self._patience
         return not self._learner_id or num_publishers <= 1 or silent
 
+    def is_over(self, learner_id: str) -> bool:
+        """Return whether its launch has started another one in its place: the policy is late."""
+        return learner_id in self._earlier
+
     def stay_with(self, learner_id: str) -> None:
         """Stay with the learner of a policy that could be used."""
-        self._learner_id = learner_id
+        if learner_id != self._learner_id:
+            if _launch(learner_id) != _launch(self._learner_id):
+                self._earlier.clear()
+            elif self._learner_id:
+                self._earlier.add(self._learner_id)
+            self._learner_id = learner_id
         self.heard()
 
     def heard(self) -> None:
