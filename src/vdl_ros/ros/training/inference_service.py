@@ -11,7 +11,6 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
-from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation
 from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
@@ -19,8 +18,7 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
-from vdl_ros.ros.training.bounded_queue import BoundedQueue
-from vdl_ros.ros.training.message_lengths import checked_length
+from vdl_ros.ros.training.actor_messages import ActorMessages
 
 __all__ = ['InferenceService', 'to_observation']
 
@@ -73,9 +71,8 @@ class InferenceService:
         self._timer, self._training_timer = timer or ThreadTimer(), training_timer or ThreadTimer()
         self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
-        # Of a message that is refused before it is kept, only the reason waits.
-        self._messages: BoundedQueue[tuple[Observation | str, float]] = BoundedQueue(
-            _QUEUE, max_bytes)
+        self._messages = ActorMessages[Observation](
+            'observation', schema, learner_id, warn, _QUEUE, max_bytes)
         self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
         self._unroll_bytes, self._unroll_lock = 0, threading.Lock()
         self._stamps: dict[int, Time] = {}
@@ -100,22 +97,8 @@ class InferenceService:
         self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:
-        """
-        Enqueue a message; if the queue is full it is dropped, and the actor sends it again.
-
-        A message for another learner, or of another length than the schema's, is not kept.
-        """
-        if message.learner_id != self._learner_id:
-            return
-        kept: Observation | str = message
-        try:
-            size = checked_length(message, self._schema)
-        except (TensorError, UnrollError) as error:
-            kept, size = f'observation of {quoted(message.actor_id)} refused: {error}', 0
-        try:
-            self._messages.put((kept, age_s), size)
-        except queue.Full:
-            self._warn(f'observation of {quoted(message.actor_id)} dropped: {self._messages}')
+        """Enqueue a message; the actor sends one that is dropped again."""
+        self._messages.put(message, age_s)
 
     @property
     def waiting(self) -> int:
@@ -172,7 +155,7 @@ class InferenceService:
             requests = [request for request in decoded if request is not None]
         answers, unrolls = self._central.serve(
             requests, lambda request, error: self._reject(
-                f'observation of {quoted(request.actor_id)} refused: {error}'))
+                self._messages.refusal(request.actor_id, error)))
         for answer in answers:
             with self._timer('encode'):
                 action = self._to_action(answer)
@@ -191,7 +174,7 @@ class InferenceService:
             arrays = from_tensors(message.tensors)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
-            self._reject(f'observation of {quoted(message.actor_id)} refused: {error}')
+            self._reject(self._messages.refusal(message.actor_id, error))
             return None
         self._stamps.pop(message.start_id, None)
         self._stamps[message.start_id] = message.header.stamp

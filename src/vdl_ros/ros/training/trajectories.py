@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,8 +22,7 @@ from vdl_ros.ros.messages.tensors import (
     num_bytes,
     to_tensors,
 )
-from vdl_ros.ros.training.bounded_queue import BoundedQueue
-from vdl_ros.ros.training.message_lengths import checked_length
+from vdl_ros.ros.training.actor_messages import ActorMessages
 
 __all__ = ['TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
 
@@ -105,29 +103,13 @@ class TrajectoryInbox:
             max_bytes: of messages that may wait; by default :func:`memory_budget`.
         """
         self._timer = timer or ThreadTimer()
-        self._schema, self._flow_stats, self._learner_id = schema, flow_stats, learner_id
-        self._warn = warn
-        # Of a message that is refused before it is kept, only the reason waits.
-        self._messages: BoundedQueue[tuple[Trajectory | str, float]] = BoundedQueue(
-            _QUEUE, max_bytes)
+        self._schema, self._flow_stats, self._warn = schema, flow_stats, warn
+        self._messages = ActorMessages[Trajectory](
+            'trajectory', schema, learner_id, warn, _QUEUE, max_bytes)
 
     def put(self, message: Trajectory, age_s: float) -> None:
-        """
-        Enqueue a message; if the queue is full it is dropped, and counted as lost later.
-
-        A message for another learner, or of another length than the schema's, is not kept.
-        """
-        if message.learner_id != self._learner_id:
-            return
-        kept: Trajectory | str = message
-        try:
-            size = checked_length(message, self._schema)
-        except (TensorError, UnrollError) as error:
-            kept, size = f'trajectory of {quoted(message.actor_id)} refused: {error}', 0
-        try:
-            self._messages.put((kept, age_s), size)
-        except queue.Full:
-            self._warn(f'trajectory of {quoted(message.actor_id)} dropped: {self._messages}')
+        """Enqueue a message; one that is dropped is counted as lost later."""
+        self._messages.put(message, age_s)
 
     @property
     def waiting(self) -> int:
@@ -160,7 +142,7 @@ class TrajectoryInbox:
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
             self._flow_stats.rejected += 1
-            self._warn(f'trajectory of {quoted(message.actor_id)} refused: {error}')
+            self._warn(self._messages.refusal(message.actor_id, error))
             return None
         new, missing = self._flow_stats.arrive(
             message.actor_id, message.start_id, message.sequence)
