@@ -146,7 +146,7 @@ def test_a_held_arm_stays_and_can_leave():
     before = arm.positions.copy()
     for _ in range(20):
         arm.step(forward)
-        arm.hold(np.array([True, False]))
+        arm.hold(np.array([[True] * 5, [False, True, True, True, True]]))
     assert arm.positions[0].tolist() == before[0].tolist()
     assert arm.positions_before(np.zeros(2))[0].tolist() == before[0].tolist()
     assert arm.positions[1, 0] > before[1, 0] + 0.5

@@ -57,7 +57,7 @@ class KinematicTwin:
         self.positions: Array = np.zeros(shape)
         self._target, self._motor = np.zeros(shape), np.zeros(shape)
         self._turning, self._wait = np.zeros(shape), np.zeros(shape)
-        #: Where the joints would come to rest.
+        #: Where the joints are at rest with the gears as they are.
         self._rest = np.zeros(shape)
         # Commands given, the newest last, and positions after each substep likewise.
         self._commands = np.zeros((1, *shape))
@@ -136,15 +136,16 @@ class KinematicTwin:
             self._history[part - SUBSTEPS] = q
         self.positions = q
 
-    def hold(self, rows: NDArray[np.bool_]) -> None:
-        """Put joints and gears of arms, bool [B], back to before the last step; clutches slip."""
+    def hold(self, joints: NDArray[np.bool_]) -> None:
+        """Put joints, bool [B, 5], and their gears back to before the last step; clutches slip."""
         positions, target = self._before
-        self.positions[rows] = self._rest[rows] = positions[rows]
-        self._history[-SUBSTEPS:, rows] = positions[rows]
-        self._target[rows] = target[rows]
+        for state, before in ((self.positions, positions), (self._rest, positions),
+                              (self._target, target)):
+            np.copyto(state, before, where=joints)
+        np.copyto(self._history[-SUBSTEPS:], positions, where=joints)
         # Motors turn through their play all the same, or an arm could jam.
-        half = self._half_play[rows]
-        self._motor[rows] = np.clip(self._motor[rows], target[rows] - half, target[rows] + half)
+        np.clip(self._motor, self._target - self._half_play, self._target + self._half_play,
+                out=self._motor)
 
     def positions_before(self, age: Array) -> Array:
         """Return the positions ``age`` ago, float64 [B, 5], rad; ``age`` is float64 [B], s."""
