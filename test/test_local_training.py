@@ -63,6 +63,9 @@ def test_cartpole_is_solved_without_ros(tmp_path):
     (('--ppo_clip', '0.1'), "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'impala'"),
     (('--algorithm', 'dqn', '--n_step', '21'), 'n_step: 21 is not allowed: at most unroll_length'),
     (('--algorithm', 'dqn', '--env_id', 'vdl/Reach1D-v0'), "'dqn' cannot act in Box"),
+    (('--algorithm', 'dqn', '--env_id', 'vdl/MixedCounter-v0'),
+     "algorithm: 'dqn' cannot act in MultiDiscrete([2 3]): Discrete from 0; for other spaces one "
+     'of impala, a3c, ppo, reinforce'),
     (('--algorithm', 'ppo', '--ppo_form', 'klip'), "ppo_form: 'klip' is not allowed: one of"),
     (('--run_dir', 'full'), 'run_dir: full is not empty'),
     (('--network', 'nature'), "network 'nature' needs images")], ids=lambda value: str(value)[:30])
@@ -152,7 +155,8 @@ def test_a_continuous_task_is_learned(tmp_path):
     assert reason == 'stop_at_return', summary
 
 
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
+@pytest.mark.parametrize('env_id', [
+    'vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0'])
 def test_episodes_are_those_of_the_environment(tmp_path, env_id):
     _, found, summary = trained(tmp_path / 'run', env_id, total_steps=3000)
     whole = {float(n * (n + 1) / 2) for n in range(5, 16)}

@@ -10,6 +10,9 @@ import pytest
 BAD_INPUT = {
     'bench_pose': [(['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000')],
     'bench_servo': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
+    'bench_twin': [
+        (['--arms', '16,x'], "--arms: '16,x' is not allowed: numbers from 1 to 4096"),
+        (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000')],
     'bench_actor_learner': [
         (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.2 to 3600'),
         (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),

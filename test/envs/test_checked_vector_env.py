@@ -9,20 +9,21 @@ from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, seeds_fo
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/PixelCounter-v0', 'ALE/Pong-v5']
+IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/PixelCounter-v0',
+       'vdl/MixedCounter-v0', 'ALE/Pong-v5']
 
 
 def roll(env, steps, rng):
     """Return what ``steps`` random steps gave: observations [T + 1], rewards, ends [T]."""
     observations = [env.reset()[0]]
     rewards, ends, kept = [], [], [observations[0].copy()]
-    discrete = isinstance(env.single_action_space, gymnasium.spaces.Discrete)
+    space = env.single_action_space
+    shape = (env.num_envs, *space.shape)
     for _ in range(steps):
-        if discrete:
-            actions = rng.integers(0, env.single_action_space.n, env.num_envs)
-        else:
-            shape = (env.num_envs, *env.single_action_space.shape)
+        if isinstance(space, gymnasium.spaces.Box):
             actions = rng.uniform(-1, 1, shape).astype(np.float32)
+        else:
+            actions = rng.integers(0, getattr(space, 'nvec', getattr(space, 'n', 0)), shape)
         observation, reward, terminated, truncated, _ = env.step(actions)
         observations.append(observation)
         kept.append(observation.copy())
@@ -103,9 +104,32 @@ def test_another_autoreset_mode_is_refused(mode):
     assert env.closed
 
 
-def test_observations_that_are_not_one_array_are_refused():
-    with pytest.raises(EnvError, match='observations: Tuple is not supported'):
-        make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=1)
+def test_an_environment_that_cannot_be_served_is_closed_and_named():
+    def endless():
+        env = gymnasium.make('CartPole-v1')
+        env.observation_space = gymnasium.spaces.Text(5)
+        return env
+
+    env = SyncVectorEnv([endless])
+    with pytest.raises(EnvError, match='^observations: Text is not supported: Box, '):
+        CheckedVectorEnv(env, seed=0)
+    assert env.closed
+
+
+def test_observations_of_several_parts_are_one_vector():
+    env = make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=2)
+    observations, _ = env.reset()
+    assert observations.shape == (2, 32 + 11 + 2)
+    assert (observations.reshape(2, -1).sum(1) == 3).all()
+    env.close()
+
+
+def test_converted_observations_that_fill_the_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(
+        'vdl_ros.envs.checked_vector_env._LARGEST_OBSERVATIONS', 2 * 45 * 4)
+    make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=2).close()
+    with pytest.raises(EnvError, match='^num_envs: 3 observations of 180 bytes are not allowed'):
+        make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=3)
 
 
 @pytest.mark.parametrize('env_id', ['CartPole-v1', 'ALE/Pong-v5'])

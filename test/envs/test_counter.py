@@ -59,6 +59,26 @@ def test_pixel_counter_is_the_counter_in_stacked_frames():
     pixels.close()
 
 
+def test_mixed_counter_is_the_counter_as_image_and_numbers():
+    ids = ('vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0')
+    clock, pixels, mixed = (make(EnvConfig(env_id=each), seed=5, num_envs=2) for each in ids)
+    counts, stacks, rows = (each.reset()[0] for each in (clock, pixels, mixed))
+    for _ in range(100):
+        images, vectors = mixed.single_observation_space.split(rows)
+        assert (images == stacks[:, :, :1, :1]).all()
+        for vector, (episode, time, identity) in zip(vectors, counts.astype(int), strict=True):
+            one_hot = [0, 0, 0]
+            one_hot[time % 3] = 1
+            count = np.array([episode, time, identity], np.float32) / np.float32(1000)
+            assert vector.tolist() == [*count.tolist(), *one_hot, time % 2, episode % 2]
+        counts, *result, _ = clock.step(np.zeros(2, np.int64))
+        stacks, *_ = pixels.step(np.zeros(2, np.int64))
+        rows, *mixed_result, _ = mixed.step(np.ones((2, 2), np.int64))
+        assert np.array_equal(mixed_result, result)
+    for each in (clock, pixels, mixed):
+        each.close()
+
+
 @pytest.mark.parametrize('gain', [5.0, 0.0])
 def test_reach_is_solved_by_going_there_and_not_by_standing(gain):
     env = make(EnvConfig(env_id='vdl/Reach1D-v0'), seed=0, num_envs=32)

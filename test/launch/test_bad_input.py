@@ -24,6 +24,10 @@ BAD_SETTINGS = {
         "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'dqn'"),
     'algorithm and space': (
         ['algorithm:=dqn', 'env_id:=vdl/Reach1D-v0'], "algorithm: 'dqn' cannot act in Box("),
+    'algorithm and several actions': (
+        ['algorithm:=dqn', 'env_id:=vdl/MixedCounter-v0'],
+        "algorithm: 'dqn' cannot act in MultiDiscrete([2 3]): Discrete from 0; for other spaces "
+        'one of impala, a3c, ppo, reinforce'),
     'two settings of an algorithm': (
         ['algorithm:=dqn', 'n_step:=21'], 'n_step: 21 is not allowed: at most unroll_length, 20'),
     'replay and memory': (

@@ -204,6 +204,39 @@ def test_stacked_frames_are_stacked_again_as_they_were(record):
     assert recorder.flow_stats.lost == 0
 
 
+def test_an_image_numbers_and_several_actions_arrive_as_they_were(record):
+    env = EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2)
+    recorder = record(env, TrainConfig(unroll_length=6, batch_size=1, max_policy_lag=2,
+                                       network='mlp', hidden_size=4))
+    schema = recorder.learner.schema
+    for messages in recorder.kept.values():
+        rows = []
+        for message in messages:
+            arrays = from_tensors(message.tensors)
+            schema.check(arrays)
+            assert arrays['vectors'].shape == (7, 2, 8)
+            assert arrays['frames'].shape == (6 + 4, 2, 36, 36), 'a frame travels once'
+            assert arrays['actions'].max(axis=(0, 1)).tolist() == [1, 2]
+            out = np.empty((7, 2, *schema.observation_space.shape), np.uint8)
+            schema.decode_into(arrays, out)
+            rows.append(out[:-1])
+        images, vectors = schema.observation_space.split(np.concatenate(rows))
+        for b in range(2):
+            identity = round(float(vectors[0, b, 2]) * 1000)
+            wanted, *_, first = expected_stream(identity, len(vectors) - 1)
+            age = 0
+            for t, (episode, time, _) in enumerate(wanted):
+                phase = [float(time % 3 == number) for number in range(3)]
+                np.testing.assert_array_equal(vectors[t, b], np.array(
+                    [episode / 1000, time / 1000, identity / 1000, *phase, time % 2,
+                     episode % 2], np.float32), err_msg=f'{t}')
+                age = 0 if first[t] else age + 1
+                assert images[t, b, :, 0, 0].tolist() == [
+                    1 + (t - back) % 255 if back <= age else 0 for back in (3, 2, 1, 0)], t
+                assert (images[t, b] == images[t, b, :, :1, :1]).all()
+    assert recorder.flow_stats.lost == 0
+
+
 def test_memory_and_exploration_are_those_of_each_actor(record):
     env = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
     algorithm_config = DqnConfig(

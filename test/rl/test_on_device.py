@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.device import CPU
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.distributions import DiagonalGaussian
+from vdl_ros.rl.policy.distributions import DiagonalGaussian, MultiCategorical
 from vdl_ros.rl.runs.checkpoint import pack, unpack
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -29,6 +30,8 @@ IMAGES = gymnasium.spaces.Box(0, 255, (2, 36, 36), np.uint8)
 NUMBERS = gymnasium.spaces.Box(-10, 10, (3,), np.float32)
 ACTIONS = gymnasium.spaces.Discrete(4)
 FORCES = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+MIXED = ImageAndVector(IMAGES, 3)
+MOTORS = gymnasium.spaces.MultiDiscrete([3, 2])
 
 
 @pytest.fixture
@@ -41,11 +44,17 @@ def unrolls(random_unroll):
             unroll = random_unroll(seed, batch=1 + number, sequence=update, start_id=number,
                                    state_size=schema.state_size)
             rng, arrays = np.random.default_rng(seed), dict(unroll.arrays)
-            if space is IMAGES:
+            if space is not NUMBERS:
                 observations = images(rng, arrays['is_reset'])
+                numbers = arrays.pop('observations')
+                if space is MIXED:
+                    rows = np.empty((*observations.shape[:2], *MIXED.shape), np.uint8)
+                    parts = MIXED.split(rows)
+                    parts[0][...], parts[1][...] = observations, numbers
+                    observations = rows
                 arrays |= schema.encode(observations, arrays['is_reset'])
-                if schema.stacked:
-                    del arrays['observations']
+            if isinstance(learner.policy.distribution, MultiCategorical):
+                arrays['actions'] = rng.integers(0, [3, 2], (8, 1 + number, 2))
             if isinstance(learner.policy.distribution, DiagonalGaussian):
                 arrays['actions'] = rng.normal(size=(8, 1 + number, 2)).astype(np.float32)
             schema.check(arrays)
@@ -144,6 +153,17 @@ def test_continuous_actions_are_learned_on_the_device(fake, unrolls, algorithm, 
 @pytest.mark.parametrize('algorithm', ['impala', 'dqn'])
 def test_stacked_frames_are_put_together_for_the_device(fake, unrolls, algorithm):
     learn_both(fake, unrolls, algorithm, space=IMAGES, frames=2, updates=1)
+
+
+@pytest.mark.parametrize('memory', [{}, {'last_action_reward': True}], ids=str)
+@pytest.mark.parametrize('algorithm', ALGORITHM_SETTINGS)
+def test_an_image_and_numbers_and_several_actions_are_learned_on_the_device(
+        fake, unrolls, algorithm, memory):
+    actions = ACTIONS if algorithm == 'dqn' else MOTORS
+    _, waits = learn_both(
+        fake, unrolls, algorithm, space=MIXED, actions=actions, frames=2, updates=1,
+        normalize_observations=True, **memory)
+    assert not any(name.startswith('a copy to the device') for name in waits[0])
 
 
 def test_a_bad_unroll_leaves_the_device_as_it_was(fake, unrolls):

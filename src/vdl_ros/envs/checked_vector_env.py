@@ -7,6 +7,7 @@ the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,9 +15,15 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-__all__ = ['CheckedVectorEnv', 'EnvError', 'Seeds', 'VectorEnvironment', 'Wrapper', 'seeds_for']
+from vdl_ros.envs.canonical_spaces import Actions, Observations
+
+__all__ = [
+    'CheckedVectorEnv', 'EnvError', 'Seeds', 'VectorEnvironment', 'Wrapper', 'check_memory',
+    'seeds_for',
+]
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
@@ -26,12 +33,24 @@ else:
     # At run time its number of type parameters depends on the version of Gymnasium.
     Wrapper = VectorWrapper
 
-OBSERVATIONS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-ACTIONS = (spaces.Discrete, spaces.Box)
+# Bytes; settings come over the network.
+_LARGEST_OBSERVATIONS = 1 << 30
 
 
 class EnvError(ValueError):
     """An environment that cannot be created or stepped; the message is one line."""
+
+
+def check_memory(num_envs: int, size: int) -> None:
+    """
+    Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory.
+
+    Raises:
+        EnvError: the observations of all environments are too large.
+    """
+    if num_envs * size > _LARGEST_OBSERVATIONS:
+        raise EnvError(f'num_envs: {num_envs} observations of {size} bytes are not allowed: at '
+                       f'most {_LARGEST_OBSERVATIONS} bytes together')
 
 
 def seeds_for(seed: int, num_envs: int) -> list[int]:
@@ -65,12 +84,14 @@ class CheckedVectorEnv(Wrapper):
     * The first ``reset()`` uses the seed given at construction, so the same seed gives the same
       episodes; a later ``reset()`` continues the same random streams. ``reset(seed=...)`` starts
       new ones.
+    * Observations are one array [B, ...], and actions [B] or [B, A]; the spaces are those of
+      ``envs/canonical_spaces.py``.
     * Actions of the wrong shape, dtype or range raise an error before they reach the environment.
       Box actions beyond the bounds are not clipped.
 
     Raises:
-        EnvError: the environment has another autoreset mode, or an unsupported observation or
-            action space.
+        EnvError: the environment has another autoreset mode, an unsupported observation or action
+            space, or observations that are too large.
     """
 
     def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
@@ -85,14 +106,20 @@ class CheckedVectorEnv(Wrapper):
             env.close()
             raise EnvError(
                 f'{type(env).__name__}: autoreset mode {mode} is not supported: NEXT_STEP is')
-        for what, space, kinds in (
-                ('observations', env.single_observation_space, OBSERVATIONS),
-                ('actions', env.single_action_space, ACTIONS)):
-            if not isinstance(space, kinds):
-                env.close()
-                raise EnvError(
-                    f'{what}: {type(space).__name__} is not supported: '
-                    + ', '.join(kind.__name__ for kind in kinds))
+        try:
+            self._observations = Observations(env.single_observation_space)
+            self._actions = Actions(env.single_action_space)
+            space = self._observations.space
+            check_memory(self.num_envs, math.prod(space.shape) * space.dtype.itemsize)
+        except ValueError as error:
+            env.close()
+            raise EnvError(str(error)) from None
+        if space is not env.single_observation_space:
+            self.single_observation_space = space
+            self.observation_space = batch_space(space, self.num_envs)
+        if self._actions.space is not env.single_action_space:
+            self.single_action_space = self._actions.space
+            self.action_space = batch_space(self._actions.space, self.num_envs)
         self._seeds = seeds
         self._first_seed: int | None = seed
 
@@ -111,7 +138,7 @@ class CheckedVectorEnv(Wrapper):
             self._first_seed = None
         each = None if seed is None else self._seeds(seeds_for(seed, self.num_envs))
         observations, info = self.env.reset(seed=each, options=options)
-        return observations, info
+        return self._observations.convert(observations), info
 
     def step(
         self, actions: NDArray[Any],
@@ -127,8 +154,10 @@ class CheckedVectorEnv(Wrapper):
         Raises:
             EnvError: ``actions`` do not fit the action space.
         """
-        observations, rewards, terminated, truncated, info = self.env.step(self._checked(actions))
-        return observations, np.asarray(rewards, np.float32), terminated, truncated, info
+        observations, rewards, terminated, truncated, info = self.env.step(
+            self._actions.convert(self._checked(actions)))
+        return (self._observations.convert(observations), np.asarray(rewards, np.float32),
+                terminated, truncated, info)
 
     def render(self) -> tuple[Any, ...] | None:
         """
@@ -144,19 +173,20 @@ class CheckedVectorEnv(Wrapper):
         return None if images is None else tuple(images)
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
-        space = self.single_action_space
+        space: Any = self.single_action_space
         shape = (self.num_envs, *(space.shape or ()))
         if not isinstance(actions, np.ndarray) or actions.shape != shape:
             raise EnvError(f'actions: shape {np.shape(actions)} is not {shape}')
-        if isinstance(space, spaces.Discrete):
-            if actions.dtype.kind not in 'iu':
-                raise EnvError(f'actions: {actions.dtype} is not an integer type')
-            low, high = int(space.start), int(space.start + space.n - 1)
-            # In AtariVectorEnv an action out of range would make the caller wait forever.
-            if actions.min() < low or actions.max() > high:
-                raise EnvError(
-                    f'actions: {actions.min()} to {actions.max()} are not within {low} to {high}')
-            return actions.astype(np.int64, copy=False)
-        if isinstance(space, spaces.Box) and not np.isfinite(actions).all():
-            raise EnvError('actions: not all are finite')
-        return actions
+        if isinstance(space, spaces.Box):
+            if not np.isfinite(actions).all():
+                raise EnvError('actions: not all are finite')
+            return actions
+        if actions.dtype.kind not in 'iu':
+            raise EnvError(f'actions: {actions.dtype} is not an integer type')
+        sizes = np.asarray(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n)
+        # In AtariVectorEnv an action out of range would make the caller wait forever.
+        if actions.min() < 0 or (actions >= sizes).any():
+            at = tuple(np.argwhere((actions < 0) | (actions >= sizes))[0])
+            raise EnvError(f'actions: {actions[at]} is not within 0 to '
+                           f'{np.broadcast_to(sizes, shape)[at] - 1}')
+        return actions.astype(np.int64, copy=False)

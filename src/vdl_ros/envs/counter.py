@@ -1,9 +1,9 @@
 """
 Deterministic environments for tests.
 
-In ``vdl/Counter-v0`` and ``vdl/PixelCounter-v0`` the observation is a step counter, so that a
-receiver can check that no step was lost, duplicated, reordered or mixed up between episodes and
-actors. ``vdl/Reach1D-v0`` is a minimal task with a continuous action.
+In ``vdl/Counter-v0``, ``vdl/PixelCounter-v0`` and ``vdl/MixedCounter-v0`` the observation is a
+step counter, so that a receiver can check that no step was lost, duplicated, reordered or mixed up
+between episodes and actors. ``vdl/Reach1D-v0`` is a minimal task with a continuous action.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 __all__ = [
-    'COUNTER', 'PIXEL_COUNTER', 'PIXEL_FRAMES', 'REACH', 'CounterEnv', 'PixelCounterEnv',
-    'Reach1DEnv', 'episode_length', 'register',
+    'COUNTER', 'MIXED_COUNTER', 'PIXEL_COUNTER', 'PIXEL_FRAMES', 'REACH', 'CounterEnv',
+    'MixedCounterEnv', 'PixelCounterEnv', 'Reach1DEnv', 'episode_length', 'register',
 ]
 
 COUNTER = 'vdl/Counter-v0'
 PIXEL_COUNTER = 'vdl/PixelCounter-v0'
+MIXED_COUNTER = 'vdl/MixedCounter-v0'
 REACH = 'vdl/Reach1D-v0'
 PIXEL_FRAMES = 4
 
@@ -81,10 +82,13 @@ class PixelCounterEnv(CounterEnv):
     the stack is three black frames and the new one, as in ``envs/atari.py``.
     """
 
+    size = 8
+
     def __init__(self) -> None:
         """Create the counter; reset it before the first step."""
         super().__init__()
-        self.observation_space = spaces.Box(0, 255, (PIXEL_FRAMES, 8, 8), np.uint8)
+        self.observation_space = spaces.Box(
+            0, 255, (PIXEL_FRAMES, self.size, self.size), np.uint8)
         self._images = 0
 
     def reset(
@@ -97,10 +101,38 @@ class PixelCounterEnv(CounterEnv):
 
     def _observation(self) -> NDArray[Any]:
         self._images += 1
-        stack = np.zeros((PIXEL_FRAMES, 8, 8), np.uint8)
+        stack = np.zeros((PIXEL_FRAMES, self.size, self.size), np.uint8)
         for age in range(min(self.time + 1, PIXEL_FRAMES)):
             stack[-1 - age] = 1 + (self._images - 1 - age) % 255
         return stack
+
+
+class MixedCounterEnv(PixelCounterEnv):
+    """
+    The counter as image and numbers, with actions of two parts, MultiDiscrete([2, 3]).
+
+    The observation is a dictionary: ``frames``, as of ``PixelCounterEnv`` with 36 x 36 pixels;
+    ``count``, as of ``CounterEnv``, in thousands; ``phase``, a tuple of the step modulo 3 plus 1,
+    Discrete(3, start=1), and whether step and episode are odd, MultiBinary(2).
+    """
+
+    size = 36
+
+    def __init__(self) -> None:
+        """Create the counter; reset it before the first step."""
+        super().__init__()
+        self.observation_space = spaces.Dict({
+            'frames': self.observation_space,
+            'count': spaces.Box(0.0, np.inf, (3,), np.float32),
+            'phase': spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiBinary(2)))})
+        self.action_space = spaces.MultiDiscrete([2, 3])
+
+    def _observation(self) -> Any:
+        return {
+            'frames': super()._observation(),
+            'count': CounterEnv._observation(self) / np.float32(1000),
+            'phase': (np.int64(self.time % 3 + 1),
+                      np.array([self.time % 2, self.episode % 2], np.int8))}
 
 
 class Reach1DEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
@@ -152,6 +184,7 @@ def register() -> None:
     for env_id, name, limit in (
             (COUNTER, 'CounterEnv', None),
             (PIXEL_COUNTER, 'PixelCounterEnv', None),
+            (MIXED_COUNTER, 'MixedCounterEnv', None),
             (REACH, 'Reach1DEnv', 20)):
         if env_id not in gymnasium.registry:
             gymnasium.register(

@@ -19,14 +19,17 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, VectorEnvironment
+from vdl_ros.envs.checked_vector_env import (
+    CheckedVectorEnv,
+    EnvError,
+    VectorEnvironment,
+    check_memory,
+)
 from vdl_ros.envs.env_config import EnvConfig
 
 __all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
 
 ATARI = 'ALE/'
-# Bytes; settings come over the network.
-LARGEST_OBSERVATIONS = 1 << 30
 
 counter.register()
 
@@ -46,8 +49,11 @@ def make(
     count = config.num_envs if num_envs is None else num_envs
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
-    _check_memory(config, count)
+    # Of other environments the size is not known before they are there.
+    if config.env_id.startswith(dummy.NAMESPACE):
+        check_memory(count, dummy.parse(config.env_id).size)
     if config.env_id.startswith(ATARI):
+        check_memory(count, config.frame_stack * config.screen_size**2)
         return CheckedVectorEnv(make_atari(config, count, render=render), seed)
     spec = _spec(config.env_id)
     kwargs: dict[str, Any] = {}
@@ -77,7 +83,7 @@ def make(
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:
     """
-    Return the observation and action space of one copy.
+    Return the observation and action space of one copy, as in ``envs/canonical_spaces.py``.
 
     Raises:
         EnvError: as :func:`make`.
@@ -91,26 +97,15 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
 
 def frames_per_observation(config: EnvConfig) -> int:
     """
-    Return the number of frames stacked on axis 0 of an observation; 1 if it is not a stack.
+    Return the number of frames stacked on axis 0 of an observation, or of the image in it.
 
-    Stacks of consecutive observations overlap, and ``rl/data/frame_stack.py`` sends each frame
-    once.
+    It is 1 if there is no stack. Stacks of consecutive observations overlap, and
+    ``rl/data/frame_stack.py`` sends each frame once.
     """
     if config.env_id.startswith(ATARI):
         return config.frame_stack
-    return counter.PIXEL_FRAMES if config.env_id == counter.PIXEL_COUNTER else 1
-
-
-def _check_memory(config: EnvConfig, count: int) -> None:
-    """Refuse settings, each of them allowed, whose observations together fill the memory."""
-    size = 0
-    if config.env_id.startswith(ATARI):
-        size = config.frame_stack * config.screen_size**2
-    elif config.env_id.startswith(dummy.NAMESPACE):
-        size = dummy.parse(config.env_id).size
-    if count * size > LARGEST_OBSERVATIONS:
-        raise EnvError(f'num_envs: {count} observations of {size} bytes are not allowed: at most '
-                       f'{LARGEST_OBSERVATIONS} bytes together')
+    stacked = (counter.PIXEL_COUNTER, counter.MIXED_COUNTER)
+    return counter.PIXEL_FRAMES if config.env_id in stacked else 1
 
 
 def _spec(env_id: str) -> EnvSpec:

@@ -54,6 +54,14 @@ def test_frames_match_mujoco(scene, kinematics):
             assert np.abs(found[:3, :3] - body.xmat.reshape(3, 3)).max() < 1e-6, frame
 
 
+def test_poses_of_some_frames_match_poses_of_all(kinematics, scene):
+    positions = random_positions(scene.geometry, 4)
+    every = kinematics.poses(positions)
+    some = kinematics.poses(positions, ('tool0', 'turntable'))
+    assert list(some) == ['tool0', 'turntable']
+    assert all(np.array_equal(pose, every[frame]) for frame, pose in some.items())
+
+
 @pytest.mark.parametrize('frame', FRAMES)
 def test_pose_of_one_frame_matches_poses_of_all(kinematics, scene, frame):
     positions = random_positions(scene.geometry, 6).reshape(2, 3, 5)

@@ -39,7 +39,8 @@ def decoded(schema, arrays, space):
 
 
 @pytest.mark.parametrize('steps', [1, 2, 7])
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
+@pytest.mark.parametrize('env_id', [
+    'vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0'])
 def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
     actor, schema = make_actor(env_id, steps)
     # In these environments actions have no effect, so another copy gives the same observations.
@@ -53,7 +54,8 @@ def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
         assert np.array_equal(observations[0], last)
         assert np.array_equal(arrays['is_reset'][0], last_reset)
         for t in range(steps):
-            expected, rewards, terminated, truncated, _ = other.step(np.zeros(BATCH, np.int64))
+            expected, rewards, terminated, truncated, _ = other.step(
+                np.zeros(other.action_space.shape, np.int64))
             assert np.array_equal(observations[t + 1], expected)
             assert np.array_equal(arrays['rewards'][t], rewards)
             assert np.array_equal(arrays['terminated'][t], terminated)
@@ -76,12 +78,13 @@ def test_the_next_unroll_does_not_overwrite_an_unroll():
     assert all(np.array_equal(first[name], copies[name]) for name in copies)
 
 
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/Reach1D-v0'])
+@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/MixedCounter-v0', 'vdl/Reach1D-v0'])
 def test_log_probs_are_those_of_the_policy_that_acted(env_id):
-    actor, _ = make_actor(env_id, 20)
+    actor, schema = make_actor(env_id, 20)
     arrays, _ = actor.unroll()
+    observations = decoded(schema, arrays, actor.envs.single_observation_space)
     with torch.no_grad():
-        parameters, _, _ = actor.policy(torch.from_numpy(arrays['observations'][:-1]))
+        parameters, _, _ = actor.policy(torch.from_numpy(observations[:-1]))
         expected = actor.policy.distribution.log_prob(
             parameters, torch.from_numpy(arrays['actions']))
     np.testing.assert_allclose(
@@ -148,12 +151,13 @@ def batch_of(schema, arrays):
     return make_batch([Unroll(arrays, 'a', 0, 0, 0)], schema)
 
 
+MEMORY_IDS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0', 'vdl/Reach1D-v0']
 MEMORIES = [{'lstm_size': 4}, {'last_action_reward': True},
             {'lstm_size': 4, 'last_action_reward': True}]
 
 
 @pytest.mark.parametrize('memory', MEMORIES, ids=str)
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
+@pytest.mark.parametrize('env_id', MEMORY_IDS)
 def test_an_unroll_contains_the_policy_state_before_it(env_id, memory):
     actor, schema = make_actor(env_id, 7, **memory)
     policy = actor.policy
@@ -179,7 +183,7 @@ def test_an_unroll_contains_the_policy_state_before_it(env_id, memory):
 
 
 @pytest.mark.parametrize('memory', MEMORIES, ids=str)
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
+@pytest.mark.parametrize('env_id', MEMORY_IDS)
 def test_learner_recomputes_the_actors_outputs_from_the_state_of_an_unroll(env_id, memory):
     actor, schema = make_actor(env_id, 9, **memory)
     inputs, outputs = [], []

@@ -17,7 +17,7 @@ from vdl_ros.rl.data.unroll import UnrollError
 Asking, Learner, go_on, local_unrolls = (
     sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)
 STEPS = sides.STEPS
-ENVIRONMENTS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0']
+ENVIRONMENTS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0']
 
 
 def assert_same_stream(learner, unrolls, expected):
@@ -71,7 +71,7 @@ def test_after_a_learner_restart_whole_stacks_are_sent(env_id):
     asking = Asking(first, env_id)
     go_on(first, asking, 2 * STEPS)
     second = Learner(env_id)
-    if env_id == 'vdl/PixelCounter-v0':
+    if env_id != 'vdl/Counter-v0':
         assert second.serve(asking.request()) == []
         assert 'there is no previous observation to continue' in second.refused[0]
     asking.whole = True
@@ -214,6 +214,27 @@ def test_an_error_names_the_array_of_an_invalid_step(name, change, message):
     assert learner.steps.check(arrays) == 3
     with pytest.raises(UnrollError, match=message):
         learner.steps.check(arrays | {name: change(arrays[name])})
+
+
+def test_an_image_and_numbers_are_sent_as_arrays_of_their_own():
+    learner = Learner('vdl/MixedCounter-v0')
+    arrays = Asking(learner, 'vdl/MixedCounter-v0').actor.observe(whole=True)
+    assert arrays['vectors'].shape == (3, 8)
+    assert arrays['frames'].shape == (3, 36, 36)
+    assert learner.steps.check(arrays) == 3
+    for changed, message in ((arrays['vectors'] * np.nan, 'vectors: not all finite'),
+                             (arrays['vectors'][:, :7], r'vectors: shape \(3, 7\) is not')):
+        with pytest.raises(UnrollError, match=message):
+            learner.steps.check(arrays | {'vectors': changed})
+    whole = module.StepSchema(learner.schema.observation_space, 1)
+    rows = np.zeros((3, *learner.schema.observation_space.shape), np.uint8)
+    sent = whole.encode(rows, np.ones(3, np.bool_))
+    assert {name: (each.shape, str(each.dtype)) for name, each in sent.items()} == {
+        'images': ((3, 4, 36, 36), 'uint8'), 'vectors': ((3, 8), 'float32')}
+    rows[:] = np.random.default_rng(0).integers(0, 256, rows.shape)
+    out = np.zeros_like(rows)
+    whole.decode(whole.encode(rows, np.ones(3, np.bool_)), None, out)
+    assert np.array_equal(out, rows)
 
 
 def test_each_frame_is_sent_once():

@@ -6,7 +6,11 @@ import dataclasses
 import pytest
 import torch
 
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
@@ -63,6 +67,33 @@ def test_it_goes_on_to_the_bit(learner, saved, update, same, name, changes, opti
     assert [update(other, number, start_id=2) for number in range(3, 6)] == expected
     assert same(one.state(), other.state())
     assert (other.version, other.agent_steps) == (6, one.agent_steps)
+
+
+@pytest.mark.parametrize('name', ['impala', 'a3c', 'ppo', 'reinforce'])
+def test_with_an_image_and_numbers_it_goes_on_to_the_bit(config, saved, same, name):
+    env = EnvConfig(env_id='vdl/MixedCounter-v0')
+    envs = factory.make(env, 1, num_envs=2)
+    settings = config(name, normalize_observations=True, precision='float32')
+
+    def learner():
+        return Learner(settings, envs.single_observation_space, envs.single_action_space,
+                       factory.frames_per_observation(env),
+                       algorithm_config=make_algorithm_config(settings, OWN))
+
+    one = learner()
+    actor = Actor(envs, one.copy_policy(), one.schema, 1)
+    unrolls = [Unroll(actor.unroll()[0], 'a', 1, number, 0) for number in range(4)]
+    for unroll in unrolls[:2]:
+        one.update([unroll])
+    state = saved(one)
+    again = [dataclasses.replace(each, start_id=2) for each in unrolls[2:]]
+    expected = [one.update([each]) for each in again]
+    other = learner()
+    other.load_state(state)
+    assert [other.update([each]) for each in again] == expected
+    assert same(one.state(), other.state())
+    assert float(one.policy.normalizer.count) > 0
+    envs.close()
 
 
 def test_the_weight_of_the_penalty_goes_on(learner, saved, update):

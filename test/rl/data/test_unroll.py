@@ -43,6 +43,12 @@ def pictures():
 
 
 @pytest.fixture(scope='module')
+def mixed():
+    """A stack of frames and numbers, and actions of two parts."""
+    return acted('vdl/MixedCounter-v0')
+
+
+@pytest.fixture(scope='module')
 def forces():
     return acted('vdl/Reach1D-v0')
 
@@ -54,7 +60,8 @@ def remembered():
 
 
 @pytest.mark.parametrize('lstm_size', [0, 4])
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/Reach1D-v0'])
+@pytest.mark.parametrize('env_id', [
+    'vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0', 'vdl/Reach1D-v0'])
 def test_unrolls_of_an_actor_are_valid(env_id, lstm_size):
     schema, arrays = acted(env_id, lstm_size)
     schema.check(arrays)
@@ -65,6 +72,7 @@ def test_unrolls_of_an_actor_are_valid(env_id, lstm_size):
 NAMES = ['observations', 'is_reset', 'actions', 'rewards', 'terminated', 'truncated',
          'behaviour_log_probs']
 PICTURE_NAMES = [*NAMES[1:], 'frames', 'reset_index', 'reset_stacks']
+MIXED_NAMES = [*PICTURE_NAMES, 'vectors']
 
 
 def refused(schema, arrays, name, **changed):
@@ -108,6 +116,54 @@ def test_wrong_shapes_of_pictures_are_named(pictures, name):
         refused(schema, arrays, name, **{name: arrays[name][..., :-1]})
 
 
+def test_an_image_and_numbers_are_sent_as_arrays_of_their_own(mixed):
+    schema, arrays = mixed
+    assert arrays.keys() == {*MIXED_NAMES}
+    assert arrays['vectors'].shape == (STEPS + 1, BATCH, 8)
+    assert arrays['vectors'].dtype == np.float32
+    assert arrays['frames'].shape == (STEPS + 4, BATCH, 36, 36)
+    assert arrays['actions'].shape == (STEPS, BATCH, 2)
+    assert arrays['actions'].dtype == np.int64
+    whole = UnrollSchema(schema.observation_space, gymnasium.spaces.Discrete(2), STEPS, 1)
+    rows = np.zeros((STEPS + 1, BATCH, *schema.observation_space.shape), np.uint8)
+    sent = whole.encode(rows, arrays['is_reset'])
+    assert {name: (array.shape, str(array.dtype)) for name, array in sent.items()} == {
+        'images': ((STEPS + 1, BATCH, 4, 36, 36), 'uint8'),
+        'vectors': ((STEPS + 1, BATCH, 8), 'float32')}
+
+
+@pytest.mark.parametrize('name', MIXED_NAMES)
+def test_wrong_arrays_of_an_image_and_numbers_are_named(mixed, name):
+    schema, arrays = mixed
+    refused(schema, arrays, name, **{name: arrays[name].astype(np.float64)})
+    refused(schema, arrays, name, **{name: arrays[name][..., None]})
+    rest = {key: value for key, value in arrays.items() if key != name}
+    with pytest.raises(UnrollError, match=rf"missing: \['{name}'\], unknown: \[\]"):
+        schema.check(rest)
+    lengths = {key: value.nbytes for key, value in arrays.items()}
+    schema.check_lengths(lengths)
+    if not name.startswith('reset_'):
+        with pytest.raises(UnrollError, match=f'^(is_reset|{name}): '):
+            schema.check_lengths({**lengths, name: lengths[name] + 4 * STEPS})
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -2e9])
+def test_numbers_beside_an_image_are_checked(mixed, value):
+    schema, arrays = mixed
+    vectors = arrays['vectors'].copy()
+    vectors[2, 1, 3] = value
+    refused(schema, arrays, 'vectors', vectors=vectors)
+
+
+@pytest.mark.parametrize(('part', 'action', 'most'), [(0, 2, 1), (0, -1, 1), (1, 3, 2)])
+def test_an_action_whose_part_is_out_of_range_is_named(mixed, part, action, most):
+    schema, arrays = mixed
+    actions = arrays['actions'].copy()
+    actions[3, 1, part] = action
+    assert f'{action}' in refused(schema, arrays, 'actions', actions=actions)
+    assert f'is not within 0 to {most}' in refused(schema, arrays, 'actions', actions=actions)
+
+
 def test_a_flat_is_reset_is_named(numbers):
     schema, arrays = numbers
     assert '(7,) is not (7, -1)' in refused(
@@ -135,11 +191,11 @@ def test_an_error_names_an_invalid_state(remembered, change, reason):
     assert refused(schema, arrays, 'state', state=change(arrays['state'])) == f'state: {reason}'
 
 
-def test_empty_arrays_have_the_shapes_of_an_unroll(numbers, pictures, remembered):
-    for schema, arrays in (numbers, pictures, remembered):
+def test_empty_arrays_have_the_shapes_of_an_unroll(numbers, pictures, mixed, remembered):
+    for schema, arrays in (numbers, pictures, mixed, remembered):
         empty = schema.empty(5)
         assert empty.keys() == (arrays.keys() | {'observations'}) - {
-            'frames', 'reset_index', 'reset_stacks'}
+            'frames', 'reset_index', 'reset_stacks', 'vectors'}
         for name, array in empty.items():
             if name in arrays:
                 axis = 0 if name == 'state' else 1
@@ -214,16 +270,18 @@ def test_actors_may_differ_in_their_number_of_environments(numbers, remembered):
                       for name, array in arrays.items()})
 
 
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/PixelCounter-v0'])
-def test_encoding_and_decoding_restores_observations(env_id):
-    config = EnvConfig(env_id=env_id)
-    envs = factory.make(config, 9, num_envs=3)
-    schema = UnrollSchema(envs.single_observation_space, envs.single_action_space, 30,
-                          factory.frames_per_observation(config))
+@pytest.mark.parametrize(('env_id', 'frames'), [
+    ('vdl/Counter-v0', 1), ('vdl/PixelCounter-v0', 4), ('vdl/MixedCounter-v0', 4),
+    ('vdl/MixedCounter-v0', 1)])
+def test_encoding_and_decoding_restores_observations(env_id, frames):
+    envs = factory.make(EnvConfig(env_id=env_id), 9, num_envs=3)
+    schema = UnrollSchema(
+        envs.single_observation_space, envs.single_action_space, 30, frames)
     observation, _ = envs.reset()
     seen, resets, done = [observation], [np.ones(3, np.bool_)], np.zeros(3, np.bool_)
     for _ in range(30):
-        observation, _, terminated, truncated, _ = envs.step(np.zeros(3, np.int64))
+        observation, _, terminated, truncated, _ = envs.step(
+            np.zeros(envs.action_space.shape, np.int64))
         seen.append(observation)
         resets.append(done)
         done = terminated | truncated
@@ -247,8 +305,8 @@ def test_observations_must_be_one_array():
         UnrollSchema(space, space, 5, 1)
 
 
-def test_an_unroll_that_fills_the_memory_is_refused(numbers, pictures):
-    for schema, _ in (numbers, pictures):
+def test_an_unroll_that_fills_the_memory_is_refused(numbers, pictures, mixed):
+    for schema, _ in (numbers, pictures, mixed):
         assert schema.num_bytes(3) == sum(value.nbytes for value in schema.empty(3).values())
         with pytest.raises(UnrollError, match='^unroll_length: 6 steps of 10000000000 environ'):
             schema.empty(10**10)

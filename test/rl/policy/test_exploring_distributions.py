@@ -118,7 +118,8 @@ def test_for_values_returns_the_family_of_the_exploration():
 @pytest.mark.parametrize('space', [
     spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 2]), spaces.Box(0, 1, (2,))], ids=str)
 def test_spaces_that_are_not_discrete_are_rejected(space):
-    with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in [^\n]*: Discrete from"):
+    with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in [^\n]*: Discrete from "
+                                         '0; for other spaces one of impala, a3c, ppo, reinf'):
         for_values(space, 'epsilon')
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.rl.policy.networks import SMALLEST_IMAGE, make_torso, orthogonal
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
+from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.train_config import NETWORKS
 
 IMAGE_NETWORKS = [name for name in NETWORKS if name != 'mlp']

@@ -5,6 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.policy import policy as module
 from vdl_ros.rl.policy.distributions import (
@@ -12,6 +13,7 @@ from vdl_ros.rl.policy.distributions import (
     Categorical,
     DiagonalGaussian,
     EpsilonGreedy,
+    MultiCategorical,
     SquashedGaussian,
 )
 from vdl_ros.rl.train_config import TrainConfig
@@ -20,6 +22,8 @@ IMAGES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = spaces.Discrete(6)
 FORCES = spaces.Box(-1, 1, (2,), np.float32)
+MOTORS = spaces.MultiDiscrete([3, 2])
+MIXED = ImageAndVector(spaces.Box(0, 255, (3, 37, 37), np.uint8), 5)
 DQN = DqnConfig()
 
 
@@ -30,6 +34,12 @@ def make(space=NUMBERS, action_space=ACTIONS, own=None, precision='float32', **c
 
 def observations(space, *lead):
     rng = np.random.default_rng(0)
+    if space is MIXED:
+        rows = np.empty((*lead, *space.shape), np.uint8)
+        images, vectors = space.split(rows)
+        images[...] = rng.integers(0, 256, images.shape, np.uint8)
+        vectors[...] = rng.normal(size=vectors.shape)
+        return torch.from_numpy(rows)
     if space.dtype == np.uint8:
         return torch.from_numpy(rng.integers(0, 256, (*lead, *space.shape), np.uint8))
     return torch.from_numpy(rng.normal(size=(*lead, *space.shape)).astype(space.dtype))
@@ -37,13 +47,14 @@ def observations(space, *lead):
 
 @pytest.mark.parametrize('lead', [(), (5,), (3, 2)])
 @pytest.mark.parametrize(('action_space', 'own', 'size'), [
-    (ACTIONS, None, 6), (FORCES, None, 4), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
+    (ACTIONS, None, 6), (FORCES, None, 4), (MOTORS, None, 5), (ACTIONS, DQN, 7)],
+    ids=['logits', 'forces', 'motors', 'values'])
 @pytest.mark.parametrize(('network', 'space'), [
     ('mlp', NUMBERS), ('mlp', spaces.Box(0, 1, (2, 3), np.float64)), ('mlp', IMAGES),
     ('impala', IMAGES), ('nature', IMAGES), ('impala', spaces.Box(0, 255, (1, 36, 40), np.uint8)),
     ('nature', spaces.Box(0, 255, (3, 36, 36), np.uint8)),
     ('resnet', spaces.Box(0, 255, (3, 36, 36), np.uint8)),
-    ('universe', spaces.Box(0, 255, (40, 36, 3), np.uint8))])
+    ('universe', spaces.Box(0, 255, (40, 36, 3), np.uint8)), ('impala', MIXED), ('mlp', MIXED)])
 def test_any_leading_axes_are_kept(network, space, action_space, own, size, lead):
     policy = make(space, action_space, own, network=network)
     parameters, values, state = policy(observations(space, *lead))
@@ -55,7 +66,7 @@ def test_any_leading_axes_are_kept(network, space, action_space, own, size, lead
 
 @pytest.mark.parametrize(('network', 'space'), [
     ('mlp', NUMBERS), ('impala', IMAGES), ('nature', IMAGES), ('resnet', IMAGES),
-    ('universe', IMAGES)])
+    ('universe', IMAGES), ('impala', MIXED), ('mlp', MIXED)])
 def test_outputs_of_an_observation_do_not_depend_on_the_batch(network, space):
     policy = make(space, network=network)
     batch = observations(space, 2, 3)
@@ -141,6 +152,7 @@ def test_auto_chooses_the_network_for_the_observations():
 
 @pytest.mark.parametrize(('settings', 'own', 'action_space', 'family'), [
     ({}, None, ACTIONS, Categorical), ({}, None, FORCES, DiagonalGaussian),
+    ({}, None, MOTORS, MultiCategorical),
     ({'action_distribution': 'squashed'}, None, FORCES, SquashedGaussian),
     ({}, DQN, ACTIONS, EpsilonGreedy),
     ({}, DqnConfig(exploration='boltzmann'), ACTIONS, Boltzmann)])
@@ -187,12 +199,14 @@ def test_vectors_have_a_separate_value_torso_and_images_share_one():
     assert make().value_torso is not None
     assert make(IMAGES, network='impala').value_torso is None
     assert make(lstm_size=4).value_torso is None
+    assert make(MIXED, network='mlp').value_torso is None
 
 
 @pytest.mark.parametrize(('network', 'space'), [
     ('mlp', NUMBERS), ('impala', IMAGES), ('universe', IMAGES)])
 @pytest.mark.parametrize(('action_space', 'own', 'size'), [
-    (ACTIONS, None, 6), (FORCES, None, 4), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
+    (ACTIONS, None, 6), (FORCES, None, 4), (MOTORS, None, 5), (ACTIONS, DQN, 7)],
+    ids=['logits', 'forces', 'motors', 'values'])
 def test_an_lstm_keeps_leading_axes_and_returns_a_state(network, space, action_space, own, size):
     policy = make(space, action_space, own, network=network, lstm_size=5)
     assert policy.state_size == 10
@@ -317,6 +331,53 @@ def test_the_statistics_of_normalization_are_part_of_the_weights():
     assert not any('normalizer' in name for name, _ in policy.named_parameters())
     assert make(IMAGES, network='impala', normalize_observations=True).normalizer is None
     assert make().normalizer is None
+
+
+@pytest.mark.parametrize('network', ['impala', 'mlp'])
+@pytest.mark.parametrize('own', [None, DQN], ids=['policy', 'values'])
+def test_the_layers_take_the_image_and_then_the_numbers(network, own):
+    policy = make(MIXED, own=own, network=network)
+    rows = observations(MIXED, 4)
+    images, vectors = (torch.from_numpy(each.copy()) for each in MIXED.split(rows.numpy()))
+    images = images / 255
+    features = policy.policy_torso(images if network == 'impala' else images.flatten(1))
+    joint = torch.relu(policy.joint[0](torch.cat([features, vectors], -1)))
+    wanted = policy.policy_head(joint)
+    parameters, values, _ = policy(rows)
+    torch.testing.assert_close(parameters[:, :6], wanted)
+    torch.testing.assert_close(
+        values, wanted.amax(-1) if own else policy.value_head(joint).squeeze(-1))
+    values.sum().backward()
+    learned = policy.joint[0].weight.grad
+    assert (learned[:, -5:].abs().sum(0) > 0).all(), 'every number is an input'
+    assert all(each.grad.abs().sum() > 0 for each in policy.policy_torso.parameters())
+
+
+def test_numbers_beside_an_image_are_normalized_and_the_image_is_not():
+    policy = make(MIXED, network='impala', normalize_observations=True)
+    rows = observations(MIXED, 300)
+    images, vectors = MIXED.split(rows.numpy())
+    vectors *= 9
+    vectors += 4
+    assert torch.equal(policy.numbers(rows), torch.from_numpy(vectors.copy()))
+    policy.normalizer.update(policy.numbers(rows))
+    seen = []
+    for each in (policy.policy_torso, policy.joint):
+        each.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    policy(rows)
+    torch.testing.assert_close(seen[0], torch.from_numpy(images / np.float32(255)))
+    torch.testing.assert_close(seen[1][:, -5:].mean(0), torch.zeros(5), rtol=0, atol=1e-4)
+    torch.testing.assert_close(seen[1][:, -5:].std(0), torch.ones(5), rtol=0.01, atol=0)
+
+
+def test_auto_is_an_image_network_for_an_image_and_numbers():
+    assert make(MIXED).of_images
+    assert make(MIXED, precision='bfloat16').precision == torch.bfloat16
+    assert not make(MIXED, network='mlp').of_images
+    rows = observations(MIXED, 3)
+    coarse, exact = make(MIXED, precision='bfloat16'), make(MIXED)
+    coarse.load_state_dict(exact.state_dict())
+    torch.testing.assert_close(coarse(rows).values, exact(rows).values, rtol=0.05, atol=0.02)
 
 
 def test_bytes_are_normalized_without_scaling():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -25,6 +27,7 @@ class Kinematics:
         """Use this geometry."""
         self._geometry = geometry
         self._by_child = {joint.child: joint for joint in geometry.joints.values()}
+        self._steps = {name: _step(joint) for name, joint in geometry.joints.items()}
 
     def pose(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
         """
@@ -35,24 +38,29 @@ class Kinematics:
             ValueError: ``positions`` has not five columns.
         """
         q = _checked(positions)
-        result = np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4))
+        result: Array = np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4))
         for joint in self._chain(frame):
-            result = result @ joint.origin
-            if joint.type != 'fixed':
-                result = result @ _motion(joint, self._value(joint, q))
+            result = result @ self._local(joint, q)
         return np.array(result)
 
-    def poses(self, positions: ArrayLike) -> dict[str, Array]:
-        """Return the pose of every frame by name, each float64 [..., 4, 4]."""
+    def poses(
+        self, positions: ArrayLike, frames: Collection[str] | None = None,
+    ) -> dict[str, Array]:
+        """
+        Return the poses of frames by name, each float64 [..., 4, 4]; of all frames by default.
+
+        Raises:
+            KeyError: there is no such frame.
+            ValueError: ``positions`` has not five columns.
+        """
         q = _checked(positions)
         found: dict[str, Array] = {
             self._geometry.root: np.array(np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4)))}
-        for joint in self._geometry.joints.values():
-            pose = found[joint.parent] @ joint.origin
-            if joint.type != 'fixed':
-                pose = pose @ _motion(joint, self._value(joint, q))
-            found[joint.child] = pose
-        return found
+        for frame in self._geometry.links if frames is None else frames:
+            for joint in self._chain(frame):
+                if joint.child not in found:
+                    found[joint.child] = found[joint.parent] @ self._local(joint, q)
+        return found if frames is None else {frame: found[frame] for frame in frames}
 
     def jacobian(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
         """
@@ -70,10 +78,10 @@ class Kinematics:
         moving: list[tuple[Joint, Array, Array]] = []
         pose: Array = np.broadcast_to(np.eye(4), (*shape, 4, 4))
         for joint in self._chain(frame):
-            pose = pose @ joint.origin
+            pose = pose @ self._local(joint, q)
             if joint.type != 'fixed':
+                # A joint leaves its own axis where it is.
                 moving.append((joint, pose[..., :3, 3], pose[..., :3, :3] @ joint.axis))
-                pose = pose @ _motion(joint, self._value(joint, q))
         tip = pose[..., :3, 3]
         result = np.zeros((*shape, 6, len(JOINTS)))
         for joint, origin, axis in moving:
@@ -97,11 +105,17 @@ class Kinematics:
             link = chain[-1].parent
         return chain[::-1]
 
-    def _value(self, joint: Joint, q: Array) -> Array:
-        """Return a joint's position, mimicking included, float64 [...]."""
-        if not joint.mimic:
-            return q[..., JOINTS.index(joint.name)]
-        return q[..., JOINTS.index(joint.mimic)] * joint.multiplier + joint.offset
+    def _local(self, joint: Joint, q: Array) -> Array:
+        """Return the pose of a joint's child in its parent, float64 [..., 4, 4] or [4, 4]."""
+        if joint.type == 'fixed':
+            return joint.origin
+        # Mimicking joints follow another one.
+        value = q[..., JOINTS.index(joint.mimic or joint.name), None, None]
+        value = value * joint.multiplier + joint.offset
+        step = self._steps[joint.name]
+        if joint.type == 'prismatic':
+            return np.asarray(step[0] + value * step[1])
+        return np.asarray(step[0] + np.sin(value) * step[1] + np.cos(value) * step[2])
 
 
 def _checked(positions: ArrayLike) -> Array:
@@ -112,18 +126,23 @@ def _checked(positions: ArrayLike) -> Array:
     return q
 
 
-def _motion(joint: Joint, value: Array) -> Array:
-    """Return the motion of a joint's child at ``value``, float64 [..., 4, 4]."""
-    pose = np.zeros((*value.shape, 4, 4))
-    pose[..., 3, 3] = 1.0
+def _step(joint: Joint) -> Array:
+    """
+    Return float64 [3, 4, 4] of which a joint's pose is a sum, ``origin`` included.
+
+    Revolute: the first, plus sine and cosine of the angle times the others. Prismatic: the first,
+    plus the position times the second.
+    """
+    parts = np.zeros((3, 4, 4))
     if joint.type == 'prismatic':
-        pose[..., :3, :3] = np.eye(3)
-        pose[..., :3, 3] = value[..., None] * joint.axis
-        return pose
-    x, y, z = joint.axis
-    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    sine = np.sin(value)[..., None, None]
-    cosine = np.cos(value)[..., None, None]
-    # Rodrigues' formula.
-    pose[..., :3, :3] = np.eye(3) + sine * cross + (1.0 - cosine) * (cross @ cross)
-    return pose
+        parts[0] = np.eye(4)
+        parts[1, :3, 3] = joint.axis
+    else:
+        x, y, z = joint.axis
+        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        # Rodrigues' formula: 1 + sin K + (1 - cos) K^2.
+        parts[0, :3, :3] = np.eye(3) + cross @ cross
+        parts[0, 3, 3] = 1.0
+        parts[1, :3, :3] = cross
+        parts[2, :3, :3] = -cross @ cross
+    return np.asarray(joint.origin @ parts)

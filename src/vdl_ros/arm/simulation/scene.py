@@ -16,7 +16,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, load
 from vdl_ros.arm.model.joints import JOINTS
@@ -40,7 +40,7 @@ class Scene:
     ``model`` is a ``mujoco.MjModel``. ``qpos`` and ``dof`` are the indices of the five joints in
     ``data.qpos`` and ``data.qvel``, int [5]; ``actuators`` in ``data.ctrl``. ``load`` is the
     torque of gravity on each joint with the arm stretched out, float64 [5], N m, 0 for joints
-    without it.
+    without it; ``inertia`` the inertia about each joint with the arm upright, float64 [5], kg m^2.
     """
 
     model: Any
@@ -49,6 +49,7 @@ class Scene:
     dof: NDArray[np.int64]
     actuators: NDArray[np.int64]
     load: NDArray[np.float64]
+    inertia: NDArray[np.float64]
 
     def set_positions(self, data: Any, positions: NDArray[np.float64]) -> None:
         """
@@ -65,6 +66,17 @@ class Scene:
                 data.qpos[address] = value * joint.multiplier + joint.offset
         mujoco.mj_forward(self.model, data)
 
+    def gears(self, sag: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """
+        Return stiffness and damping of the gears, each float64 [..., 5], N m/rad and N m s/rad.
+
+        Args:
+            sag: deflection of a joint under ``load``, float64 [...], rad.
+        """
+        loaded = self.load / np.asarray(sag, np.float64)[..., None]
+        stiffness = np.where(self.load > 0.0, loaded, self.inertia * UNLOADED_RATE**2)
+        return stiffness, 2.0 * np.sqrt(stiffness * self.inertia)  # critical
+
     def stiffen(self, sag: float) -> NDArray[np.float64]:
         """
         Set how far loaded joints sag; return the gears' stiffness, float64 [5], N m/rad.
@@ -72,17 +84,11 @@ class Scene:
         Args:
             sag: deflection of a joint under ``load``, rad.
         """
-        data = mujoco.MjData(self.model)
-        self.set_positions(data, np.zeros(len(JOINTS)))
-        mass = np.zeros((self.model.nv, self.model.nv))
-        mujoco.mj_fullM(self.model, data, mass)
-        inertia = np.diag(mass)[self.dof]
-        stiffness = np.where(self.load > 0.0, self.load / sag, inertia * UNLOADED_RATE**2)
-        damping = 2.0 * np.sqrt(stiffness * inertia)  # critical
+        stiffness, damping = self.gears(sag)
         self.model.actuator_gainprm[self.actuators, 0] = stiffness
         self.model.actuator_biasprm[self.actuators, 1] = -stiffness
         self.model.actuator_biasprm[self.actuators, 2] = -damping
-        return np.asarray(stiffness, np.float64)
+        return stiffness
 
 
 def build_scene(
@@ -125,14 +131,18 @@ def build_scene(
         qpos=np.array([joint.qposadr[0] for joint in joints]),
         dof=np.array([joint.dofadr[0] for joint in joints]),
         actuators=np.array([model.actuator(PREFIX + name).id for name in JOINTS]),
-        load=np.zeros(len(JOINTS)))
+        load=np.zeros(len(JOINTS)), inertia=np.zeros(len(JOINTS)))
     data = mujoco.MjData(model)
+    scene.set_positions(data, np.zeros(len(JOINTS)))
+    mass = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, mass)
     stretched = np.zeros(len(JOINTS))
     stretched[JOINTS.index('shoulder')] = min(math.pi / 2, geometry.upper[1])
     scene.set_positions(data, stretched)
     torque = np.abs(data.qfrc_bias[scene.dof])
     # A vertical axis, or balanced fingers, give rounding errors instead of 0.
-    return dataclasses.replace(scene, load=np.where(torque > 0.01, torque, 0.0))
+    return dataclasses.replace(
+        scene, load=np.where(torque > 0.01, torque, 0.0), inertia=np.diag(mass)[scene.dof])
 
 
 def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:

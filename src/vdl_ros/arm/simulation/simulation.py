@@ -13,16 +13,13 @@ from numpy.typing import ArrayLike
 from vdl_ros.arm.model.geometry import ArmGeometry, Positions
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation.collisions import DEEPEST
 from vdl_ros.arm.simulation.motor_model import GearMotors
 from vdl_ros.arm.simulation.scene import PREFIX, Scene, build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.common.quoting import quoted
 
 __all__ = ['ArmSimulation', 'PoseError']
-
-
-#: Largest penetration of parts that is allowed when the arm is placed, m.
-DEEPEST = 0.001
 
 
 class PoseError(ValueError):

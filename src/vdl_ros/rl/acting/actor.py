@@ -151,7 +151,8 @@ class Actor:
             is_reset: [B] bool, true where an episode starts.
 
         Returns:
-            Actions, [B] int64 or [B, A] float32, and their log-probabilities, [B] float32.
+            Actions, int64 [B] or [B, A], or float32 [B, A], and their log-probabilities, float32
+            [B].
         """
         distribution = self.policy.distribution
         if self.policy.state_size:

@@ -61,7 +61,7 @@ class Answer:
 
     Attributes:
         request: the request.
-        actions: [B] int64 or [B, A] float32.
+        actions: int64 [B] or [B, A], or float32 [B, A].
         policy_version: version of the policy that chose them.
     """
 

@@ -6,9 +6,12 @@ As in SEED RL (Espeholt et al. 2019, arXiv:1910.06591). Arrays of one step in a 
 ======================  ===========  ============================================================
 name                    shape        meaning
 ======================  ===========  ============================================================
-observations            [B, ...]     if they are no stacks of frames; else the next three, the
-                                     newest frames and the stacks that do not continue
-frames                  [B, H, W]    uint8
+observations            [B, ...]
+images, vectors         [B, ...],    instead of observations that are an image and numbers;
+                        [B, V]       ``vectors`` float32
+frames                  [B, H, W]    uint8; this and the next two instead of observations, or
+                                     images, that are stacks of frames: the newest frames, and the
+                                     stacks that do not continue
 whole_index             [n] int32    environments whose stack is sent whole
 whole_stacks            [n, S, H, W] uint8
 is_reset                [B] bool     the observation is the first of an episode
@@ -27,6 +30,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.acting.env_stepper import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, Expected, UnrollError, check_arrays, check_lengths
@@ -42,7 +46,12 @@ class StepSchema:
     ) -> None:
         """Describe steps of an environment with this observation space."""
         self.stacked = frames_per_observation > 1
-        dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
+        self._mixed = (
+            observation_space if isinstance(observation_space, ImageAndVector) else None)
+        name, space = 'observations', observation_space
+        if self._mixed is not None:
+            name, space = 'images', self._mixed.image
+        dtype, shape = np.dtype(space.dtype), space.shape
         self._expected: Expected = {
             'is_reset': (np.dtype(np.bool_), (-1,)),
             'rewards': (np.dtype(np.float32), (-1,)),
@@ -55,7 +64,9 @@ class StepSchema:
                 'whole_index': (np.dtype(np.int32), (-2,)),
                 'whole_stacks': (dtype, (-2, *shape))}
         else:
-            self._expected['observations'] = (dtype, (-1, *shape))
+            self._expected[name] = (dtype, (-1, *shape))
+        if self._mixed is not None:
+            self._expected['vectors'] = (np.dtype(np.float32), (-1, self._mixed.vector_size))
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> int:
         """
@@ -83,11 +94,14 @@ class StepSchema:
 
     def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
         """Return the arrays that encode an observation; ``whole`` [B]: send the whole stack."""
+        vectors: Arrays = {}
+        if self._mixed is not None:
+            observation, vectors['vectors'] = self._mixed.split(observation)
         if not self.stacked:
-            return {'observations': observation}
+            return {'observations' if self._mixed is None else 'images': observation, **vectors}
         index = np.flatnonzero(whole).astype(np.int32)
         return {'frames': np.ascontiguousarray(observation[:, -1]), 'whole_index': index,
-                'whole_stacks': observation[index]}
+                'whole_stacks': observation[index], **vectors}
 
     def decode(
         self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None,
@@ -104,8 +118,12 @@ class StepSchema:
         Raises:
             UnrollError: a stack continues one that was not received.
         """
+        if self._mixed is not None:
+            out, vectors = self._mixed.split(out)
+            vectors[...] = arrays['vectors']
+            before = None if before is None else self._mixed.split(before)[0]
         if not self.stacked:
-            out[...] = arrays['observations']
+            out[...] = arrays['observations' if self._mixed is None else 'images']
             return
         index = arrays['whole_index']
         if before is not None:

@@ -93,7 +93,7 @@ class Algorithm:
         if self.policy.normalizer is not None:
             kept = batch.observations[:-1][batch.valid]
             self.policy.normalizer.update(
-                send(kept.flatten(1), self.device), self.group.all_reduce_sum)
+                send(self.policy.numbers(kept), self.device), self.group.all_reduce_sum)
 
     def mean(self, values: Tensor, mask: Tensor) -> Tensor:
         """Return this learner's part of a mean over all learners; see :func:`masked_mean`."""

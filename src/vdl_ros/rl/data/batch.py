@@ -41,7 +41,7 @@ class Batch:
 
     Attributes:
         observations: [T + 1, B, ...].
-        actions: [T, B] int64 or [T, B, A] float32.
+        actions: int64 [T, B] or [T, B, A], or float32 [T, B, A].
         rewards: [T, B] float32, from the environment.
         terminated: [T, B] bool.
         truncated: [T, B] bool.

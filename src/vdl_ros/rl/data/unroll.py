@@ -4,12 +4,14 @@ An unroll: T steps of B environments as named arrays, and the schema that checks
 =====================  ==================  =====================================================
 name                   shape               meaning
 =====================  ==================  =====================================================
-observations           [T + 1, B, ...]     x_0 ... x_T; stacks of frames are sent as ``frames``,
-                                           ``reset_index`` and ``reset_stacks`` instead, see
-                                           ``frame_stack.py``
+observations           [T + 1, B, ...]     x_0 ... x_T
+images, vectors        [T + 1, B, ...],    sent instead of observations that are an image and
+                       [T + 1, B, V]       numbers; ``vectors`` float32
+frames, reset_index,                       sent instead of observations, or images, that are stacks
+reset_stacks                               of frames, see ``frame_stack.py``
 is_reset               [T + 1, B] bool     x_t is the first observation of an episode
-actions                [T, B] or           int64, or float32 before the environment clips it
-                       [T, B, A]
+actions                [T, B] or           int64, each part from 0; or float32 before the
+                       [T, B, A]           environment clips it
 rewards                [T, B] float32      from the environment
 terminated, truncated  [T, B] bool         how episodes ended
 behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
@@ -31,6 +33,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.quoting import quoted
 from vdl_ros.rl.data import frame_stack
 
@@ -178,7 +181,8 @@ class UnrollSchema:
             observation_space: of one environment.
             action_space: of one environment.
             unroll_length: T.
-            frames_per_observation: frames stacked in one observation; 1: not a stack.
+            frames_per_observation: frames stacked in one observation, or in the image in it; 1:
+                not a stack.
             state_size: S, size of the policy's state; 0: it has none.
 
         Raises:
@@ -192,11 +196,12 @@ class UnrollSchema:
         self.unroll_length = steps = unroll_length
         self.state_size = state_size
         action_shape = tuple(action_space.shape or ())
-        self._num_actions = (
-            int(action_space.n) if isinstance(action_space, gymnasium.spaces.Discrete) else 0)
-        self._expected: Expected = {
+        # Of discrete actions the number of each part's values, [A]; [0] of others.
+        self._action_sizes: NDArray[np.int64] = np.atleast_1d(getattr(
+            action_space, 'nvec', getattr(action_space, 'n', np.zeros(0, np.int64))))
+        others: Expected = {
             'is_reset': (np.dtype(np.bool_), (steps + 1, -1)),
-            'actions': (np.dtype(np.int64 if self._num_actions else np.float32),
+            'actions': (np.dtype(np.int64 if self._action_sizes.size else np.float32),
                         (steps, -1, *action_shape)),
             'rewards': (np.dtype(np.float32), (steps, -1)),
             'terminated': (np.dtype(np.bool_), (steps, -1)),
@@ -204,17 +209,26 @@ class UnrollSchema:
             'behaviour_log_probs': (np.dtype(np.float32), (steps, -1)),
         }
         if state_size:
-            self._expected['state'] = (np.dtype(np.float32), (-1, state_size))
+            others['state'] = (np.dtype(np.float32), (-1, state_size))
         dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
+        whole: Expected = {'observations': (dtype, (steps + 1, -1, *shape))}
+        sent = whole
+        self._mixed = (
+            observation_space if isinstance(observation_space, ImageAndVector) else None)
+        if self._mixed is not None:
+            shape = self._mixed.image.shape
+            sent = {'images': (dtype, (steps + 1, -1, *shape))}
         if self.stacked:
             depth, frame = shape[0], shape[1:]
-            self._expected |= {
+            sent = {
                 'frames': (dtype, (steps + depth, -1, *frame)),
                 'reset_index': (np.dtype(np.int32), (-2, 2)),
                 'reset_stacks': (dtype, (-2, *shape)),
             }
-        else:
-            self._expected['observations'] = (dtype, (steps + 1, -1, *shape))
+        if self._mixed is not None:
+            sent['vectors'] = (np.dtype(np.float32), (steps + 1, -1, self._mixed.vector_size))
+        # In memory, and in messages.
+        self._whole, self._expected = others | whole, others | sent
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """
@@ -224,12 +238,12 @@ class UnrollSchema:
             UnrollError: the message names the array and the reason.
         """
         check_arrays(self._expected, arrays)
-        if self._num_actions:
-            actions = arrays['actions']
-            low, high = int(actions.min()), int(actions.max())
-            if low < 0 or high >= self._num_actions:
-                raise UnrollError(
-                    f'actions: {low} to {high} is not within 0 to {self._num_actions - 1}')
+        if self._action_sizes.size:
+            actions = arrays['actions'].reshape(-1, self._action_sizes.size)
+            low, high = actions.min(axis=0), actions.max(axis=0)
+            for part in np.flatnonzero((low < 0) | (high >= self._action_sizes))[:1]:
+                raise UnrollError(f'actions: {low[part]} to {high[part]} is not within 0 to '
+                                  f'{self._action_sizes[part] - 1}')
         if self.stacked:
             try:
                 frame_stack.check_positions(
@@ -249,12 +263,8 @@ class UnrollSchema:
 
     def num_bytes(self, num_envs: int) -> int:
         """Return the size of an unroll of ``num_envs`` environments, observations stacked."""
-        space = self.observation_space
-        shapes = [(dtype, shape) for name, (dtype, shape) in self._expected.items()
-                  if name not in ('observations', 'frames', 'reset_index', 'reset_stacks')]
-        shapes.append((np.dtype(space.dtype), (self.unroll_length + 1, -1, *space.shape)))
         return sum(dtype.itemsize * math.prod(num_envs if size < 0 else size for size in shape)
-                   for dtype, shape in shapes)
+                   for dtype, shape in self._whole.values())
 
     def check_size(self, num_envs: int) -> None:
         """
@@ -277,14 +287,8 @@ class UnrollSchema:
             UnrollError: they are too large.
         """
         self.check_size(num_envs)
-        space = self.observation_space
-        arrays: Arrays = {
-            name: np.empty([num_envs if size < 0 else size for size in shape], dtype)
-            for name, (dtype, shape) in self._expected.items()
-            if name not in ('frames', 'reset_index', 'reset_stacks')}
-        arrays['observations'] = np.empty(
-            (self.unroll_length + 1, num_envs, *space.shape), space.dtype)
-        return arrays
+        return {name: np.empty([num_envs if size < 0 else size for size in shape], dtype)
+                for name, (dtype, shape) in self._whole.items()}
 
     def encode(
         self,
@@ -292,10 +296,13 @@ class UnrollSchema:
         is_reset: NDArray[np.bool_],
     ) -> Arrays:
         """Return the arrays that encode observations [T + 1, B, ...]."""
+        vectors: Arrays = {}
+        if self._mixed is not None:
+            observations, vectors['vectors'] = self._mixed.split(observations)
         if not self.stacked:
-            return {'observations': observations}
+            return {'observations' if self._mixed is None else 'images': observations, **vectors}
         frames, index, stacks = frame_stack.unstack(observations, is_reset)
-        return {'frames': frames, 'reset_index': index, 'reset_stacks': stacks}
+        return {'frames': frames, 'reset_index': index, 'reset_stacks': stacks, **vectors}
 
     def decode_into(
         self,
@@ -310,6 +317,12 @@ class UnrollSchema:
         """
         if 'observations' in arrays:
             out[...] = arrays['observations']
+            return
+        if self._mixed is not None:
+            out, vectors = self._mixed.split(out)
+            vectors[...] = arrays['vectors']
+        if not self.stacked:
+            out[...] = arrays['images']
             return
         try:
             frame_stack.stack(

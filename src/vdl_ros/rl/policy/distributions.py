@@ -1,13 +1,14 @@
 """
 Action distributions as functions of a network's outputs.
 
-Of policy networks: Categorical, DiagonalGaussian, SquashedGaussian. Of networks of action values
-Q: EpsilonGreedy, Boltzmann.
+Of policy networks: Categorical, MultiCategorical, DiagonalGaussian, SquashedGaussian. Of networks
+of action values Q: EpsilonGreedy, Boltzmann.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import gymnasium
@@ -17,12 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from vdl_ros.rl.train_config import ALGORITHMS
+
 __all__ = [
     'ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian', 'EpsilonGreedy',
-    'SquashedGaussian', 'for_space', 'for_values',
+    'MultiCategorical', 'SquashedGaussian', 'for_space', 'for_values',
 ]
 
 _LOG_2PI = math.log(2 * math.pi)
+# A logit whose probability is 0. It is finite: infinity times 0 is NaN.
+_NEVER = -1e9
 # Limits that keep a policy from collapsing to a point or overflowing float32.
 _LOG_STD = (-5.0, 2.0)
 
@@ -31,7 +36,8 @@ class ActionDistribution(Protocol):
     """
     A family of distributions with ``size`` parameters.
 
-    ``parameters`` are float [..., size]; a sample is int64 [...] (discrete) or float [..., A].
+    ``parameters`` are float [..., size]; a sample is int64 [...] (discrete), int64 [..., A]
+    (discrete in A parts) or float [..., A].
 
     Attributes:
         size: number of parameters of one distribution.
@@ -105,6 +111,53 @@ class Categorical(_UnchangedActions):
         """Return float [...]."""
         log_probs = functional.log_softmax(parameters, -1)
         return (log_probs.exp() * (log_probs - functional.log_softmax(others, -1))).sum(-1)
+
+
+class MultiCategorical(Categorical):
+    """
+    A parts, each one of its ``sizes`` actions, independently; the parameters are their logits.
+
+    Log-probabilities, entropies and divergences are sums over the parts.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        """Create the family for parts of these numbers of actions."""
+        super().__init__(sum(sizes))
+        self._sizes = list(sizes)
+
+    def _parts(self, parameters: Tensor) -> Tensor:
+        """Return the logits of each part, [..., A, largest size]; shorter ones are padded."""
+        sizes, most = self._sizes, max(self._sizes)
+        if min(sizes) == most:
+            return parameters.reshape(*parameters.shape[:-1], len(sizes), most)
+        return torch.stack([
+            functional.pad(each, (0, most - each.shape[-1]), value=_NEVER)
+            for each in torch.split(parameters, sizes, -1)], -2)
+
+    def to_network(self, actions: Tensor) -> Tensor:
+        """Return 1 for the action of each part and 0 for the others, float [..., E]."""
+        return torch.cat([functional.one_hot(each, size) for each, size in zip(
+            actions.unbind(-1), self._sizes, strict=True)], -1).float()
+
+    def sample(self, parameters: Tensor) -> Tensor:
+        """Return int64 [..., A]."""
+        return super().sample(self._parts(parameters))
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Return int64 [..., A]."""
+        return super().mode(self._parts(parameters))
+
+    def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
+        """Return float [...]."""
+        return super().log_prob(self._parts(parameters), actions).sum(-1)
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """Return float [...]."""
+        return super().entropy(self._parts(parameters)).sum(-1)
+
+    def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
+        """Return float [...]."""
+        return super().kl(self._parts(parameters), self._parts(others)).sum(-1)
 
 
 class DiagonalGaussian(_UnchangedActions):
@@ -234,11 +287,14 @@ def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDist
     Return the family for ``space``; ``kind`` of a Box is 'gaussian' or 'squashed'.
 
     Raises:
-        ValueError: neither Discrete (from 0) nor a one-dimensional Box of floats, or 'squashed'
-            for a range that is not finite.
+        ValueError: none of Discrete from 0, MultiDiscrete in one axis from 0, and a Box of floats
+            in one axis; or 'squashed' for a range that is not finite.
     """
     if isinstance(space, gymnasium.spaces.Discrete) and space.start == 0:
         return Categorical(int(space.n))
+    if isinstance(space, gymnasium.spaces.MultiDiscrete) and len(space.shape) == 1 \
+            and not space.start.any():
+        return MultiCategorical(space.nvec.tolist())
     if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1 \
             and space.dtype.kind == 'f':
         if kind == 'gaussian':
@@ -248,7 +304,8 @@ def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDist
                              "range is not finite: 'gaussian'")
         return SquashedGaussian(space.low, space.high)
     raise ValueError(
-        f'action space {space} is not supported: Discrete from 0, or a Box of floats of shape [A]')
+        f'action space {space} is not supported: Discrete or MultiDiscrete of shape [A], from 0, '
+        'or a Box of floats of shape [A]')
 
 
 def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
@@ -259,6 +316,8 @@ def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
         ValueError: the space is not Discrete from 0.
     """
     if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
-        raise ValueError(f'algorithm: \'dqn\' cannot act in {space}: Discrete from 0')
+        others = ', '.join(each for each in ALGORITHMS if each != 'dqn')
+        raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
+                         f'spaces one of {others}')
     family = {'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}[exploration]
     return family(int(space.n))

@@ -21,12 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ['SMALLEST_IMAGE', 'make_torso', 'orthogonal']
+__all__ = ['make_torso', 'orthogonal']
 
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
-
-# The smallest image size that every network accepts.
-SMALLEST_IMAGE = 36
 
 
 def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn.Module, int]:

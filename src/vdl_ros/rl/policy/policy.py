@@ -9,11 +9,12 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, is_image
 from vdl_ros.common.precision import faster_in_bfloat16
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
 from vdl_ros.rl.device import CPU, computes_bfloat16
 from vdl_ros.rl.policy import distributions
-from vdl_ros.rl.policy.networks import SMALLEST_IMAGE, make_torso, orthogonal
+from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.normalizer import Normalizer
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -21,6 +22,8 @@ __all__ = ['Output', 'Policy', 'choose_precision', 'make_policy']
 
 # Batch size of the measurement that chooses the precision.
 _PRECISION_BATCH = 16
+# Units of the layer that joins the features of an image and numbers.
+_JOINT_SIZE = 256
 
 
 class Output(NamedTuple):
@@ -43,15 +46,18 @@ class Policy(nn.Module):
     """
     A network with a policy head and a value head, or with one head of action values.
 
+    If an observation is an image and numbers, the torso's features of the image and the numbers
+    go through one more layer.
+
     Attributes:
         distribution: action distribution of the policy head's outputs.
         observation_shape: shape of one observation.
-        of_images: whether observations are images.
+        of_images: whether the torso is one for images.
         state_size: S, size of the state: the LSTM's state, then the last action and reward if
             they are inputs; 0: no state.
         last_action_reward: whether the last action and reward are inputs.
         precision: of the torso, torch.float32 or torch.bfloat16; weights and heads are float32.
-        normalizer: of observations, or None.
+        normalizer: of :meth:`numbers`, or None.
         exploration: with action values, epsilon or temperature, [1] or [B]; not a weight.
     """
 
@@ -60,7 +66,7 @@ class Policy(nn.Module):
     def __init__(
         self,
         network: str,
-        observation_shape: tuple[int, ...],
+        observation_space: gymnasium.spaces.Box,
         distribution: distributions.ActionDistribution,
         *,
         hidden_size: int = 64,
@@ -71,7 +77,10 @@ class Policy(nn.Module):
         """Build the network; :func:`make_policy` builds one for given spaces."""
         super().__init__()
         self.distribution = distribution
-        self.observation_shape = observation_shape
+        self.observation_shape = observation_space.shape
+        mixed = self._mixed = (
+            observation_space if isinstance(observation_space, ImageAndVector) else None)
+        self._torso_shape = (observation_space if mixed is None else mixed.image).shape
         self.last_action_reward = last_action_reward
         last_size = distribution.num_inputs + 1 if last_action_reward else 0
         self._lstm_state_size = 2 * lstm_size
@@ -79,14 +88,20 @@ class Policy(nn.Module):
         self.precision = torch.float32
         self.register_buffer('exploration', torch.zeros(1), persistent=False)
         self.of_images = network != 'mlp'
-        self._channels_last = self.of_images and observation_shape[1] >= SMALLEST_IMAGE > \
-            observation_shape[2]
+        self._channels_last = self.of_images and self._torso_shape[1] >= SMALLEST_IMAGE > \
+            self._torso_shape[2]
         self._of_values = isinstance(distribution, distributions.EpsilonGreedy)
-        shape = self.image_shape if self.of_images else (math.prod(observation_shape),)
-        self.normalizer = Normalizer(shape) if normalize else None
+        shape = self.image_shape if self.of_images else (math.prod(self._torso_shape),)
+        self.normalizer = Normalizer(
+            shape if mixed is None else (mixed.vector_size,)) if normalize else None
         self.policy_torso, features = make_torso(network, shape, hidden_size)
-        separate = not self.of_images and not lstm_size and not self._of_values
+        separate = not (self.of_images or mixed is not None or lstm_size or self._of_values)
         self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
+        self.joint: nn.Module | None = None
+        if mixed is not None:
+            self.joint = nn.Sequential(
+                orthogonal(nn.Linear(features + mixed.vector_size, _JOINT_SIZE)), nn.ReLU())
+            features = _JOINT_SIZE
         features += last_size
         self.lstm: nn.LSTMCell | None = None
         if lstm_size:
@@ -103,8 +118,8 @@ class Policy(nn.Module):
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """[C, H, W] of observations that are images."""
-        shape = self.observation_shape
+        """[C, H, W] of observations that are images, or of the image in them."""
+        shape = self._torso_shape
         return (shape[2], *shape[:2]) if self._channels_last else shape
 
     def initial_state(self, batch: int) -> Tensor:
@@ -173,26 +188,51 @@ class Policy(nn.Module):
                 parameters, self.exploration.to(parameters).expand(lead or 1).reshape(-1, 1)], -1)
         return Output(parameters.reshape(*lead, -1), values.reshape(lead), state)
 
+    def numbers(self, observations: Tensor) -> Tensor:
+        """
+        Return the numbers beside the image of observations, or all if the torso takes them.
+
+        Args:
+            observations: [N, *observation_shape].
+
+        Returns:
+            [N, V], or [N, inputs].
+        """
+        if self._mixed is None:
+            return observations.flatten(1)
+        # A copy, since float32 begins at every fourth byte.
+        return observations[:, :self._mixed.vector_bytes].clone(
+            memory_format=torch.contiguous_format).view(torch.float32)
+
     def _features(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return features for policy and value, [N, F] each."""
-        if self.of_images:
-            inputs = observations.reshape(-1, *self.observation_shape)
-            if self._channels_last:
-                inputs = inputs.movedim(-1, 1)
-        else:
-            inputs = observations.reshape(-1, math.prod(self.observation_shape))
+        rows = inputs = observations.reshape(-1, *self.observation_shape)
+        if self._mixed is not None:
+            inputs = rows[:, self._mixed.vector_bytes:].reshape(-1, *self._torso_shape)
+        if not self.of_images:
+            inputs = inputs.reshape(-1, math.prod(self._torso_shape))
+        elif self._channels_last:
+            inputs = inputs.movedim(-1, 1)
+        normalizer = self.normalizer if self._mixed is None else None
         # Bytes are exact in both precisions; the normalizer's statistics are of unscaled bytes.
-        scaled = inputs.dtype == torch.uint8 and self.normalizer is None
+        scaled = inputs.dtype == torch.uint8 and normalizer is None
         inputs = inputs.to(self.precision)
         if scaled:
             inputs = inputs.mul_(1 / 255)
-        if self.normalizer is not None:
-            inputs = self.normalizer(inputs)
+        if normalizer is not None:
+            inputs = normalizer(inputs)
         with torch.autocast(
                 inputs.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
             features = self.policy_torso(inputs).float()
-            return features, (
+            value_features = (
                 features if self.value_torso is None else self.value_torso(inputs).float())
+        if self.joint is None:
+            return features, value_features
+        vectors = self.numbers(rows)
+        if self.normalizer is not None:
+            vectors = self.normalizer(vectors)
+        features = self.joint(torch.cat([features, vectors], -1))
+        return features, features
 
     def _last_rows(
         self, last: Tensor, is_reset: Tensor, actions: Tensor | None, rewards: Tensor | None,
@@ -234,7 +274,7 @@ def make_policy(
         config: uses network, hidden_size, lstm_size, last_action_reward, precision,
             action_distribution and normalize_observations. Network ``auto`` is impala for
             images, uint8 [C, H, W] or [H, W, C]; for precision see :func:`choose_precision`.
-        observation_space: a Box.
+        observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
         action_space: see :func:`distributions.for_space`.
         algorithm_config: the algorithm's settings; with those of dqn the network has action
             values.
@@ -246,9 +286,9 @@ def make_policy(
     """
     if not isinstance(observation_space, gymnasium.spaces.Box):
         raise ValueError(f'observation space {observation_space} is not supported: a Box')
-    shape, network = observation_space.shape, config.network
-    image = observation_space.dtype == 'uint8' and len(shape) == 3 and (
-        min(shape[1:]) >= SMALLEST_IMAGE or min(shape[:2]) >= SMALLEST_IMAGE)
+    mixed = isinstance(observation_space, ImageAndVector)
+    image = is_image(getattr(observation_space, 'image', observation_space))
+    network = config.network
     if network == 'auto':
         network = 'impala' if image else 'mlp'
     if network != 'mlp' and not image:
@@ -256,13 +296,13 @@ def make_policy(
             f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
             f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
     policy = Policy(
-        network, shape,
+        network, observation_space,
         distributions.for_values(action_space, algorithm_config.exploration)
         if isinstance(algorithm_config, DqnConfig)
         else distributions.for_space(action_space, config.action_distribution),
         hidden_size=config.hidden_size, lstm_size=config.lstm_size,
         last_action_reward=config.last_action_reward,
-        normalize=config.normalize_observations and network == 'mlp')
+        normalize=config.normalize_observations and (mixed or network == 'mlp'))
     choose_precision(policy.to(device), config.precision)
     return policy
 

@@ -1,0 +1,59 @@
+"""
+The observation spaces that environments and policies share.
+
+An observation is one array everywhere: numbers of any shape and type, an image, or, if there are
+an image and numbers, a row of bytes (:class:`ImageAndVector`). So what only keeps or moves
+observations (unrolls, batches, replay, minibatches) does not depend on their parts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+__all__ = ['SMALLEST_IMAGE', 'ImageAndVector', 'is_image']
+
+# The smallest image size that every network accepts.
+SMALLEST_IMAGE = 36
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Return whether observations are images: uint8 [C, H, W] or [H, W, C], large enough."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3 \
+        and (min(space.shape[1:]) >= SMALLEST_IMAGE or min(space.shape[:2]) >= SMALLEST_IMAGE)
+
+
+class ImageAndVector(spaces.Box):
+    """
+    An image and V numbers in a row of bytes, uint8 [N]: the numbers as float32, then the image.
+
+    Attributes:
+        image: the space of the image.
+        vector_size: V.
+        vector_bytes: bytes of the numbers, 4 V; those of the image follow.
+    """
+
+    def __init__(self, image: spaces.Box, vector_size: int) -> None:
+        """Join observations of ``image``, uint8 of any shape, and ``vector_size`` numbers."""
+        self.image, self.vector_size = image, vector_size
+        self.vector_bytes = 4 * vector_size
+        super().__init__(0, 255, (self.vector_bytes + math.prod(image.shape),), np.uint8)
+
+    def split(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        """
+        Return the parts of rows [..., N]: images and vectors [..., V].
+
+        They are views: what is written to them is written to ``rows``, if its last axis is
+        contiguous.
+        """
+        images = rows[..., self.vector_bytes:]
+        return (images.reshape(*rows.shape[:-1], *self.image.shape),
+                rows[..., :self.vector_bytes].view(np.float32))
+
+    def __repr__(self) -> str:
+        """Return the parts in words."""
+        return f'ImageAndVector({list(self.image.shape)}, {self.vector_size} numbers)'

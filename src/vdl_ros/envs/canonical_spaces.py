@@ -1,0 +1,214 @@
+"""
+Observations and actions of any supported space, in the few forms that policies take.
+
+Observations of one part, numbers or an image (Box), stay as they are. Else all numbers of the
+space are one vector, float32, and there may be one image beside it
+(``common/observation_spaces.py``). The vector has the parts in the order of Gymnasium's space;
+Discrete and MultiDiscrete are one-hot; uint8 is scaled to [0, 1], as by the network.
+
+Actions are one whole number from 0 (Discrete), some of them (MultiDiscrete [A]), or numbers in
+one axis (Box [A]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim
+from numpy.typing import NDArray
+
+from vdl_ros.common.observation_spaces import ImageAndVector, is_image
+
+__all__ = ['Actions', 'Observations']
+
+_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
+# A Discrete space may be large, its one-hot vector not.
+_MOST_NUMBERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of an observation without parts of its own; ``path`` leads to it."""
+
+    path: tuple[str | int, ...]
+    space: spaces.Space[Any]
+
+    @property
+    def name(self) -> str:
+        return '.'.join(map(str, self.path))
+
+    def of(self, observations: Any) -> NDArray[Any]:
+        """Return this part of a batch of observations, [B, ...]."""
+        for key in self.path:
+            observations = observations[key]
+        return np.asarray(observations)
+
+
+def _parts(space: spaces.Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Part]:
+    """
+    Return the parts of a space in order.
+
+    Raises:
+        ValueError: one is of a kind that is not supported.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, each in inner:
+            yield from _parts(each, (*path, key))
+    elif isinstance(space, _NUMBERS):
+        yield _Part(path, space)
+    else:
+        raise ValueError(
+            f'{_named("observations", path)}{type(space).__name__} is not supported: '
+            + ', '.join(kind.__name__ for kind in (*_NUMBERS, spaces.Dict, spaces.Tuple)))
+
+
+def _named(what: str, path: tuple[str | int, ...]) -> str:
+    return f'{what}: ' + (f"part '{'.'.join(map(str, path))}': " if path else '')
+
+
+class _OneHot:
+    """Writes whole numbers as one-hot vectors."""
+
+    def __init__(self, part: _Part) -> None:
+        space: Any = part.space
+        self._name = _named('observations', part.path)
+        self._sizes = np.atleast_1d(space.nvec if hasattr(space, 'nvec') else space.n).ravel()
+        self._first = np.atleast_1d(space.start).ravel()
+        # Column of the value 0.
+        self._column = np.cumsum(self._sizes) - self._sizes
+
+    def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
+        """
+        Write values [B, ...] to ``out`` [B, sum of the sizes].
+
+        Raises:
+            ValueError: a value is outside the space.
+        """
+        index = values.reshape(len(values), -1) - self._first
+        if (index < 0).any() or (index >= self._sizes).any():
+            raise ValueError(f'{self._name}{values.min()} to {values.max()} is outside the space')
+        out[...] = 0.0
+        out[np.arange(len(out))[:, None], index + self._column] = 1.0
+
+
+class Observations:
+    """
+    Converts the observations of a vector environment.
+
+    Attributes:
+        space: of one observation afterwards; a Box.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        """
+        Convert observations of ``space``, the space of one environment.
+
+        Raises:
+            ValueError: the space has an unsupported part, two images, no numbers or too many.
+        """
+        parts = list(_parts(space))
+        self._only = parts[0] if len(parts) == 1 and isinstance(parts[0].space, spaces.Box) \
+            else None
+        self._image: _Part | None = None
+        # With their columns, and for discrete ones what writes them.
+        self._numbers: list[tuple[_Part, slice, _OneHot | None]] = []
+        if self._only is not None:
+            self.space: Any = self._only.space
+            return
+        size = 0
+        for part in parts:
+            if is_image(part.space):
+                if self._image is not None:
+                    raise ValueError(
+                        f"observations: two images, '{self._image.name}' and '{part.name}', are "
+                        'not supported: one, and any numbers')
+                self._image = part
+                continue
+            columns = slice(size, size := size + flatdim(part.space))
+            self._numbers.append(
+                (part, columns, _OneHot(part) if isinstance(part.space, _ONE_HOT) else None))
+        if not 1 <= size <= _MOST_NUMBERS:
+            raise ValueError(f'observations: {size} numbers, discrete ones one-hot, are not '
+                             f'supported: 1 to {_MOST_NUMBERS}')
+        image: Any = None if self._image is None else self._image.space
+        self.space = spaces.Box(-np.inf, np.inf, (size,), np.float32) if image is None \
+            else ImageAndVector(image, size)
+
+    def convert(self, observations: Any) -> NDArray[Any]:
+        """
+        Return a batch of observations as one array [B, ...].
+
+        Args:
+            observations: as a vector environment returns them: arrays [B, ...] in the
+                dictionaries and tuples of the space.
+
+        Raises:
+            ValueError: a whole number is outside its space.
+        """
+        if self._only is not None:
+            return self._only.of(observations)
+        first = self._numbers[0][0].of(observations)
+        rows = np.empty((len(first), *self.space.shape), self.space.dtype)
+        vectors = rows
+        if isinstance(self.space, ImageAndVector):
+            assert self._image is not None
+            images, vectors = self.space.split(rows)
+            images[...] = self._image.of(observations)
+        for part, columns, one_hot in self._numbers:
+            values = part.of(observations)
+            if one_hot is not None:
+                one_hot.write(values, vectors[:, columns])
+                continue
+            vectors[:, columns] = values.reshape(len(values), -1)
+            if values.dtype == np.uint8:
+                vectors[:, columns] *= np.float32(1 / 255)
+        return rows
+
+
+class Actions:
+    """
+    Converts actions for a vector environment.
+
+    Attributes:
+        space: of one action before: Discrete from 0, MultiDiscrete [A] from 0, or Box [A].
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        """
+        Convert actions to ``space``, the space of one environment.
+
+        Raises:
+            ValueError: the space is of another kind, or a Box of whole numbers.
+        """
+        self._original = space
+        self._first: Any = 0
+        self.space: Any
+        if isinstance(space, spaces.Discrete):
+            self._first = int(space.start)
+            self.space = spaces.Discrete(int(space.n)) if self._first else space
+        elif isinstance(space, spaces.MultiDiscrete):
+            self._first = space.start
+            plain = space.nvec.ndim == 1 and not space.start.any()
+            self.space = space if plain else spaces.MultiDiscrete(space.nvec.ravel())
+        elif isinstance(space, spaces.MultiBinary):
+            self.space = spaces.MultiDiscrete(np.full(flatdim(space), 2))
+        elif isinstance(space, spaces.Box) and space.dtype.kind == 'f':
+            self.space = space if len(space.shape) == 1 else spaces.Box(
+                space.low.ravel(), space.high.ravel(), dtype=space.dtype.type)
+        else:
+            raise ValueError(f'actions: {space} is not supported: Discrete, MultiDiscrete, '
+                             'MultiBinary, or a Box of floating-point numbers')
+
+    def convert(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return actions [B] or [B, A] of ``self.space`` as the environment takes them."""
+        space = self._original
+        if space is self.space:
+            return actions
+        actions = actions.reshape(len(actions), *(space.shape or ())) + self._first
+        return actions.astype(space.dtype, copy=False)

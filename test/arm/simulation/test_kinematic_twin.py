@@ -1,0 +1,195 @@
+"""The kinematic twin against the simulation: random twins, random commands."""
+
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation.collisions import CollisionChecker
+from vdl_ros.arm.simulation.kinematic_twin import MEMORY, KinematicTwin
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+
+SCENE = build_scene()
+GEOMETRY = SCENE.geometry
+PERIOD = 0.1
+
+
+def random_parameters(random, count):
+    """Return arms whose parameters are spread over more than those of training."""
+    return TwinParameters(
+        speed=GEOMETRY.velocity * random.uniform(0.65, 1.35, (count, 5)),
+        dead_zone=random.uniform(0.0, 0.08, count), start_delay=random.uniform(0.0, 0.08, count),
+        time_constant=random.uniform(0.0, 0.1, count),
+        load_slowdown=random.uniform(0.0, 0.5, count), sag=random.uniform(0.003, 0.03, count),
+        command_delay=random.uniform(0.0, 0.25, count))
+
+
+def free_poses(random, count):
+    poses = random.uniform(GEOMETRY.lower, GEOMETRY.upper, (4 * count, 5))
+    return poses[~CollisionChecker(SCENE).collides(poses)][:count]
+
+
+def play_of_second_reset(seed):
+    """Return what a simulation draws for the play at its first reset after construction."""
+    random = np.random.default_rng(seed)
+    for _ in range(2):
+        random.uniform(size=len(JOINTS))  # speeds
+        play = random.uniform(-1.0, 1.0, len(JOINTS))
+    return play
+
+
+def twin(count=1, parameters=None, poses=None, play=None):
+    made = KinematicTwin(SCENE, count, PERIOD)
+    made.reset(np.arange(count), np.zeros((count, 5)) if poses is None else poses,
+               np.zeros((count, 5)) if play is None else play,
+               parameters or TwinParameters.of(GEOMETRY, count))
+    return made
+
+
+def test_joints_and_tool_agree_with_the_simulation():
+    count, steps = 24, 80
+    random = np.random.default_rng(5)
+    parameters, poses = random_parameters(random, count), free_poses(random, count)
+    arms = [ArmSimulation(parameters.config(arm), arm, GEOMETRY) for arm in range(count)]
+    for arm, pose in zip(arms, poses, strict=True):
+        arm.reset(pose)
+    batch = twin(count, parameters, poses, np.array([*map(play_of_second_reset, range(count))]))
+    kinematics, free = Kinematics(GEOMETRY), np.ones(count, bool)
+    directions = np.zeros((count, 5), int)
+    joint_errors, tool_errors = [], []
+    for _ in range(steps):
+        changed = random.random((count, 5)) < 0.2
+        directions = np.where(changed, random.integers(-1, 2, (count, 5)), directions)
+        batch.step(directions)
+        for index, arm in enumerate(arms):
+            arm.command(Motors.of(directions[index]))
+            arm.step(PERIOD)
+            # From a contact on the two may differ: the twin knows none.
+            free[index] &= not (arm.data.contact.dist < 0.0).any()
+        truth = np.array([arm.joint_positions for arm in arms])[free]
+        found = batch.positions[free]
+        joint_errors.append(np.abs(found - truth)[:, :4].reshape(-1))
+        tool_errors.append(np.linalg.norm(
+            kinematics.pose(found)[:, :3, 3] - kinematics.pose(truth)[:, :3, 3], axis=1))
+    joints, tool = np.concatenate(joint_errors), np.concatenate(tool_errors)
+    assert len(tool) > steps * count / 2
+    print(f'joints, mrad: {summary(joints)}; tool0, mm: {summary(tool)}')
+    assert joints.mean() < 0.004
+    assert np.quantile(joints, 0.95) < 0.015
+    assert joints.max() < 0.08
+    assert tool.mean() < 0.002
+    assert np.quantile(tool, 0.95) < 0.008
+    assert tool.max() < 0.025
+
+
+def summary(errors):
+    return ', '.join(f'{1e3 * value:.2f}' for value in (
+        errors.mean(), np.quantile(errors, 0.95), errors.max()))
+
+
+@pytest.mark.parametrize('way', [1, -1])
+def test_a_joint_turns_at_its_speed_and_stops_at_its_limit(way):
+    parameters = TwinParameters.of(GEOMETRY, 1, SimulationConfig(load_slowdown=0.0))
+    arm = twin(parameters=parameters)
+    command = np.array([[way, 0, 0, 0, 0]])
+    for _ in range(3):
+        arm.step(command)
+    begun = arm.positions[0, 0]
+    for _ in range(10):
+        arm.step(command)
+    assert arm.positions[0, 0] - begun == pytest.approx(way * GEOMETRY.velocity[0], rel=1e-3)
+    for _ in range(100):
+        arm.step(command)
+    end = GEOMETRY.upper[0] if way > 0 else GEOMETRY.lower[0]
+    assert arm.positions[0, 0] == pytest.approx(end)
+    # The clutch slipped, so the joint leaves its limit without delay.
+    for _ in range(5):
+        arm.step(-command)
+    assert way * (end - arm.positions[0, 0]) > 0.25 * GEOMETRY.velocity[0]
+
+
+@pytest.mark.parametrize('delay', [0.0, 0.04, 0.1, 0.37])
+def test_a_command_takes_effect_after_its_delay(delay):
+    arm = twin(parameters=TwinParameters.of(GEOMETRY, 1, SimulationConfig(
+        base_speed=1.0, command_delay=delay, start_delay=0.0, time_constant=0.0,
+        dead_zone=0.0)))
+    for step in range(10):
+        arm.step(np.array([[int(step < 3), 0, 0, 0, 0]]))
+        # The joint follows its gear a thirtieth of a second later.
+        expected = np.clip((step + 1) * PERIOD - delay - 1.0 / 30.0, 0.0, 0.3)
+        assert arm.positions[0, 0] == pytest.approx(expected, abs=0.013)
+    assert arm.positions[0, 0] == pytest.approx(0.3, abs=1e-4)
+
+
+def test_positions_before_are_those_of_the_past():
+    arm = twin(parameters=TwinParameters.of(GEOMETRY, 1))
+    seen = [arm.positions[0, 0]]
+    for _ in range(6):
+        arm.step(np.array([[1, 0, 0, 0, 0]]))
+        seen.append(arm.positions[0, 0])
+    for back in range(int(MEMORY / PERIOD) + 1):
+        found = arm.positions_before(np.array([back * PERIOD]))[0, 0]
+        assert found == pytest.approx(seen[-1 - back])
+    between = arm.positions_before(np.array([0.5 * PERIOD]))[0, 0]
+    assert seen[-2] < between < seen[-1]
+
+
+def test_a_held_arm_stays_and_can_leave():
+    arm = twin(2)
+    forward = np.array([[1, 0, 0, 0, 0]] * 2)
+    for _ in range(5):
+        arm.step(forward)
+    before = arm.positions.copy()
+    for _ in range(20):
+        arm.step(forward)
+        arm.hold(np.array([[True] * 5, [False, True, True, True, True]]))
+    assert arm.positions[0].tolist() == before[0].tolist()
+    assert arm.positions_before(np.zeros(2))[0].tolist() == before[0].tolist()
+    assert arm.positions[1, 0] > before[1, 0] + 0.5
+    for _ in range(5):
+        arm.step(-forward)
+    assert arm.positions[0, 0] < before[0, 0] - 0.05
+
+
+def test_reset_of_one_arm_does_not_touch_the_others():
+    random = np.random.default_rng(0)
+    parameters, poses = random_parameters(random, 3), free_poses(random, 3)
+    one, other = twin(3, parameters, poses), twin(3, parameters, poses)
+    directions = random.integers(-1, 2, (20, 3, 5))
+    for step, each in enumerate(directions):
+        one.step(each)
+        other.step(each)
+        if step == 9:
+            one.reset(np.array([1]), poses[:1], np.zeros((1, 5)), random_parameters(random, 1))
+            assert one.positions[1].tolist() == poses[0].tolist()
+    assert one.positions[[0, 2]].tolist() == other.positions[[0, 2]].tolist()
+    assert (one.positions[1] != other.positions[1]).any()
+
+
+def test_parameters_of_one_arm_are_settings_of_the_simulation():
+    config = SimulationConfig(
+        base_speed=0.5, dead_zone=0.03, sag=0.02, command_delay=0.1, speed_variation=0.0)
+    found = TwinParameters.of(GEOMETRY, 3, config).config(2)
+    assert found == SimulationConfig(
+        base_speed=0.5, dead_zone=0.03, sag=0.02, command_delay=0.1, speed_variation=0.0,
+        **{f'{name}_speed': GEOMETRY.joints[name].velocity for name in JOINTS[1:]})
+
+
+def test_collisions_are_those_of_the_simulation():
+    poses = np.random.default_rng(2).uniform(GEOMETRY.lower, GEOMETRY.upper, (300, 5))
+    simulation = ArmSimulation(geometry=GEOMETRY)
+
+    def refused(pose):
+        try:
+            simulation.check_collision(pose)
+        except PoseError:
+            return True
+        return False
+
+    expected = [refused(pose) for pose in poses]
+    assert CollisionChecker(SCENE).collides(poses).tolist() == expected
+    assert 20 < sum(expected) < 280

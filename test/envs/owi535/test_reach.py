@@ -1,0 +1,198 @@
+"""The task reach: Gymnasium's rules, seeds, success, reward, collisions, images."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+import vdl_ros.envs  # noqa: F401
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation.render import ArmRenderer
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.owi535 import reach_task
+from vdl_ros.envs.owi535.reach_observation import FEATURES
+from vdl_ros.envs.owi535.reach_task import ReachTask
+from vdl_ros.envs.registration import REACH
+
+OFF = np.ones(4, np.int64)
+
+
+def rolled(env, steps, seed=None):
+    """Return observations [T + 1], rewards, terminated, truncated [T] of random actions."""
+    random = np.random.default_rng(0)
+    observations = [env.reset(seed=seed)[0]]
+    results = []
+    for _ in range(steps):
+        observation, *result, _ = env.step(random.integers(0, 3, env.action_space.shape))
+        observations.append(observation)
+        results.append(result)
+    return np.array(observations), *map(np.array, zip(*results, strict=True))
+
+
+def test_import_registers_it_without_ros_or_mujoco():
+    code = ('import sys; sys.modules["rclpy"] = None; import gymnasium, vdl_ros.envs; '
+            'assert "mujoco" not in sys.modules; '
+            'gymnasium.make("vdl_ros/OWI535Reach-v0", render_mode="rgb_array").reset(); '
+            'print("made")')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,
+                          check=False)
+    assert done.stdout == 'made\n', done.stderr
+
+
+def test_gymnasium_accepts_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(gymnasium.make(REACH).unwrapped, skip_render_check=True)
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'feedback': 'camera', 'reward': 'sparse'}, {'randomisation': 'held_out'}], ids=str)
+def test_one_arm_and_a_vector_of_one_give_the_same(settings):
+    one, many = gymnasium.make(REACH, **settings), gymnasium.make_vec(REACH, 1, **settings)
+    for left, right in zip(rolled(one, 30, seed=4), rolled(many, 30, seed=4), strict=True):
+        assert np.array_equal(left, right.reshape(left.shape))
+    one.close()
+    many.close()
+
+
+def test_seed_decides_the_episodes():
+    env = gymnasium.make_vec(REACH, 3)
+    first = rolled(env, 20, seed=1)[0]
+    assert np.array_equal(first, rolled(env, 20, seed=1)[0])
+    assert not np.array_equal(first, rolled(env, 20, seed=2)[0])
+    assert not np.array_equal(first, rolled(env, 20)[0])
+    assert not np.array_equal(first[:, 0], first[:, 1])
+    assert all(row in env.single_observation_space for row in first.reshape(-1, first.shape[-1]))
+
+
+def test_the_vector_resets_itself_in_the_step_after_the_end():
+    env = gymnasium.make_vec(REACH, 4, max_episode_steps=7)
+    assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
+    observations, rewards, terminated, truncated = rolled(env, 40, seed=0)
+    assert not terminated.any()
+    assert np.flatnonzero(truncated[:, 0]).tolist() == [6, 14, 22, 30, 38]
+    begins = np.flatnonzero(truncated[:, 0])[:-1] + 1
+    assert not rewards[begins].any()
+    commands = [index for index, feature in enumerate(FEATURES)
+                if '_command_' in feature.name]
+    assert not observations[begins + 1][..., commands].any()
+    assert observations[begins][..., commands].any()
+    tail = [feature.name for feature in FEATURES].index('target_from_tool_z')
+    assert (observations[begins, :, tail] != observations[begins + 1][..., tail]).all()
+
+
+def test_a_single_arm_is_truncated_after_twenty_seconds():
+    env = gymnasium.make(REACH)
+    env.reset(seed=0)
+    truncated = [env.step(OFF)[3] for _ in range(200)]
+    assert truncated == [False] * 199 + [True]
+
+
+def placed(task, distance):
+    """Return the task after a reset, with every target ``distance`` above its tool0."""
+    random = np.random.default_rng(3)
+    task.reset(np.arange(len(task.positions)), random)
+    task.targets[:] = Kinematics(load()).pose(task.positions)[:, :3, 3] + [0.0, 0.0, distance]
+    return random
+
+
+@pytest.mark.parametrize('reward', ['dense', 'sparse'])
+def test_success_is_a_second_within_two_centimetres(reward):
+    task = ReachTask(3, reward, randomisation='none', feedback='truth')
+    random = placed(task, 0.018)
+    off = np.ones((3, 4), np.int64)
+    outcomes = [task.step(off, random) for _ in range(11)]
+    assert [outcome.success.all() for outcome in outcomes] == [False] * 10 + [True]
+    if reward == 'sparse':
+        assert [outcome.rewards.tolist() for outcome in outcomes] == [[0] * 3] * 10 + [[1] * 3]
+    else:
+        assert outcomes[-1].rewards == pytest.approx(
+            reach_task.WITHIN + reach_task.SUCCESS - reach_task.STEP_COST, abs=1e-3)
+    random = placed(task, 0.025)
+    assert not any(task.step(off, random).success.any() for _ in range(20))
+
+
+def test_the_dense_reward_is_progress_less_costs():
+    task = ReachTask(64, randomisation='none', feedback='truth')
+    random = np.random.default_rng(0)
+    task.reset(np.arange(64), random)
+    before = task.step(np.ones((64, 4), np.int64), random)
+    after = task.step(np.tile([2, 1, 1, 0], (64, 1)), random)
+    expected = (
+        reach_task.PROGRESS * (before.distance - after.distance)
+        + reach_task.WITHIN * (after.distance <= reach_task.CLOSE) - reach_task.STEP_COST
+        - 2 * reach_task.SWITCH_COST - reach_task.COLLISION_COST * after.collided)
+    assert after.rewards == pytest.approx(expected)
+
+
+def test_an_obstacle_stops_the_arm_which_can_leave_it():
+    task = ReachTask(16, randomisation='none', feedback='truth')
+    random = np.random.default_rng(1)
+    task.reset(np.arange(16), random)
+    down = np.tile([1, 2, 2, 1], (16, 1))
+    hit = np.zeros(16, bool)
+    for _ in range(120):
+        outcome = task.step(down, random)
+        hit |= outcome.collided
+        tool = Kinematics(load()).pose(task.positions)[:, :3, 3]
+        assert tool[:, 2].min() > -0.005
+    assert hit.all()
+    stuck = task.positions.copy()
+    for _ in range(10):
+        task.step(np.tile([1, 0, 0, 1], (16, 1)), random)
+    assert (np.abs(task.positions - stuck).max(axis=1) > 0.1).all()
+
+
+def test_by_camera_the_wrist_is_neither_measured_nor_moved():
+    task = ReachTask(8, feedback='camera')
+    random = np.random.default_rng(0)
+    observations = task.reset(np.arange(8), random)
+    names = [feature.name for feature in FEATURES]
+    wrist = task.positions[:, 3].copy()
+    assert (np.abs(wrist) <= reach_task.STRAIGHT).all()
+    for _ in range(20):
+        observations = task.step(np.full((8, 4), 2), random).observations
+    for name in ('wrist_measured', 'wrist_position', 'wrist_velocity', 'wrist_command_1'):
+        assert not observations[:, names.index(name)].any()
+    assert np.abs(task.positions[:, 3] - wrist).max() < 0.05
+    errors = observations[:, :3] - task.positions[:, :3]
+    assert 0.005 < np.abs(errors).mean() < 0.1
+    assert (observations[:, names.index('age')] < 0.2).all()
+
+
+@pytest.mark.parametrize('argument', ['reward', 'randomisation', 'feedback'])
+def test_unknown_arguments_are_refused(argument):
+    with pytest.raises(EnvError, match=f"^{argument}: 'odd' is not allowed: one of "):
+        gymnasium.make(REACH, **{argument: 'odd'})
+
+
+def green(image):
+    red, middle, blue = image[..., 0].astype(int), image[..., 1].astype(int), image[..., 2]
+    return int(((middle > red + 40) & (middle > blue.astype(int) + 40)).sum())
+
+
+def test_images_show_the_target_also_of_two_environments():
+    one = gymnasium.make(REACH, render_mode='rgb_array')
+    two = gymnasium.make_vec(REACH, 2, render_mode='rgb_array')
+    one.reset(seed=0)
+    two.reset(seed=1)
+    image = one.render()
+    assert image.shape == (240, 320, 3)
+    images = two.render()
+    one.close()
+    images += two.render()
+    assert np.array_equal(images[0], images[2])
+    assert not np.array_equal(images[0], images[1])
+    assert green(image) > 30
+    assert all(green(each) > 30 for each in images)
+    two.close()
+    # The context is free again.
+    with ArmRenderer(build_scene()) as plain:
+        assert green(plain.render(np.zeros(5))) == 0

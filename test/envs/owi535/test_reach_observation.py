@@ -1,0 +1,105 @@
+"""The observation of the task reach: every feature by its name."""
+
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.envs.owi535.reach_observation import (
+    FEATURES,
+    IN_FLIGHT,
+    MOTORS,
+    JointReading,
+    ReachObserver,
+)
+
+GEOMETRY = load()
+OBSERVER = ReachObserver(GEOMETRY)
+POSE = np.array([0.7, 0.4, -0.9, 0.3, 0.1])
+TARGET = np.array([0.1, -0.2, 0.15])
+COMMANDS = np.array([[1, 0, -1, 0], [0, 0, -1, 0], [0, 0, 0, 0], [0, 1, 0, 0]], np.int8)
+
+
+def observed(pose=POSE, before=POSE, stamp=5.0, stamp_before=4.9, now=5.04):
+    values = OBSERVER.observe(
+        JointReading(np.array(pose), np.array(stamp)),
+        JointReading(np.array(before), np.array(stamp_before)), np.array(now), COMMANDS, TARGET)
+    assert values.dtype == np.float32
+    return dict(zip([feature.name for feature in FEATURES], values.tolist(), strict=True))
+
+
+def test_features_have_their_values():
+    found = observed(before=POSE - [0.02, 0.0, -0.03, 0.0, 0.5])
+    for index, motor in enumerate(MOTORS):
+        assert found[f'{motor}_position'] == pytest.approx(POSE[index])
+        for back in range(1, IN_FLIGHT + 1):
+            assert found[f'{motor}_command_{back}'] == COMMANDS[back - 1, index]
+    assert found['base_velocity'] == pytest.approx(0.2)
+    assert found['elbow_velocity'] == pytest.approx(-0.3)
+    assert found['wrist_measured'] == 1.0
+    assert found['age'] == pytest.approx(0.04)
+    tool = Kinematics(GEOMETRY).pose(POSE)[:3, 3]
+    away = TARGET - tool
+    for index, axis in enumerate('xyz'):
+        assert found[f'tool_{axis}'] == pytest.approx(tool[index], abs=1e-6)
+        assert found[f'target_from_tool_{axis}'] == pytest.approx(away[index], abs=1e-6)
+    # The base is turned by 0.7 rad: forward is along the arm, left across it.
+    forward, left = np.array([np.cos(0.7), np.sin(0.7)]), np.array([-np.sin(0.7), np.cos(0.7)])
+    assert found['target_from_tool_forward'] == pytest.approx(away[:2] @ forward, abs=1e-6)
+    assert found['target_from_tool_left'] == pytest.approx(away[:2] @ left, abs=1e-6)
+    assert found['nearness'] == pytest.approx(0.02 / (0.02 + np.linalg.norm(away)))
+    # A small forward turn of each motor, by differences.
+    for index, motor in enumerate(MOTORS):
+        turned = POSE + 1e-5 * np.eye(5)[index]
+        nearer = np.linalg.norm(away) - np.linalg.norm(
+            TARGET - Kinematics(GEOMETRY).pose(turned)[:3, 3])
+        assert found[f'{motor}_approach'] == pytest.approx(nearer / 1e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize('motor', MOTORS)
+def test_turn_of_a_motor_is_the_one_that_brings_the_tool_to_the_target(motor):
+    kinematics = Kinematics(GEOMETRY)
+    joint = np.eye(5)[MOTORS.index(motor)]
+    target = kinematics.pose(POSE - 0.01 * joint)[:3, 3]
+    reading = JointReading(POSE, np.array(1.0))
+    values = OBSERVER.observe(reading, reading, np.array(1.0), COMMANDS, target)
+    names = [feature.name for feature in FEATURES]
+    assert values[names.index(f'{motor}_turn')] == pytest.approx(-0.01, rel=0.02)
+
+
+def test_a_joint_that_is_not_measured_counts_as_straight():
+    lost = POSE.copy()
+    lost[3] = np.nan
+    found = observed(pose=lost)
+    assert found['wrist_measured'] == found['wrist_position'] == found['wrist_velocity'] == 0.0
+    straight = POSE.copy()
+    straight[3] = 0.0
+    assert found['tool_z'] == pytest.approx(Kinematics(GEOMETRY).pose(straight)[2, 3])
+    # It comes back: one measurement gives no velocity.
+    assert observed(before=lost)['wrist_velocity'] == 0.0
+
+
+def test_one_measurement_twice_gives_no_velocity():
+    assert observed(before=POSE - 0.1, stamp_before=5.0)['base_velocity'] == 0.0
+
+
+def test_values_are_clipped_to_their_bounds():
+    found = observed(before=POSE - 1.0, now=99.0)
+    assert found['base_velocity'] == 2.0
+    assert found['age'] == 1.0
+
+
+def test_many_arms_at_once_equal_one_after_the_other():
+    random = np.random.default_rng(0)
+    poses = random.uniform(GEOMETRY.lower, GEOMETRY.upper, (2, 6, 5))
+    poses[0, 2, 3] = np.nan
+    stamps, now = np.full(6, 1.0), np.full(6, 1.1)
+    commands = random.integers(-1, 2, (6, IN_FLIGHT, 4)).astype(np.int8)
+    targets = random.normal(size=(6, 3))
+    together = OBSERVER.observe(JointReading(poses[0], stamps), JointReading(poses[1], stamps - 1),
+                                now, commands, targets)
+    for row in range(6):
+        alone = OBSERVER.observe(
+            JointReading(poses[0, row], stamps[row]), JointReading(poses[1, row], stamps[row] - 1),
+            now[row], commands[row], targets[row])
+        assert alone == pytest.approx(together[row])

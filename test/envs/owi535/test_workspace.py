@@ -1,0 +1,82 @@
+"""Targets: free of collisions, reachable, uniform in space; twins: within their ranges."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation.collisions import CollisionChecker
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.envs.owi535.twin_ranges import HELD_OUT, INSIDE, NOMINAL, TwinRanges
+from vdl_ros.envs.owi535.workspace import Workspace
+
+CHECKER = CollisionChecker(build_scene())
+GEOMETRY = CHECKER.scene.geometry
+
+
+@pytest.mark.parametrize('straight', [False, True])
+def test_poses_are_free_and_places_are_theirs(straight):
+    space = Workspace(CHECKER, straight=straight, count=3000)
+    assert len(space.poses) > 1000
+    assert not CHECKER.collides(space.poses).any()
+    assert np.abs(space.places - Kinematics(GEOMETRY).pose(space.poses)[:, :3, 3]).max() < 1e-12
+    assert (space.poses >= GEOMETRY.lower).all()
+    assert (space.poses <= GEOMETRY.upper).all()
+    assert (space.poses[:, 3] == 0.0).all() == straight
+
+
+def test_drawn_places_are_uniform_in_space():
+    space = Workspace(CHECKER)
+    drawn = space.places[space.draw(np.random.default_rng(0), 40_000)]
+    # In shells of equal thickness about the shoulder, before the arm, a density is flat.
+    shoulder = np.array([0.0, 0.0, GEOMETRY.joints['base'].origin[2, 3]
+                         + GEOMETRY.joints['shoulder'].origin[2, 3]])
+
+    def densities(places):
+        away = places - shoulder
+        before = places[(np.abs(np.arctan2(away[:, 1], away[:, 0])) < 1.0) & (away[:, 2] > 0.02)]
+        radius = np.linalg.norm(before - shoulder, axis=1)
+        edges = np.linspace(0.15, 0.30, 6)
+        return np.histogram(radius, edges)[0] / np.diff(edges**3)
+
+    flat, crowded = densities(drawn), densities(space.places)
+    assert flat.max() / flat.min() < 1.35
+    assert crowded.max() / crowded.min() > 2.0
+
+
+@pytest.mark.parametrize(('ranges', 'count'), [(INSIDE, 2000), (HELD_OUT, 2000)])
+def test_twins_lie_within_their_ranges(ranges, count):
+    twins = ranges.draw(np.random.default_rng(0), GEOMETRY, count)
+    values = {field.name: getattr(twins.parameters, field.name)
+              for field in dataclasses.fields(TwinParameters)}
+    values['speed'] = values['speed'] / GEOMETRY.velocity
+    values |= {'age': twins.age, 'noise': twins.noise}
+    for field in dataclasses.fields(TwinRanges):
+        drawn = values[field.name]
+        assert np.shape(drawn)[0] == count
+        counts = [((low <= drawn) & (drawn <= high)).mean()
+                  for low, high in getattr(ranges, field.name)]
+        assert sum(counts) == pytest.approx(1.0), field.name
+        assert min(counts) > 0.3, field.name
+
+
+def test_held_out_twins_lie_outside_of_every_range():
+    for field in dataclasses.fields(TwinRanges):
+        (low, high), = getattr(INSIDE, field.name)
+        for begin, end in getattr(HELD_OUT, field.name):
+            assert end <= low or begin >= high, field.name
+            assert begin < end
+
+
+def test_the_nominal_twin_is_the_default_of_the_simulation():
+    twins = NOMINAL.draw(np.random.default_rng(0), GEOMETRY, 2)
+    assert twins.parameters.config(0) == dataclasses.replace(
+        SimulationConfig(), speed_variation=0.0, **{
+            f'{name}_speed': load().joints[name].velocity
+            for name in ('base', 'shoulder', 'elbow', 'wrist', 'gripper')})
+    assert not twins.age.any()
+    assert not twins.noise.any()

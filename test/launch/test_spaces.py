@@ -1,0 +1,35 @@
+"""An image, numbers and actions of several parts, through processes: learned, resumed, played."""
+
+import pytest
+
+ENV = 'env_id:=vdl/MixedCounter-v0'
+# Returns of whole episodes of a counter.
+RETURNS = [n * (n + 1) / 2 for n in range(5, 16)]
+
+
+@pytest.mark.parametrize(('inference', 'algorithm'), [
+    ('actor', 'ppo'), ('learner', 'impala')])
+def test_a_run_is_learned_resumed_and_played(launch, run, inference, algorithm):
+    settings = (f'inference:={inference}', 'num_actors:=2')
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', ENV,
+                   f'algorithm:={algorithm}', 'last_action_reward:=true',
+                   'normalize_observations:=true', 'total_steps:=1500', *settings)
+    assert train.wait() == 0, train.output
+    first = run.summary
+    assert first['trajectories_lost'] == first['trajectories_rejected'] == 0
+    assert first['agent_steps'] >= 1500
+    assert min(RETURNS) <= first['mean_return_100'] <= max(RETURNS)
+
+    again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
+                   'total_steps:=3000', *settings)
+    assert again.wait() == 0, again.output
+    second = run.summary
+    assert second['agent_steps'] >= 3000
+    assert second['updates'] > first['updates']
+    assert second['trajectories_lost'] == second['trajectories_rejected'] == 0
+
+    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py',
+                      f'checkpoint:={run.checkpoint}', 'episodes:=11')
+    assert evaluate.wait() == 0, evaluate.output
+    line = next(line for line in evaluate.output.splitlines() if '11 episodes: mean' in line)
+    assert min(RETURNS) <= float(line.split('mean ')[1].split(',')[0]) <= max(RETURNS)
