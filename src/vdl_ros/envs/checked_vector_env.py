@@ -120,6 +120,10 @@ class CheckedVectorEnv(Wrapper):
         if self._actions.space is not env.single_action_space:
             self.single_action_space = self._actions.space
             self.action_space = batch_space(self._actions.space, self.num_envs)
+        space = self._actions.space
+        # Of discrete actions, the largest of each part.
+        self._largest: Any = getattr(space, 'nvec', getattr(space, 'n', 0)) - 1
+        self._action_shape = (self.num_envs, *(space.shape or ()))
         self._seeds = seeds
         self._first_seed: int | None = seed
 
@@ -173,20 +177,19 @@ class CheckedVectorEnv(Wrapper):
         return None if images is None else tuple(images)
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
-        space: Any = self.single_action_space
-        shape = (self.num_envs, *(space.shape or ()))
+        shape = self._action_shape
         if not isinstance(actions, np.ndarray) or actions.shape != shape:
             raise EnvError(f'actions: shape {np.shape(actions)} is not {shape}')
-        if isinstance(space, spaces.Box):
+        if isinstance(self.single_action_space, spaces.Box):
             if not np.isfinite(actions).all():
                 raise EnvError('actions: not all are finite')
             return actions
         if actions.dtype.kind not in 'iu':
             raise EnvError(f'actions: {actions.dtype} is not an integer type')
-        sizes = np.asarray(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n)
         # In AtariVectorEnv an action out of range would make the caller wait forever.
-        if actions.min() < 0 or (actions >= sizes).any():
-            at = tuple(np.argwhere((actions < 0) | (actions >= sizes))[0])
+        wrong = (actions < 0) | (actions > self._largest)
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0])
             raise EnvError(f'actions: {actions[at]} is not within 0 to '
-                           f'{np.broadcast_to(sizes, shape)[at] - 1}')
+                           f'{np.broadcast_to(self._largest, shape)[at]}')
         return actions.astype(np.int64, copy=False)
