@@ -21,10 +21,10 @@ def test_a_run_is_learned_resumed_and_played(launch, run, inference, algorithm):
     assert min(RETURNS) <= first['mean_return_100'] <= max(RETURNS)
 
     again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
-                   'total_steps:=3000', *settings)
+                   f'total_steps:={first["agent_steps"] + 1}', *settings)
     assert again.wait() == 0, again.output
     second = run.summary
-    assert second['agent_steps'] >= 3000
+    assert second['agent_steps'] > first['agent_steps']
     assert second['updates'] > first['updates']
     assert second['trajectories_lost'] == second['trajectories_rejected'] == 0
 
