@@ -171,13 +171,14 @@ class Move:
                 break
         else:
             return 'arm_controller did not start the trajectory'
-        while state() not in ('aborted', 'done'):
+        while stop.is_set() or state() == 'running':
             if stop.is_set():
                 node.stop()
                 return 'interrupted: the arm was stopped'
             executor.spin_once(timeout_sec=0.1)
         assert node.status is not None
-        return f'aborted: {node.status.reason}' if state() == 'aborted' else ''
+        return {'done': '', 'aborted': f'aborted: {node.status.reason}'}.get(
+            state(), 'the trajectory was lost: arm_controller was started again')
 
 
 def _until(
