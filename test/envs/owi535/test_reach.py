@@ -17,6 +17,7 @@ from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535 import reach_task
+from vdl_ros.envs.owi535.joint_sensor import JITTER
 from vdl_ros.envs.owi535.reach_observation import FEATURES
 from vdl_ros.envs.owi535.reach_task import ReachTask
 from vdl_ros.envs.registration import REACH
@@ -117,6 +118,34 @@ def test_success_is_a_second_within_two_centimetres(reward):
             reach_task.WITHIN + reach_task.SUCCESS - reach_task.STEP_COST, abs=1e-3)
     random = placed(task, 0.025)
     assert not any(task.step(off, random).success.any() for _ in range(20))
+
+
+def test_a_second_is_a_second_at_any_rate():
+    task = ReachTask(2, randomisation='none', feedback='truth', rate=50.0)
+    random = placed(task, 0.018)
+    off = np.ones((2, 4), np.int64)
+    outcomes = [task.step(off, random) for _ in range(51)]
+    assert [outcome.success.all() for outcome in outcomes] == [False] * 50 + [True]
+    assert task.time == pytest.approx([1.02, 1.02])
+
+
+def test_delays_are_added_to_those_of_the_twins():
+    task = ReachTask(8, feedback='truth', command_delay=0.3, measurement_delay=0.4)
+    random = np.random.default_rng(0)
+    task.reset(np.arange(8), random)
+    start = task.positions.copy()
+    moved = []
+    for _ in range(12):
+        assert task.step(np.tile([2, 1, 1, 1], (8, 1)), random).switched.max() <= 1
+        age = task.time - task.reading.stamp
+        assert (age >= 0.4).all()
+        assert (age < 0.4 + 0.15 + JITTER + 1e-9).all()
+        moved.append(np.abs(task.positions - start)[:, 0].max())
+        # Where they were at that time.
+        still = task.time - age <= 0.3
+        assert task.reading.positions[still] == pytest.approx(start[still], abs=1e-6)
+    assert max(moved[:3]) < 1e-6
+    assert moved[-1] > 0.1
 
 
 def test_the_dense_reward_is_progress_less_costs():

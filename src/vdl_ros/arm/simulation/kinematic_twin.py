@@ -20,12 +20,12 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import PREFIX, Scene
 from vdl_ros.arm.simulation.twin_parameters import TwinParameters
 
-__all__ = ['KinematicTwin']
+__all__ = ['MEMORY', 'KinematicTwin']
 
 Array = NDArray[np.float64]
 
 SUBSTEPS = 5
-#: How far back positions are kept, s.
+#: How far back positions are kept by default, s.
 MEMORY = 0.5
 
 
@@ -36,7 +36,9 @@ class KinematicTwin:
     ``positions`` are the joints' true positions, float64 [B, 5], rad.
     """
 
-    def __init__(self, scene: Scene, count: int, period: float = 0.1) -> None:
+    def __init__(
+        self, scene: Scene, count: int, period: float = 0.1, memory: float = MEMORY,
+    ) -> None:
         """
         Make ``count`` arms with nominal parameters, standing straight up, at rest.
 
@@ -44,6 +46,7 @@ class KinematicTwin:
             scene: the arm's description, masses and loads; it is not simulated.
             count: number of arms, B.
             period: between two commands, s.
+            memory: how far back positions are kept, s.
         """
         self.count = count
         self.period = period
@@ -62,7 +65,7 @@ class KinematicTwin:
         # Commands given, the newest last, and positions after each substep likewise.
         self._commands = np.zeros((1, *shape))
         self._drive = np.zeros(shape)
-        self._history = np.zeros((math.ceil(MEMORY / self._substep) + 1, *shape))
+        self._history = np.zeros((math.ceil(memory / self._substep) + 1, *shape))
         upright = np.clip(self.positions, self._lower, self._upper)
         self.reset(np.arange(count), upright, np.zeros(shape), self.parameters)
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.kinematic_twin import KinematicTwin
+from vdl_ros.arm.simulation.kinematic_twin import MEMORY, KinematicTwin
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535.joint_sensor import JointSensor
@@ -58,7 +59,8 @@ class Outcome(NamedTuple):
     What a step of B arms gave.
 
     ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` the one
-    of ``tool0`` from its target, float64 [B], m; the others are bool [B].
+    of ``tool0`` from its target, float64 [B], m; ``switched`` counts the motors whose command is
+    not that of the step before, int [B]; the others are bool [B].
     """
 
     observations: NDArray[np.float32]
@@ -66,6 +68,7 @@ class Outcome(NamedTuple):
     success: Bools
     distance: Array
     collided: Bools
+    switched: NDArray[np.intp]
 
 
 class _World:
@@ -91,10 +94,20 @@ class ReachTask:
 
     def __init__(
         self, count: int, reward: str = 'dense', randomisation: str = 'inside',
-        feedback: str = 'mixed',
+        feedback: str = 'mixed', *, rate: float = RATE, measurement_delay: float = 0.0,
+        command_delay: float = 0.0,
     ) -> None:
         """
         Make ``count`` arms; reset them before the first step.
+
+        Args:
+            count: number of arms, B.
+            reward: one of ``REWARDS``.
+            randomisation: a name in ``RANDOMISATIONS``.
+            feedback: one of ``FEEDBACKS``.
+            rate: steps per second, for controllers that are faster than the task, Hz.
+            measurement_delay: added to the age of every measurement, s.
+            command_delay: added to that of every command, s.
 
         Raises:
             EnvError: an argument that is not allowed.
@@ -111,8 +124,10 @@ class ReachTask:
         self._geometry = self._world.scene.geometry
         self._kinematics = Kinematics(self._geometry)
         self._observer = ReachObserver(self._geometry)
-        self._twin = KinematicTwin(self._world.scene, count, 1.0 / RATE)
+        self._twin = KinematicTwin(
+            self._world.scene, count, 1.0 / rate, MEMORY + measurement_delay)
         self._sensor = JointSensor(count)
+        self._delays = measurement_delay, command_delay
         self.targets: Array = np.zeros((count, 3))
         self._time = np.zeros(count)
         self._held = np.zeros(count, np.int64)
@@ -125,10 +140,30 @@ class ReachTask:
         """Return the true joint positions, float64 [B, 5], rad."""
         return self._twin.positions
 
+    @property
+    def geometry(self) -> ArmGeometry:
+        """Return the arm's geometry."""
+        return self._geometry
+
+    @property
+    def checker(self) -> CollisionChecker:
+        """Return what finds its collisions."""
+        return self._world.checker
+
+    @property
+    def time(self) -> Array:
+        """Return the time since each arm's reset, float64 [B], s."""
+        return np.array(self._time)
+
+    @property
+    def reading(self) -> JointReading:
+        """Return the latest measurements; their stamps are times as of ``time``."""
+        return self._before
+
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float32]:
         """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
-        twins = self._ranges.draw(random, self._geometry, count)
+        twins = self._ranges.draw(random, self._geometry, count).delayed(*self._delays)
         by_camera = random.random(count) < self._camera_share
         starts, targets = np.empty((count, len(JOINTS))), np.empty((count, 3))
         for space, which in ((self._world.free, ~by_camera), (self._world.straight, by_camera)):
@@ -170,7 +205,7 @@ class ReachTask:
         close = distance <= CLOSE
         self._held = np.where(close, self._held + 1, 0)
         # The first of these steps begins the time, so one more than HOLD has periods.
-        success = self._held > round(HOLD * RATE)
+        success = self._held > round(HOLD / self._twin.period)
         if self._dense:
             rewards = (PROGRESS * (self._distance - distance) + WITHIN * close + SUCCESS * success
                        - STEP_COST - SWITCH_COST * switched - COLLISION_COST * collided)
@@ -181,7 +216,7 @@ class ReachTask:
         observations = self._observer.observe(
             reading, self._before, self._time, self._commands, self.targets)
         self._before = reading
-        return Outcome(observations, rewards, success, distance, collided)
+        return Outcome(observations, rewards, success, distance, collided, switched)
 
     def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:
         """Return which joints, bool [B, 5], the obstacles of arms ``rows`` hold, as few as can."""

@@ -32,6 +32,12 @@ class Twins:
     age: Array
     noise: Array
 
+    def delayed(self, measurements: float, commands: float) -> Twins:
+        """Return them with both delays, s, added."""
+        parameters = dataclasses.replace(
+            self.parameters, command_delay=self.parameters.command_delay + commands)
+        return Twins(parameters, self.age + measurements, self.noise)
+
 
 @dataclasses.dataclass(frozen=True)
 class TwinRanges:

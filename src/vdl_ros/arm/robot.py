@@ -1,0 +1,341 @@
+"""
+The arm as users of LeRobot know robots: connect, observe, act, disconnect; no ROS.
+
+:class:`OWI535` is the arm on USB, :class:`SimulatedOWI535` its twin; the rest is the same. Both
+have the driver's safety: all motors off after ``disconnect``, at the end of a ``with`` block, and
+``command_timeout`` after the last action; of the USB arm also when this process ends or hangs, by
+the guardian.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link
+from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.guardian import Guardian
+from vdl_ros.arm.driver.protocol import Signs
+from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
+from vdl_ros.arm.driver.usb import UsbArm, load_backend
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.arm.simulation.pacer import Pacer
+from vdl_ros.arm.simulation.simulated_link import NullGuardian, SimulatedLink
+from vdl_ros.arm.simulation.simulation import ArmSimulation
+from vdl_ros.common.quoting import quoted
+
+__all__ = ['OWI535', 'Robot', 'RobotError', 'SimulatedOWI535']
+
+R = TypeVar('R', bound='Robot')
+
+# Period of watchdog, run times and heartbeats, and longest step of the twin, s.
+_TICK_S = 0.01
+_LAMP = 'lamp'
+_MOTORS = {f'{name}.motor': name for name in JOINTS}
+_log = logging.getLogger(__name__)
+
+
+class RobotError(ConnectionError):
+    """The arm is not connected, or has failed; the message is one line."""
+
+
+class Robot(ABC):
+    """
+    An arm; its methods may be called from any thread.
+
+    An observation has ``base.pos`` to ``gripper.pos``, measured, rad, NaN for a joint that is not
+    measured; and ``base.motor`` to ``gripper.motor``, -1 backward, 0 off or 1 forward, and
+    ``lamp``, 0 or 1, as they were last sent. An action has the latter: a motor that it does not
+    name is switched off, and a lamp that it does not name stays as it is.
+    """
+
+    name = 'owi535'
+
+    def __init__(
+        self, safety: SafetyConfig | None, signs: Signs, link: Callable[[], Link], guard: Guard,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start disconnected; arguments as of :class:`ArmDriver`."""
+        self._driver = ArmDriver(
+            safety or SafetyConfig(), signs, link, guard, sent=lambda motors: None,
+            notice=self._notice, clock=clock)
+        self._lock = threading.RLock()
+        self._connected = False
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    @property
+    def observation_features(self) -> dict[str, type]:
+        """Return the names and types of an observation."""
+        return {f'{name}.pos': float for name in JOINTS} | self.action_features
+
+    @property
+    def action_features(self) -> dict[str, type]:
+        """Return the names and types of an action."""
+        return {**dict.fromkeys(_MOTORS, float), _LAMP: float}
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether it is between ``connect`` and ``disconnect``."""
+        return self._connected
+
+    def connect(self) -> None:
+        """
+        Open the arm, all motors off.
+
+        Raises:
+            RobotError: it is connected already.
+            ArmUsbError: the device cannot be used.
+            GuardianError: the guardian does not start.
+        """
+        with self._lock:
+            if self._connected:
+                raise RobotError(f'{self.name}: already connected')
+            self._driver.open()
+            self._driver.activate()
+            self._connected, self._failure = True, None
+            # A script that ends without disconnect().
+            atexit.register(self.disconnect)
+            if self._has_own_time:
+                self._ending.clear()
+                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+                self._thread.start()
+
+    def disconnect(self) -> None:
+        """Switch all motors off and release the arm; it may be disconnected already."""
+        self._ending.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            self._thread = None
+            if not self._connected:
+                return
+            self._connected = False
+            atexit.unregister(self.disconnect)
+            if not self._driver.close():
+                _log.error('%s: the device did not accept the stop: left to the guardian',
+                           self.name)
+
+    def __enter__(self: R) -> R:
+        """Connect."""
+        self.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Disconnect, motors off."""
+        self.disconnect()
+
+    def get_observation(self) -> dict[str, float]:
+        """
+        Return the latest observation.
+
+        Raises:
+            RobotError: it is not connected or has failed.
+        """
+        with self._lock:
+            self._check()
+            sent = self._sent()
+        positions = np.asarray(self._positions(), np.float64)
+        if positions.shape != (len(JOINTS),):
+            raise ValueError(f'positions: shape {positions.shape} is not ({len(JOINTS)},)')
+        return {f'{name}.pos': float(value)
+                for name, value in zip(JOINTS, positions, strict=True)} | sent
+
+    def send_action(self, action: Mapping[str, float]) -> dict[str, float]:
+        """
+        Run the motors like this until the next action, for ``command_timeout`` at most.
+
+        Returns:
+            The action as it was sent: a motor that has reached its run time limit is off.
+
+        Raises:
+            RobotError: it is not connected or has failed.
+            ValueError: an unknown name or a value that is not allowed; all motors are off.
+        """
+        with self._lock:
+            self._check()
+            try:
+                motors = self._motors(action)
+            except ValueError as error:
+                self._driver.refuse(str(error))
+                raise
+            self._driver.command(motors)
+            self._check()
+            return self._sent()
+
+    def wait(self, seconds: float) -> None:
+        """Let ``seconds`` of the arm's time pass."""
+        time.sleep(seconds)
+
+    @property
+    def _has_own_time(self) -> bool:
+        """Return whether time passes between calls, so that a thread has to follow it."""
+        return True
+
+    @abstractmethod
+    def _positions(self) -> ArrayLike:
+        """Return the measured positions, float64 [5], rad."""
+
+    def _follow(self) -> None:
+        """Do what the time since the last call makes due."""
+        self._driver.tick()
+
+    def _run(self) -> None:
+        """Call :meth:`_follow` until the end."""
+        while not self._ending.wait(_TICK_S):
+            try:
+                with self._lock:
+                    self._follow()
+            except Exception as error:
+                # A mistake in the program: nobody would see it in this thread.
+                with self._lock:
+                    self._failure = error
+                    self._driver.close()
+                return
+
+    def _check(self) -> None:
+        """Raise RobotError unless it is connected and works."""
+        if not self._connected:
+            raise RobotError(f'{self.name}: not connected: call connect() first')
+        if self._failure is not None:
+            raise RobotError(f'{self.name}: motors off: {self._failure}') from self._failure
+        if self._driver.fault:
+            raise RobotError(f'{self.name}: motors off: {self._driver.fault}')
+
+    def _motors(self, action: Mapping[str, float]) -> Motors:
+        """Return the command of an action; raise MotorError."""
+        for name in action:
+            if name not in _MOTORS and name != _LAMP:
+                raise MotorError(
+                    f'{quoted(name)}: not in an action: {", ".join(_MOTORS)}, {_LAMP}')
+        sent = self._driver.sent
+        lamp = action.get(_LAMP, sent is not None and sent.lamp)
+        if lamp not in (0, 1):
+            raise MotorError(f'lamp: {quoted(lamp, 40)} is not allowed: 0 or 1')
+        values: list[Any] = [action.get(name, 0) for name in _MOTORS]
+        return Motors.of(values, lamp=bool(lamp))
+
+    def _sent(self) -> dict[str, float]:
+        """Return the command that the device follows; NaN if it is not known."""
+        sent = self._driver.sent
+        values = [math.nan] * len(_MOTORS) if sent is None else sent.values
+        return {**{name: float(value) for name, value in zip(_MOTORS, values, strict=True)},
+                _LAMP: math.nan if sent is None else float(sent.lamp)}
+
+    def _notice(self, level: str, text: str) -> None:
+        getattr(_log, level)('%s: %s', self.name, text)
+
+
+class OWI535(Robot):
+    """The arm on USB; a disconnected cable is an error until the arm is found again."""
+
+    def __init__(
+        self, usb: UsbConfig | None = None, safety: SafetyConfig | None = None,
+        positions: Callable[[], ArrayLike] | None = None,
+    ) -> None:
+        """
+        Start disconnected.
+
+        Args:
+            usb: device and wiring.
+            safety: limits.
+            positions: returns the measured positions of the joints, float64 [5], rad, NaN for
+                those that are not measured, for example from a camera. The arm has no sensors:
+                without this argument all are NaN.
+
+        Raises:
+            ValueError: a setting that cannot be used, or there is no libusb.
+        """
+        usb = usb or UsbConfig()
+        backend = load_backend(usb.usb_backend)
+        super().__init__(
+            safety, usb.signs, lambda: UsbArm(usb.usb_product, backend, usb.usb_timeout),
+            Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout))
+        self._measure = positions
+        self._inhibitor = SleepInhibitor()
+
+    def connect(self) -> None:
+        """Open the arm, all motors off, and keep the machine awake; errors as of the base."""
+        super().connect()
+        self._inhibitor.start()
+
+    def disconnect(self) -> None:
+        """Switch all motors off and release the arm; it may be disconnected already."""
+        super().disconnect()
+        self._inhibitor.end()
+
+    def _positions(self) -> ArrayLike:
+        return np.full(len(JOINTS), math.nan) if self._measure is None else self._measure()
+
+
+class SimulatedOWI535(Robot):
+    """The twin; ``simulation`` is public, to place it or to add objects before ``connect``."""
+
+    name = 'simulated_owi535'
+
+    def __init__(
+        self, simulation: ArmSimulation | None = None, safety: SafetyConfig | None = None,
+        *, real_time: bool = True,
+    ) -> None:
+        """
+        Start disconnected.
+
+        Args:
+            simulation: the twin; by default one that stands straight up.
+            safety: limits.
+            real_time: whether it follows the wall clock, in a thread; if not, its time passes
+                only in ``wait``, as fast as it can be computed.
+        """
+        self.simulation = simulation or ArmSimulation()
+        signs = Signs()
+        super().__init__(
+            safety, signs, lambda: SimulatedLink(self.simulation, signs), NullGuardian(),
+            clock=lambda: self.simulation.time)
+        self._real_time = real_time
+        self._pacer = Pacer()
+
+    def connect(self) -> None:
+        """Start the twin, all motors off; RobotError if it is connected already."""
+        self._pacer.sync(time.monotonic(), self.simulation.requested_time)
+        super().connect()
+
+    def wait(self, seconds: float) -> None:
+        """Let ``seconds`` of the arm's time pass."""
+        if self._real_time:
+            super().wait(seconds)
+            return
+        with self._lock:
+            self._advance(seconds)
+
+    @property
+    def _has_own_time(self) -> bool:
+        return self._real_time
+
+    def _positions(self) -> ArrayLike:
+        with self._lock:
+            return self.simulation.joint_positions
+
+    def _follow(self) -> None:
+        self._advance(self._pacer.due(time.monotonic(), self.simulation.requested_time))
+
+    def _advance(self, seconds: float) -> None:
+        """Simulate ``seconds`` and tick the driver on the way."""
+        end = self.simulation.requested_time + seconds
+        while (left := end - self.simulation.requested_time) > 1e-9:
+            self.simulation.step(min(_TICK_S, left))
+            self._driver.tick()

@@ -1,0 +1,220 @@
+"""
+Move ``tool0`` to a place in ``base_link``: ``ros2 run vdl_ros go_to X Y Z``, in m.
+
+Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``,
+``arm/emergency_stop_state``. Publishes: ``arm/joint_trajectory``, one point for
+``arm_controller``, and on SIGINT or SIGTERM one without a point, which stops the arm.
+
+Exit status: 0 when it is there; 1 if no arm answers or the trajectory was aborted; 2 if the place
+cannot be reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from rclpy.executors import Executor
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from trajectory_msgs.msg import JointTrajectory
+
+from vdl_ros.arm.control.go_to import JointGoal, Planner
+from vdl_ros.arm.model.geometry import ArmGeometry, Positions, parse
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation.collisions import CollisionChecker
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import wait_for_acks
+from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, set_up, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
+
+SETTINGS = (ProcessConfig,)
+EXIT_FAILED = 1
+# How long the nodes of an arm may take to answer, and from when on that is said, s.
+ANSWER_S, PATIENCE_S = 30.0, 2.0
+# A trajectory that does not start is sent again after this time, s: the controller may have
+# discovered this node after it was sent.
+REPEAT_S = 2.0
+
+
+class GoToNode(Node):
+    """Knows the arm's state and sends trajectories."""
+
+    def __init__(self) -> None:
+        """
+        Subscribe.
+
+        Raises:
+            ValueError: a parameter that cannot be used.
+        """
+        super().__init__('go_to')
+        _, self.process = take_settings(self, *SETTINGS)
+        self.description = ''
+        self.measured: Positions | None = None
+        self.status: JointTrajectoryStatus | None = None
+        self.stop_state: EmergencyStopState | None = None
+        self._trajectories = self.create_publisher(
+            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+        self.create_subscription(
+            String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
+        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
+                                 qos.subscription('arm/joint_states'))
+        self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
+                                 qos.TOPICS['arm/trajectory_status'])
+        self.create_subscription(
+            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
+            qos.TOPICS['arm/emergency_stop_state'])
+
+    @property
+    def missing(self) -> str:
+        """Return what is not known yet, '' if nothing is."""
+        known = {'robot_description': self.description, 'arm/trajectory_status': self.status,
+                 'a subscriber of arm/joint_trajectory':
+                     self._trajectories.get_subscription_count(),
+                 'arm/emergency_stop_state': self.stop_state,
+                 'arm/joint_states': self.measured is not None}
+        return ', '.join(name for name, value in known.items() if not value)
+
+    def start(self, goal: JointGoal) -> None:
+        """Send a trajectory to ``goal``."""
+        self.status = None
+        self._trajectories.publish(
+            trajectory_message(goal.names, [goal.positions], [goal.duration]))
+
+    def stop(self) -> None:
+        """Stop the arm by a trajectory that is refused."""
+        self._trajectories.publish(JointTrajectory())
+        wait_for_acks(self._trajectories)
+
+    def _on_description(self, message: String) -> None:
+        self.description = message.data
+
+    def _on_joint_states(self, message: JointState) -> None:
+        try:
+            self.measured = positions_of(message)
+        except ValueError as error:
+            self.get_logger().error(f'joint states refused: {error}', throttle_duration_sec=5.0)
+
+    def _on_status(self, message: JointTrajectoryStatus) -> None:
+        self.status = message
+
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self.stop_state = message
+
+
+class Move:
+    """Brings ``tool0`` of the arm of a node to a place, float64 [3], m."""
+
+    def __init__(self, place: Sequence[float]) -> None:
+        """Remember the place."""
+        self._place = tuple(place)
+
+    def __call__(self, node: GoToNode, stop: threading.Event) -> int:
+        """Move, and return the exit status; ``stop`` stops the arm."""
+        executor = make_executor(node.process.executor)
+        executor.add_node(node)
+        try:
+            return self._move(node, executor, stop)
+        finally:
+            executor.remove_node(node)
+
+    def _move(self, node: GoToNode, executor: Executor, stop: threading.Event) -> int:
+        log = node.get_logger()
+        if not _until(lambda: not node.missing, executor, stop, PATIENCE_S) and not stop.is_set():
+            log.info(f'waiting for {node.missing}')
+        if not _until(lambda: not node.missing, executor, stop, ANSWER_S):
+            if not stop.is_set():
+                log.error(f'no {node.missing} for {ANSWER_S:g} s: is arm.launch.py running?')
+            return EXIT_FAILED
+        assert node.measured is not None
+        assert node.stop_state is not None
+        if node.stop_state.engaged:
+            log.error('emergency stop: release it first')
+            return EXIT_FAILED
+        with set_up():
+            geometry = parse(node.description)
+            planner = Planner(geometry, CollisionChecker(build_scene(geometry)).collides)
+            goal = planner.plan(self._place, node.measured)
+        log.info(', '.join(f'{name} {value:.3f}' for name, value in zip(
+            goal.names, goal.positions, strict=True)) + f' rad, in {goal.duration:.1f} s or more')
+        reason = self._follow(node, goal, executor, stop)
+        if reason:
+            log.error(reason)
+            return EXIT_FAILED
+        away = _distance(geometry, node.measured, self._place)
+        log.info(f'tool0 is {1000.0 * away:.0f} mm from '
+                 f'({", ".join(f"{each:g}" for each in self._place)}) m')
+        return EXIT_OK
+
+    @staticmethod
+    def _follow(
+        node: GoToNode, goal: JointGoal, executor: Executor, stop: threading.Event,
+    ) -> str:
+        """Send a trajectory and wait for its end; return why it did not end well, or ''."""
+
+        def state() -> str:
+            return str(node.status.state) if node.status is not None else ''
+
+        for _ in range(round(ANSWER_S / REPEAT_S)):
+            node.start(goal)
+            started = _until(lambda: state() in ('running', 'aborted'), executor, stop, REPEAT_S)
+            if started or stop.is_set():
+                break
+        else:
+            return 'arm_controller did not start the trajectory'
+        while stop.is_set() or state() == 'running':
+            if stop.is_set():
+                node.stop()
+                return 'interrupted: the arm was stopped'
+            executor.spin_once(timeout_sec=0.1)
+        assert node.status is not None
+        return {'done': '', 'aborted': f'aborted: {node.status.reason}'}.get(
+            state(), 'the trajectory was lost: arm_controller was started again')
+
+
+def _until(
+    condition: Callable[[], bool], executor: Executor, stop: threading.Event, seconds: float,
+) -> bool:
+    """Run callbacks until ``condition`` or ``stop``, at most ``seconds``; return the condition."""
+    deadline = time.monotonic() + seconds
+    while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
+        executor.spin_once(timeout_sec=0.1)
+    return true
+
+
+def _distance(geometry: ArmGeometry, measured: Positions, place: Sequence[float]) -> float:
+    """Return how far ``tool0`` is from ``place``, m; a joint that is not measured is at 0."""
+    straight = np.zeros(len(JOINTS)).clip(geometry.lower, geometry.upper)
+    here = np.where(np.isfinite(measured), measured, straight)
+    return float(np.linalg.norm(Kinematics(geometry).pose(here)[:3, 3] - place))
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(
+        prog='go_to', description='Move tool0 to a place in base_link; arm.launch.py runs.')
+    for axis, way in (('x', 'forward'), ('y', 'to the left'), ('z', 'up')):
+        parser.add_argument(axis, type=float, help=f'{way}, m')
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    words = list(sys.argv[1:] if args is None else args)
+    count = words.index('--ros-args') if '--ros-args' in words else len(words)
+    options = _parser().parse_args(words[:count])
+    move = Move((options.x, options.y, options.z))
+    return run_node('go_to', GoToNode, move, SETTINGS, words[count:])
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

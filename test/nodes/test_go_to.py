@@ -1,0 +1,53 @@
+"""The command go_to with twin and controller: it gets there, is refused, interrupted, stopped."""
+
+import numpy as np
+from sensor_msgs.msg import JointState
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, JointTrajectoryStatus
+from vdl_ros.ros import qos
+
+
+def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
+    for name in ('robot_state', 'sim_arm'):
+        launch('ros2', 'run', 'vdl_ros', name)
+    # On a busy machine the twin may stand still for a while.
+    launch('ros2', 'run', 'vdl_ros', 'arm_controller', '--ros-args', '-p', 'goal_timeout:=60.0')
+
+    def listen(kind, topic):
+        return peer.listen(kind, topic, qos.TOPICS[topic])
+
+    def go_to(*place):
+        return launch('ros2', 'run', 'vdl_ros', 'go_to', *place)
+
+    states = listen(JointState, 'arm/joint_states')
+    status = listen(JointTrajectoryStatus, 'arm/trajectory_status')
+    stopped = listen(EmergencyStopState, 'arm/emergency_stop_state')
+
+    peer.until(lambda: states and status and stopped, 'the arm')
+    move = go_to('0.15', '-0.1', '0.15')
+    peer.until(lambda: move.process.poll() is not None, 'the end')
+    assert move.wait() == 0, move.output
+    assert 'mm from (0.15, -0.1, 0.15) m' in move.output
+    tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
+    assert np.linalg.norm(tool - [0.15, -0.1, 0.15]) < 0.03
+    assert status[-1].state == 'done'
+
+    far = go_to('0.9', '0', '0.1')
+    assert far.wait() == 2
+    assert 'go_to: (0.9, 0, 0.1) m is out of reach: tool0 comes to ' in far.output
+
+    back = go_to('-0.1', '0.15', '0.15')
+    peer.until(lambda: status[-1].state == 'running', 'it moves')
+    back.interrupt()
+    assert back.wait() == 1
+    assert 'interrupted: the arm was stopped' in back.output
+    peer.until(lambda: status[-1].state == 'aborted', 'it stops')
+
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop.publish(EmergencyStop(engage=True))
+    peer.until(lambda: stopped[-1].engaged, 'the emergency stop')
+    refused = go_to('0.1', '0.15', '0.15')
+    assert refused.wait() == 1
+    assert 'emergency stop: release it first' in refused.output
