@@ -162,7 +162,8 @@ def space():
 
 @pytest.mark.parametrize(('place', 'reached'), [
     ([0.15, 0.1, 0.2], True), ([-0.1, -0.1, 0.3], True), ([0.0, 0.0, 1.0], False),
-    ([0.6, 0.0, 0.1], False), ([0.1, 0.1, -0.1], False), ([0.0, 0.0, 0.05], False)])
+    ([0.6, 0.0, 0.1], False), ([0.1, 0.1, -0.1], False), ([0.0, 0.0, 0.05], False),
+    ([math.nan, 0.1, 0.1], False)])
 def test_targets_that_no_free_pose_reaches_are_refused(space, place, reached):
     runs = runner(space=space)
     runs.set_target(np.array(place), 0.0)

@@ -69,7 +69,7 @@ class ReachableSpace:
             straight: whether the wrist stays at 0.
         """
         nearest = float(np.linalg.norm(self._places[straight] - place, axis=1).min())
-        return nearest if nearest > CUBE else 0.0
+        return 0.0 if nearest <= CUBE else nearest
 
 
 @dataclasses.dataclass
@@ -142,11 +142,18 @@ class ReachRunner:
         """Return the time from the target to success, s, or NaN."""
         return self._progress.reached - self._progress.since
 
-    def set_target(self, place: Array, now: float) -> None:
-        """Move to ``place``, in ``base_link``, float64 [3], m, from the next update on."""
+    def set_target(self, place: Array, now: float, since: float | None = None) -> None:
+        """
+        Move to a place from the next update on.
+
+        Args:
+            place: in ``base_link``, float64 [3], m.
+            now: s.
+            since: when it was wanted, s; ``now`` by default.
+        """
         self.target = np.array(place, np.float64)
         self.state, self.reason = 'running', ''
-        self._progress = _Progress(now)
+        self._progress = _Progress(now if since is None else since)
         self._updated = now
         self._paused_since = self._close_since = None
         self._is_checked, self._is_fresh = False, True
