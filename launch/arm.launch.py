@@ -115,6 +115,7 @@ def start(context):
     if given.get('policy'):
         if arm == 'none':
             raise SettingError(f'policy: {given["policy"]!r} is not allowed with arm:=none')
+        given['policy'] = str(select(PolicyConfig, given).path)
         nodes.append(node('policy', (
             ({'policy_stale_after': STALE_AFTER} if by_camera else {})
             | ({'policy_viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given)))

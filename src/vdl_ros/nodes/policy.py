@@ -28,8 +28,7 @@ from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.common.quoting import quoted, shown
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs.owi535.reach_description import MisfitError, check
 from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
@@ -72,7 +71,7 @@ class PolicyNode(Node):
         geometry = select(GeometryConfig, given).load()
         # More threads do not pay for one observation.
         torch.set_num_threads(1)
-        path = checkpoint_path(config.policy)
+        path = config.path
         saved = load_policy(path, env_id=REACH)
         try:
             check(saved.described, geometry)
@@ -260,30 +259,6 @@ class PolicyNode(Node):
 
     def _now(self) -> float:
         return float(self.get_clock().now().nanoseconds * 1e-9)
-
-
-def checkpoint_path(text: str) -> Path:
-    """
-    Return the file of a policy.
-
-    Args:
-        text: a path, or the name of a policy in this package.
-
-    Raises:
-        SettingError: there is no such file.
-    """
-    if not text:
-        raise SettingError('policy: not set: policy:=runs/<name>/checkpoint.pt')
-    path = Path(text)
-    if path.is_file():
-        return path
-    if path.name == text and not path.suffix:
-        try:
-            return find_resource(f'models/{text}.pt')
-        except FileNotFoundError:
-            pass
-    raise SettingError(f'policy: {quoted(text)} is not allowed: a checkpoint, or the name of a '
-                       'policy in models/')
 
 
 def _act(path: Path, saved: SavedPolicy) -> Act:

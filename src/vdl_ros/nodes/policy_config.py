@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
-from vdl_ros.common.settings import setting
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.resources import find_resource
+from vdl_ros.common.settings import SettingError, setting
 
 __all__ = ['PolicyConfig']
 
@@ -26,3 +29,24 @@ class PolicyConfig:
         0.0, 'Motors are off after this time without a message on arm/viewer_alive; 0: no viewer '
         'is needed. arm.launch.py sets 1 s if it starts one.',
         minimum=0.0, maximum=60.0, unit='s')
+
+    @property
+    def path(self) -> Path:
+        """
+        Return the file of the policy.
+
+        Raises:
+            SettingError: there is none.
+        """
+        if not self.policy:
+            raise SettingError('policy: not set: policy:=runs/<name>/checkpoint.pt')
+        path = Path(self.policy)
+        if path.is_file():
+            return path
+        try:
+            if path.name == self.policy and not path.suffix:
+                return find_resource(f'models/{self.policy}.pt')
+        except FileNotFoundError:
+            pass
+        raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, or the '
+                           'name of a policy in models/')
