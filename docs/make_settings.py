@@ -14,6 +14,7 @@ from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
+from vdl_ros.nodes.policy_config import PolicyConfig
 from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
@@ -43,12 +44,13 @@ PAGES = (
     ('Playing', PlayConfig, 'Parameters of `player`.'),
     ('The arm: its description', GeometryConfig,
      'Launch arguments of `arm.launch.py`, as is all of the arm that follows; parameters of '
-     '`sim_arm`, `arm_controller`, `camera`, `robot_state`.'),
+     '`sim_arm`, `arm_controller`, `policy`, `camera`, `robot_state`.'),
     ('The arm: when motors are stopped', SafetyConfig, 'Parameters of `arm_driver`, `sim_arm`.'),
     ('The arm: USB', UsbConfig, 'Parameters of `arm_driver`.'),
     ('The arm: how the twin is run', SimArmConfig, 'Parameters of `sim_arm`.'),
     ('The arm: what the twin is like', SimulationConfig, 'Parameters of `sim_arm`.'),
     ('The arm: following trajectories', ControllerConfig, 'Parameters of `arm_controller`.'),
+    ('The arm: following targets by a policy', PolicyConfig, 'Parameters of `policy`.'),
     ('The camera', CameraConfig,
      'Parameters of `camera`; the launch argument for `source` is `camera`.'),
     ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),

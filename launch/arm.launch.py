@@ -1,5 +1,5 @@
 """
-The arm, real or simulated: driver, controller, camera and views.
+The arm, real or simulated: driver, controller, policy, camera and views.
 
 When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
@@ -28,6 +28,7 @@ from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import Setting, SettingError, select
+from vdl_ros.nodes.policy_config import PolicyConfig
 from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.viewer_config import ViewConfig
@@ -40,6 +41,7 @@ NODES = {
     'arm_driver': (UsbConfig, SafetyConfig, ProcessConfig),
     'sim_arm': (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig),
     'arm_controller': (ControllerConfig, GeometryConfig, ProcessConfig),
+    'policy': (PolicyConfig, GeometryConfig, ProcessConfig),
     'camera': (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig),
     'viewer': (ViewConfig, ProcessConfig),
     'robot_state': (ProcessConfig,),
@@ -53,12 +55,14 @@ CAMERA = DeclareLaunchArgument(
     description='Source of images: sim, a device, a video file, a folder of images, or none; '
                 'auto: sim with the simulated arm, /dev/video0 with the real one.')
 FEEDBACK = Setting(
-    'feedback', str, 'truth', "The controller's feedback: the true joint states of the simulated "
-    'arm, or the estimates of the camera.', choices=('truth', 'camera'))
+    'feedback', str, 'truth', 'Feedback of controller and policy: the true joint states of the '
+    'simulated arm, or the estimates of the camera.', choices=('truth', 'camera'))
 # With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
-# With a view a trajectory needs its stop button, s.
+# With a view a trajectory or a target needs its stop button, s.
 VIEWER_TIMEOUT = 1.0
+# Maximum age of the camera's estimates for a policy, s, as of camera_feedback.yaml.
+STALE_AFTER = 0.5
 SWITCHES = [
     Setting('controller', bool, True, 'Start the joint trajectory controller.'),
     Setting('view', bool, True, 'Show the arm in a browser, with buttons to move it.'),
@@ -108,6 +112,13 @@ def start(context):
     if arm != 'none' and on['controller']:
         nodes.append(node('arm_controller', (camera_feedback() if by_camera else {})
                           | ({'viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given))
+    if given.get('policy'):
+        if arm == 'none':
+            raise SettingError(f'policy: {given["policy"]!r} is not allowed with arm:=none')
+        given['policy'] = str(select(PolicyConfig, given).path)
+        nodes.append(node('policy', (
+            ({'policy_stale_after': STALE_AFTER} if by_camera else {})
+            | ({'policy_viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given)))
     if source != 'none':
         nodes.append(node('camera', given, remappings=truth))
     if on['pose'] or by_camera:

@@ -85,7 +85,8 @@ def train(
         actor = Actor(envs, policy, learner.schema, config.seed, timer,
                       exploration_schedule(algorithm_config, 'serial'))
         trainer = Trainer(
-            learner, RunFolder(run_dir, resume=resume), as_dict(env, config, algorithm_config),
+            learner, RunFolder(run_dir, resume=resume),
+            as_dict(env, config, algorithm_config) | factory.describe(env),
             inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
             publish=lambda: None, log=print, timers={TRAINING: timer})
         return trainer.run(stop)

@@ -33,6 +33,7 @@ class SavedPolicy:
         action_space: of one environment.
         version: number of updates.
         agent_steps: number of agent steps learned from.
+        described: what the environment said of itself, see ``factory.describe``; {} for most.
     """
 
     policy: Policy
@@ -41,6 +42,7 @@ class SavedPolicy:
     action_space: gymnasium.Space[Any]
     version: int
     agent_steps: int
+    described: dict[str, Any]
 
 
 def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPolicy:
@@ -74,4 +76,6 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         raise CheckpointError(f'{path}: not a policy for {env.env_id}: {reason}') from None
     explore = exploration_schedule(algorithm_config, '')
     policy.exploration = torch.tensor([explore(train.total_steps)])
-    return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps)
+    described = found['config'].get('environment')
+    return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps,
+                       described if isinstance(described, dict) else {})

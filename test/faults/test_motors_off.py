@@ -7,18 +7,22 @@ import pty
 import re
 import select
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import fake_owi535 as fake
 import page_client
 import psutil
 import pytest
+import reach_checkpoint
+from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import JointTrajectoryStatus, MotorCommand, TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -29,7 +33,7 @@ WATCHED_S = 0.8
 # For so long all motors are commanded off before a trial, s.
 NEUTRAL_S = 0.2
 OFF = '000000'
-VICTIMS = ('driver', 'guardian', 'both', 'viewer', 'controller', 'teleop')
+VICTIMS = ('driver', 'guardian', 'both', 'viewer', 'controller', 'teleop', 'policy')
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
 CASES = tuple(itertools.product(VICTIMS, SIGNALS))
 TRIALS_PER_CASE = 3
@@ -76,33 +80,79 @@ class Viewer(Person):
         super().end()
 
 
-class Controller(Person):
-    """A controller that follows a trajectory; the joint never gets there."""
+class Program(Person):
+    """A node that moves the arm by itself, from joints that never move."""
 
-    def __init__(self, rig):
-        self.launched = rig.start('arm_controller')
+    def __init__(self, rig, name, *parameters):
+        self.launched = rig.start(name, *parameters)
         self._states = rig.peer.node.create_publisher(
             JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
         self._clock = rig.peer.node.get_clock()
+        self._asked_at = 0.0
+
+    def measure(self):
+        message = JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))
+        message.header.stamp = self._clock.now().to_msg()
+        self._states.publish(message)
+
+    def is_due(self):
+        """Return whether it may be asked again."""
+        if time.monotonic() <= self._asked_at + 1.0:
+            return False
+        self._asked_at = time.monotonic()
+        return True
+
+
+class Controller(Program):
+    """A controller that follows a trajectory; the joint never gets there."""
+
+    def __init__(self, rig):
+        super().__init__(rig, 'arm_controller')
         topic = 'arm/trajectory_status'
         self._status = rig.peer.listen(JointTrajectoryStatus, topic, qos.TOPICS[topic])
         topic = 'arm/joint_trajectory'
         self._goals = rig.peer.talk(JointTrajectory, topic, qos.TOPICS[topic])
         rig.peer.until(lambda: self._status, 'its status')
-        self._asked_at = 0.0
 
     def move(self, on):
-        message = JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))
-        message.header.stamp = self._clock.now().to_msg()
-        self._states.publish(message)
-        if on and self._status[-1].state != 'running' and time.monotonic() > self._asked_at + 1.0:
-            self._asked_at = time.monotonic()
+        self.measure()
+        if on and self._status[-1].state != 'running' and self.is_due():
             self._go(1.0)
         elif not on and self._status[-1].state == 'running':
             self._go(0.0)
 
     def _go(self, angle):
         self._goals.publish(trajectory_message(['base'], [[angle]], [0.1]))
+
+
+class Policy(Program):
+    """A policy that turns the base whatever the target is."""
+
+    def __init__(self, rig):
+        self._folder = tempfile.TemporaryDirectory()
+        path = reach_checkpoint.write(Path(self._folder.name) / 'checkpoint.pt', turning=True)
+        super().__init__(rig, 'policy', f'policy:={path}')
+        topic = 'arm/target_status'
+        self._status = rig.peer.listen(TargetStatus, topic, qos.TOPICS[topic])
+        self._targets = rig.peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+        rig.peer.until(lambda: self._status, 'its status')
+
+    def move(self, on):
+        self.measure()
+        if on and self._status[-1].state == 'idle' and self.is_due():
+            self._go(0.2)
+        elif not on and self._status[-1].state != 'idle':
+            self._go(2.0)  # out of reach
+
+    def _go(self, height):
+        message = PointStamped()
+        message.header.frame_id = 'base_link'
+        message.point.x, message.point.y, message.point.z = 0.15, 0.1, height
+        self._targets.publish(message)
+
+    def end(self):
+        super().end()
+        self._folder.cleanup()
 
 
 class Teleop(Person):
@@ -132,7 +182,7 @@ class Teleop(Person):
             os.close(descriptor)
 
 
-SENDERS = {'viewer': Viewer, 'controller': Controller, 'teleop': Teleop}
+SENDERS = {'viewer': Viewer, 'controller': Controller, 'teleop': Teleop, 'policy': Policy}
 
 
 class Rig:
@@ -239,7 +289,8 @@ def node_of(launched, name):
 
 
 @pytest.mark.fault_row(
-    'KILL, STOP or TERM to driver, guardian, both, viewer, controller or teleop',
+    'KILL, STOP or TERM to driver, guardian, both, viewer, controller, teleop or '
+    'policy',
     'motors off within 0.6 s; driver and guardian both killed or stopped: on, as docs/arm.md says',
     share=1, reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
 def test_a_signal_to_any_process_stops_the_motors(trials, rig, took):

@@ -214,7 +214,8 @@ def test_rviz_subscribes_to_existing_topics():
                 found[each['Name']] = each[key]['Value'], each[key]['Durability Policy']
     assert {name: topic for name, (topic, _) in found.items()} == {
         'Arm': '/robot_description', 'Estimated pose': '/robot_description',
-        'Target': '/arm/target', 'Emergency stop': '/arm/emergency_stop_marker',
+        'Target': '/arm/trajectory_markers', 'Policy target': '/arm/target',
+        'Emergency stop': '/arm/emergency_stop_marker',
         'Camera': '/camera/image_raw'}
     for topic, durability in found.values():
         latched = qos.TOPICS[topic.lstrip('/')].durability == DurabilityPolicy.TRANSIENT_LOCAL
@@ -261,6 +262,7 @@ def test_xacro_arguments_reach_the_description(arm_launch, peer):
     ('xacro_args:=forearm_length=long', 'owi535.urdf.xacro'),
     ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
     ('camera:=/nowhere/video.mp4', '/nowhere/video.mp4'),
+    ('policy:=nowhere', "policy: 'nowhere' is not allowed: a checkpoint, or the name of a policy"),
 ])
 def test_invalid_arguments_are_refused_and_no_process_remains(arm_launch, argument, reason):
     process = arm_launch('view:=false', argument)

@@ -194,6 +194,28 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
                say=lambda: (still(), ask()))
 
 
+def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller, still):
+    arm = controller()
+    others = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    ask = arm.asking(['base'], [[1.0]], [1.0])
+
+    def turning():
+        return [each for each in arm.motors if each.base and each.sender == '/arm_controller']
+    peer.until(turning, 'the base turns', say=lambda: (ask(), still()))
+    # A policy gives way itself, and all motors off move nothing.
+    others.publish(MotorCommand(sender='/policy', elbow=1))
+    others.publish(MotorCommand(sender='/viewer'))
+    count = len(turning())
+    peer.until(lambda: len(turning()) > count + 5, 'it goes on',
+               say=lambda: (ask(), still()))
+    others.publish(MotorCommand(sender='/viewer', elbow=1))
+    assert arm.until_state('aborted', say=still) == '/viewer moves the arm'
+    # It does not say off: that would stop the person's motor.
+    said = []
+    peer.until(lambda: len(said) > 10, 'silence', say=lambda: said.append(still()))
+    assert [each for each in arm.motors if each.sender == '/arm_controller'][-1].base == 1
+
+
 def test_trajectory_does_not_resume_after_a_gap(peer, controller, still):
     arm = controller()
     arm.turn(still)
@@ -234,7 +256,8 @@ def test_invalid_joint_states_are_refused(peer, controller, still):
 
 def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, controller, still):
     arm = controller()
-    shown = peer.listen(MarkerArray, 'arm/target', qos.TOPICS['arm/target'])
+    topic = 'arm/trajectory_markers'
+    shown = peer.listen(MarkerArray, topic, qos.TOPICS[topic])
     message = trajectory_message(['base', 'shoulder'], [[0.5, 0.5]], [1.0])
     now = peer.node.get_clock().now().nanoseconds * 1e-9
     start = now + 0.5

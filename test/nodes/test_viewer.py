@@ -8,6 +8,7 @@ import base64
 import contextlib
 import functools
 import http.server
+import math
 import re
 import socket
 import threading
@@ -17,6 +18,7 @@ import browser as browsers
 import numpy as np
 import page_client
 import pytest
+from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
@@ -24,7 +26,13 @@ from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.model.geometry import expand
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.msg import ArmPose, EmergencyStop, EmergencyStopState, MotorCommand
+from vdl_ros.msg import (
+    ArmPose,
+    EmergencyStop,
+    EmergencyStopState,
+    MotorCommand,
+    TargetStatus,
+)
 from vdl_ros.ros import qos
 
 #: The longest time from the end of a button's repetitions to motors off that is allowed, s.
@@ -193,6 +201,30 @@ def test_motors_are_off_after_a_viewer_that_ends_while_a_button_is_held(launch, 
             viewer.interrupt()
             peer.until(lambda: viewer.process.poll() is not None, 'the end')
     peer.until(lambda: motors[-1].base == 0, 'motors off', timeout=10.0)
+
+
+def test_a_target_that_is_dragged_is_published_while_there_is_a_policy(launch, peer):
+    viewer = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0')
+    targets = peer.listen(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    status = peer.talk(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    address = viewer.wait_for(lambda: re.search(r'view: (http://\S+)', viewer.output), 'it')[1]
+    with page_client.PageClient(address) as page:
+        page.send(page_client.CAMERA)
+        page.read('EMERGENCY STOP')
+        messages = page_client.kinds()
+
+        def drag():
+            for phase in ('DragStart', 'Update', 'DragEnd'):
+                page.send(messages[f'TransformControls{phase}Message'])
+
+        # Only while there is a policy.
+        drag()
+        status.publish(TargetStatus(state='idle', target=[math.nan] * 3))
+        peer.until(lambda: targets, 'a target', say=drag, every=0.1)
+        point = targets[-1].point
+        assert [point.x, point.y, point.z] == [0.1, 0.1, 0.2]
+        assert targets[-1].header.frame_id == 'base_link'
+    assert 'refused' not in viewer.output
 
 
 def test_the_emergency_stop_latches_until_it_is_released(page, peer):

@@ -1,4 +1,4 @@
-"""Of viser's messages only three kinds pass, with their own fields."""
+"""Of viser's messages only six kinds pass, with their own fields."""
 
 import math
 
@@ -10,7 +10,9 @@ from viser import _messages
 from vdl_ros.view.browser_messages import MAX_BYTES, MessageError, check_message
 
 KINDS = page_client.kinds()
-KNOWN = ('ViewerCameraMessage', 'GuiButtonHoldMessage', 'GuiUpdateMessage')
+KNOWN = ('ViewerCameraMessage', 'GuiButtonHoldMessage', 'GuiUpdateMessage',
+         'TransformControlsUpdateMessage', 'TransformControlsDragStartMessage',
+         'TransformControlsDragEndMessage')
 
 
 @pytest.mark.parametrize('kind', KNOWN)

@@ -61,3 +61,18 @@ def test_texts_of_messages_are_no_markdown(text, shown):
     for status in (ArmStatus(trajectory='aborted', reason=text),
                    ArmStatus(emergency=True, stopped_by=text)):
         assert shown in state_text(status, UNKNOWN, None, 0.0)
+
+
+@pytest.mark.parametrize(('values', 'text'), [
+    ({'state': 'idle'}, 'Drag the target: the arm follows.'),
+    ({'state': 'idle', 'reason': 'emergency stop'}, 'Target: emergency stop.'),
+    ({'distance': 0.123, 'reaction_time': 0.1}, 'Target: 12.3 cm, reaction 0.10 s.'),
+    ({'distance': 0.01, 'reaction_time': 0.1, 'success': True, 'time_to_target': 4.25},
+     'Target: 1.0 cm, reaction 0.10 s, **reached after 4.2 s**.'),
+    ({'state': 'paused', 'reason': '[x](http://y)'}, 'Target: \\[x\\]\\(http:\\/\\/y\\)'),
+])
+def test_target_of_a_policy_is_shown(values, text):
+    target = SimpleNamespace(**{
+        'state': 'running', 'reason': '', 'distance': math.nan, 'success': False,
+        'reaction_time': math.nan, 'time_to_target': math.nan, **values})
+    assert text in state_text(ArmStatus(target=target), UNKNOWN, None, 0.0)

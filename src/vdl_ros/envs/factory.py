@@ -27,7 +27,7 @@ from vdl_ros.envs.checked_vector_env import (
 )
 from vdl_ros.envs.env_config import EnvConfig
 
-__all__ = ['EnvError', 'frames_per_observation', 'make', 'spaces']
+__all__ = ['EnvError', 'describe', 'frames_per_observation', 'make', 'spaces']
 
 ATARI = 'ALE/'
 
@@ -108,6 +108,22 @@ def frames_per_observation(config: EnvConfig) -> int:
     return counter.PIXEL_FRAMES if config.env_id in stacked else 1
 
 
+def describe(config: EnvConfig) -> dict[str, Any]:
+    """
+    Return what a checkpoint has to say of its environment beside the settings; {} for most.
+
+    It is for a program that acts outside of the environment: the class of the environment has a
+    function ``describe`` that returns plain values.
+
+    Raises:
+        EnvError: an unknown environment.
+    """
+    if config.env_id.startswith(ATARI):
+        return {}
+    found = getattr(_creator(_spec(config.env_id)), 'describe', None)
+    return {} if found is None else {'environment': found()}
+
+
 def _spec(env_id: str) -> EnvSpec:
     """Return the registered environment with exactly this id."""
     if ':' in env_id:
@@ -127,7 +143,11 @@ def _spec(env_id: str) -> EnvSpec:
 
 def _draws(spec: EnvSpec) -> bool:
     """Return whether the environment can render images without a window."""
-    point = spec.entry_point
-    creator = load_env_creator(point) if isinstance(point, str) else point
-    modes = getattr(creator, 'metadata', {}).get('render_modes', ())
+    modes = getattr(_creator(spec), 'metadata', {}).get('render_modes', ())
     return 'rgb_array' in modes
+
+
+def _creator(spec: EnvSpec) -> Any:
+    """Return the class of an environment."""
+    point = spec.entry_point
+    return load_env_creator(point) if isinstance(point, str) else point

@@ -3,9 +3,9 @@ Joint trajectory controller for the arm's on/off motors.
 
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
 (sensor_msgs/JointState), ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState, latched),
-``arm/viewer_alive`` (std_msgs/Empty).
+``arm/viewer_alive`` (std_msgs/Empty), ``arm/motors`` for a person's commands.
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while a trajectory runs;
-``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/target``
+``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/trajectory_markers``
 (visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
 """
@@ -31,10 +31,11 @@ from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import is_program, message_from_motors, moves, wait_for_acks
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -77,7 +78,8 @@ class ArmControllerNode(Node):
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._status = self.create_publisher(
             JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
-        self._target = self.create_publisher(MarkerArray, 'arm/target', qos.TOPICS['arm/target'])
+        self._target = self.create_publisher(
+            MarkerArray, 'arm/trajectory_markers', qos.TOPICS['arm/trajectory_markers'])
         self._statistics = TopicStatistics(self, 'arm/joint_states')
         self._diagnostics = Diagnostics(self, self._health)
         self.create_subscription(JointTrajectory, 'arm/joint_trajectory', self._on_trajectory,
@@ -89,6 +91,8 @@ class ArmControllerNode(Node):
             qos.TOPICS['arm/emergency_stop_state'])
         self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
                                  qos.TOPICS['arm/viewer_alive'])
+        self.create_subscription(
+            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
         # Unless time is simulated: a timer of the system's clock pauses when that is set back.
         self.create_timer(1.0 / RATE_HZ, self._update, clock=(
             self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
@@ -153,6 +157,13 @@ class ArmControllerNode(Node):
     def _on_viewer_alive(self, _: Empty) -> None:
         self._viewer_alive_at = time.monotonic()
 
+    def _on_motors(self, message: MotorCommand) -> None:
+        """Give way to a person, who commands all motors from now on."""
+        running = self._controller.state == 'running'
+        if running and moves(message) and not is_program(message.sender):
+            self._controller.cancel(f'{shown(message.sender) or "a person"} moves the arm')
+            self._end(command=False)
+
     def _update(self) -> None:
         """Command the motors while a trajectory runs."""
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
@@ -176,9 +187,9 @@ class ArmControllerNode(Node):
         is_missing = timeout > 0.0 and time.monotonic() - self._viewer_alive_at > timeout
         return 'no sign of life of the viewer' if is_missing else ''
 
-    def _end(self) -> None:
-        """Report the result of a trajectory that ran."""
-        self._finish(command=True)
+    def _end(self, *, command: bool = True) -> None:
+        """Report the result of a trajectory that ran; ``command``: switch the motors off."""
+        self._finish(command=command)
         if self._controller.state == 'done':
             self.get_logger().info('trajectory done')
         else:

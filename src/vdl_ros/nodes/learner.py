@@ -193,7 +193,8 @@ class Training:
             self._timers[TRAINING])
         self._subscribe()
         self._trainer = Trainer(
-            self._learner, self._folder, as_dict(env, train, algorithm_config, run),
+            self._learner, self._folder,
+            as_dict(env, train, algorithm_config, run) | factory.describe(env),
             inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
             log=node.get_logger().info, warn=node.get_logger().warning,
             extra_scalars=TopicScalars(

@@ -2,8 +2,9 @@
 Browser view of the arm, with buttons that move it.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
-``arm/motors_sent``, ``arm/trajectory_status``, ``arm/emergency_stop_state``. Publishes:
-``arm/motors`` while a button is held, ``arm/joint_trajectory``, ``arm/emergency_stop`` (latched),
+``arm/motors_sent``, ``arm/trajectory_status``, ``arm/target_status``,
+``arm/emergency_stop_state``. Publishes: ``arm/motors`` while a button is held,
+``arm/joint_trajectory``, ``arm/target`` while it is dragged, ``arm/emergency_stop`` (latched),
 ``arm/viewer_alive`` while it handles input, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
 """
@@ -15,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from geometry_msgs.msg import PointStamped
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
@@ -25,7 +27,13 @@ from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
-from vdl_ros.msg import ArmPose, EmergencyStopState, JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import (
+    ArmPose,
+    EmergencyStopState,
+    JointTrajectoryStatus,
+    MotorCommand,
+    TargetStatus,
+)
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import qos
@@ -56,6 +64,7 @@ from vdl_ros.view.panel import (
 )
 from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, state_text
+from vdl_ros.view.target import DraggedTarget
 
 SETTINGS = (ViewConfig, ProcessConfig)
 # Period of processing the users' inputs, s.
@@ -86,6 +95,7 @@ class ViewerNode(Node):
         config = select(ViewConfig, given)
         self._server = serve(config.host, config.port, self.get_logger().warning)
         self._scene, self._panel = ArmScene(self._server.viser), Panel(self._server.viser)
+        self._target = DraggedTarget(self._server.viser)
         self._held = HeldButtons(RELEASE_S)
         self._was_held = False
         self._published_at = -math.inf
@@ -101,6 +111,8 @@ class ViewerNode(Node):
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._trajectories = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+        self._targets = self.create_publisher(
+            PointStamped, 'arm/target', qos.TOPICS['arm/target'])
         self._stops = self.create_publisher(
             EmergencyStopMessage, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
         self._alive = self.create_publisher(
@@ -131,6 +143,8 @@ class ViewerNode(Node):
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
         self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
                                  qos.TOPICS['arm/trajectory_status'])
+        self.create_subscription(TargetStatus, 'arm/target_status', self._on_target_status,
+                                 qos.TOPICS['arm/target_status'])
         self.create_subscription(
             EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
             qos.TOPICS['arm/emergency_stop_state'])
@@ -187,6 +201,10 @@ class ViewerNode(Node):
         self._arm_status.trajectory = message.state
         self._arm_status.reason, self._arm_status.progress = message.reason, message.progress
 
+    def _on_target_status(self, message: TargetStatus) -> None:
+        self._arm_status.target = message
+        self._target.show(message.target, message.success)
+
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._stop_state = message
         self._arm_status.emergency = message.engaged
@@ -201,6 +219,18 @@ class ViewerNode(Node):
         """Handle the users' inputs and command the motors of held buttons."""
         self._handle_events()
         self._command_held()
+        self._publish_target()
+
+    def _publish_target(self) -> None:
+        """Publish where a user has dragged the target."""
+        place = self._target.dragged()
+        if place is None or self._arm_status.emergency:
+            return
+        message = PointStamped()
+        message.header.stamp = self.get_clock().now().to_msg()
+        message.header.frame_id = 'base_link'
+        message.point.x, message.point.y, message.point.z = place.tolist()
+        self._targets.publish(message)
 
     def _handle_events(self) -> None:
         for event in self._panel.events():

@@ -76,7 +76,10 @@ TOPICS = {
     'arm/viewer_alive': HEARTBEAT,
     'arm/joint_states': SENSOR,
     'arm/pose': SENSOR,
-    'arm/target': LATCHED,
+    'arm/trajectory_markers': LATCHED,
+    # Not latched: a policy that starts later would move an arm without notice.
+    'arm/target': COMMAND,
+    'arm/target_status': LATCHED,
     'capture/scene': STREAM,
     'capture/pose': STREAM,
     'camera/image_raw': SENSOR,

@@ -1,9 +1,9 @@
 """
-The messages that a browser may send: camera, input of a value, held button.
+The messages that a browser may send: camera, input of a value, held button, dragged target.
 
 viser accepts every message of its protocol: it would upload files, open a public tunnel, and set
-any attribute of an element, its callbacks too. Of its messages the panel needs the three below,
-with these fields only.
+any attribute of an element, its callbacks too. Of its messages the view needs those below, with
+these fields only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,27 @@ class _Hold(msgspec.Struct, tag_field='type', tag='GuiButtonHoldMessage',
     frequency: float
 
 
-_DECODER = msgspec.msgpack.Decoder(_Camera | _Update | _Hold)
+class _Drag(msgspec.Struct, tag_field='type', tag='TransformControlsUpdateMessage',
+            forbid_unknown_fields=True):
+    name: _Id
+    wxyz: tuple[float, float, float, float]
+    position: _Vector
+    owner: _Id
+
+
+class _DragStart(msgspec.Struct, tag_field='type', tag='TransformControlsDragStartMessage',
+                 forbid_unknown_fields=True):
+    name: _Id
+    owner: _Id
+
+
+class _DragEnd(msgspec.Struct, tag_field='type', tag='TransformControlsDragEndMessage',
+               forbid_unknown_fields=True):
+    name: _Id
+    owner: _Id
+
+
+_DECODER = msgspec.msgpack.Decoder(_Camera | _Update | _Hold | _Drag | _DragStart | _DragEnd)
 _ENCODER = msgspec.msgpack.Encoder()
 
 

@@ -12,7 +12,7 @@ from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.common.quoting import shown
 
-__all__ = ['Estimate', 'ArmStatus', 'state_text']
+__all__ = ['Estimate', 'ArmStatus', 'Target', 'state_text']
 
 # Maximum age of positions that count as current, s.
 STALE_S = 1.0
@@ -32,6 +32,18 @@ class ArmStatus:
     reason: str = ''
     progress: float = 0.0
     measured_at: float = -math.inf
+    target: Target | None = None
+
+
+class Target(Protocol):
+    """What a policy makes of its target; vdl_ros/TargetStatus."""
+
+    state: str
+    reason: str
+    distance: float
+    success: bool
+    reaction_time: float
+    time_to_target: float
 
 
 class Estimate(Protocol):
@@ -75,8 +87,24 @@ def state_text(
         notes.append(f'Trajectory: {100.0 * status.progress:.0f} %.')
     elif status.trajectory == 'aborted':
         notes.append(f'Trajectory aborted: {_plain(status.reason)}.')
+    if status.target is not None:
+        notes.append(_target_text(status.target))
     notes += ['&nbsp;'] * (_NOTES - len(notes))
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)
+
+
+def _target_text(target: Target) -> str:
+    """Return one line on the target of a policy."""
+    if target.reason:
+        return f'Target: {_plain(target.reason)}.'
+    if target.state == 'idle':
+        return 'Drag the target: the arm follows.'
+    parts = [f'Target: {100.0 * target.distance:.1f} cm']
+    if not math.isnan(target.reaction_time):
+        parts.append(f'reaction {target.reaction_time:.2f} s')
+    if target.success:
+        parts.append(f'**reached after {target.time_to_target:.1f} s**')
+    return ', '.join(parts) + '.'
 
 
 def _plain(text: str) -> str:

@@ -8,6 +8,7 @@ from vdl_ros.arm.model.motor_command import MotorError, Motors
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros.arm.arm_topics import (
     CommandConflictDetector,
+    Precedence,
     message_from_motors,
     motors_from_message,
 )
@@ -91,3 +92,26 @@ def test_senders_that_invent_names_are_forgotten_and_not_all_named():
         'arm/motors: 1000 publishers at once: /0, /1, /10, /100, /101 and 995 more']
     found.update('/late', 10.0)
     assert len(found._commanded_at) == 1
+
+
+@pytest.mark.parametrize('program', ['/policy', '/bench/arm_controller'])
+@pytest.mark.parametrize('person', ['/viewer', '/teleop', '/my_script', ''])
+def test_a_person_comes_before_programs(program, person):
+    precedence = Precedence(0.5)
+    assert precedence.admits(program, True, 0.0)
+    # A person who commands all motors off, to release the emergency stop, moves nothing.
+    assert precedence.admits(person, False, 0.1)
+    assert precedence.admits(program, True, 0.2)
+    assert precedence.admits(person, True, 1.0)
+    assert not precedence.admits(program, True, 1.01)
+    # Not even a program's stop stops what a person moves.
+    assert not precedence.admits(program, False, 1.02)
+    # Released: the program is kept off a little longer.
+    assert precedence.admits(person, False, 1.3)
+    assert not precedence.admits(program, True, 1.4)
+    assert precedence.admits(program, True, 1.5)
+
+
+def test_persons_have_no_precedence_among_each_other():
+    precedence = Precedence(0.5)
+    assert all(precedence.admits(name, True, 0.0) for name in ('/viewer', '/teleop', '/viewer'))

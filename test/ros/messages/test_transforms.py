@@ -1,10 +1,15 @@
-"""Rotations as quaternions; the frames themselves are tested with the node robot_state."""
+"""Quaternions and points in frames; the arm's frames are tested with the node robot_state."""
 
 import mujoco
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import TransformStamped
+from tf2_msgs.msg import TFMessage
 
-from vdl_ros.ros.messages.transforms import quaternion
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.ros.messages.transforms import ArmFrames, FrameError, FrameTree, quaternion
 
 
 @pytest.mark.parametrize('seed', range(200))
@@ -25,3 +30,55 @@ def test_quaternions_are_those_of_mujoco(seed):
 def test_half_turns(axis):
     rotation = 2.0 * np.outer(axis, axis) - np.eye(3)
     assert np.abs(quaternion(rotation)) == pytest.approx([*axis, 0.0])
+
+
+POSE = np.array([0.4, -0.3, 0.8, 0.2, 0.1])
+
+
+@pytest.fixture
+def tree():
+    """Return the frames of the arm at a pose, and of its ghost."""
+    found = FrameTree()
+    for prefix in ('', 'estimated/'):
+        frames = ArmFrames(load(), prefix)
+        found.add(TFMessage(transforms=frames.fixed(Time())))
+        found.add(TFMessage(transforms=frames.moving(POSE, Time())))
+    return found
+
+
+@pytest.mark.parametrize(('frame', 'target'), [
+    ('tool0', 'base_link'), ('base_link', 'tool0'), ('tool0', 'camera_optical_frame'),
+    ('forearm', 'forearm'), ('estimated/hand', 'base_link')])
+def test_points_are_those_of_the_kinematics(tree, frame, target):
+    poses = Kinematics(load()).poses(POSE)
+    inside = poses[frame.removeprefix('estimated/')] @ [0.1, -0.2, 0.3, 1.0]
+    wanted = np.linalg.solve(poses[target], inside)[:3]
+    assert tree.point([0.1, -0.2, 0.3], frame, target) == pytest.approx(wanted)
+
+
+def test_the_newest_transform_counts(tree):
+    tree.add(TFMessage(transforms=ArmFrames(load()).moving(0.0 * POSE, Time())))
+    wanted = Kinematics(load()).pose(0.0 * POSE)[:3, 3]
+    assert tree.point([0.0, 0.0, 0.0], 'tool0', 'base_link') == pytest.approx(wanted)
+
+
+def transform(parent, child, **values):
+    message = TransformStamped(child_frame_id=child)
+    message.header.frame_id = parent
+    for name, value in values.items():
+        setattr(message.transform.rotation, name, value)
+    return message
+
+
+@pytest.mark.parametrize('message', [
+    transform('base_link', 'loose', w=0.0), transform('base_link', 'loose', w=float('nan')),
+    transform('loose', 'loose'), transform('other', 'loose')])
+def test_frames_that_do_not_lead_there_are_refused(tree, message):
+    tree.add(TFMessage(transforms=[message, transform('loose', 'other')]))
+    with pytest.raises(FrameError, match="no transform from 'loose' to 'base_link' on /tf"):
+        tree.point([0.0, 0.0, 0.0], 'loose', 'base_link')
+
+
+def test_strangers_cannot_fill_the_memory(tree):
+    tree.add(TFMessage(transforms=[transform('base_link', str(each)) for each in range(5000)]))
+    assert len(tree._parents) == 1000

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from vdl_ros.envs.owi535.reach_description import describe
 from vdl_ros.envs.owi535.reach_observation import FEATURES, MOTORS, RATE
 from vdl_ros.envs.owi535.reach_renderer import ReachRenderer
 from vdl_ros.envs.owi535.reach_task import ReachTask
@@ -35,6 +36,8 @@ class ReachEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
+    #: What a checkpoint says of this environment, for the node that runs its policy.
+    describe = staticmethod(describe)
 
     def __init__(
         self, reward: str = 'dense', randomisation: str = 'inside', feedback: str = 'mixed',

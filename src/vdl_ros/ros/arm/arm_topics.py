@@ -10,6 +10,7 @@ latched), ``/diagnostics``, ``/statistics``.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -38,12 +39,14 @@ from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
-    'NOT_RELEASED', 'ArmTopics', 'CommandConflictDetector', 'message_from_motors',
-    'motors_from_message', 'stop_request', 'wait_for_acks',
+    'NOT_RELEASED', 'ArmTopics', 'CommandConflictDetector', 'Precedence', 'is_program',
+    'message_from_motors', 'motors_from_message', 'moves', 'stop_request', 'wait_for_acks',
 ]
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
-_MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller')
+_MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
+# Nodes of this package that command by themselves. All others are taken for a person's hand.
+_PROGRAMS = ('arm_controller', 'policy')
 _WARN_AGAIN_S = 5.0
 # Publishers that a warning names.
 _NAMED = 5
@@ -72,6 +75,16 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
         raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 unchanged')
     return Motors.of([getattr(message, name) for name in JOINTS],
                      lamp=message.lamp == 1 or (message.lamp == 0 and lamp))
+
+
+def is_program(sender: str) -> bool:
+    """Return whether a node, by its full name, commands by itself: controller or policy."""
+    return sender.rsplit('/', 1)[-1] in _PROGRAMS
+
+
+def moves(message: MotorCommand) -> bool:
+    """Return whether a command switches a motor on."""
+    return any(getattr(message, name) for name in JOINTS)
 
 
 def wait_for_acks(*publishers: Publisher) -> None:
@@ -114,6 +127,23 @@ def stop_request(
     if releases is not None:
         message.releases = releases.header.stamp
     return message
+
+
+class Precedence:
+    """Lets a person's commands come before those of the programs of this package."""
+
+    def __init__(self, window: float) -> None:
+        """Keep programs off for ``window`` s after a command of a person moved a motor."""
+        self._window = window
+        self._person_until = -math.inf
+
+    def admits(self, sender: str, moving: bool, now: float) -> bool:
+        """Return whether a command of ``sender`` counts at ``now``, s."""
+        if is_program(sender):
+            return now >= self._person_until
+        if moving:
+            self._person_until = now + self._window
+        return True
 
 
 class CommandConflictDetector:
@@ -197,6 +227,7 @@ class ArmTopics:
                                 notice=self._log, clock=clock)
         self._conflicts = CommandConflictDetector(
             config.command_timeout, self._publishers)
+        self._precedence = Precedence(config.command_timeout)
         self._stop_state = node.create_publisher(
             EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
         self._stop_marker = node.create_publisher(
@@ -231,7 +262,8 @@ class ArmTopics:
         except MotorError as error:
             self.driver.refuse(f'{sender or "arm/motors"}: {error}')
             return
-        self.driver.command(motors, sender)
+        if self._precedence.admits(sender, motors.moving, self._clock()):
+            self.driver.command(motors, sender)
         self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())

@@ -8,15 +8,23 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TransformStamped
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.model.geometry import ArmGeometry, Joint, Positions
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.common.quoting import shown
 
-__all__ = ['ArmFrames', 'quaternion']
+__all__ = ['ArmFrames', 'FrameError', 'FrameTree', 'quaternion']
 
 Array = NDArray[np.float64]
+# Frames that are kept: anybody can publish them.
+_FRAMES = 1000
+
+
+class FrameError(ValueError):
+    """A frame that no transform connects; the message is one line."""
 
 
 class ArmFrames:
@@ -86,3 +94,59 @@ def quaternion(rotation: Array) -> tuple[float, float, float, float]:
     row = row / np.linalg.norm(row)
     x, y, z, w = (row if row[3] >= 0.0 else -row).tolist()
     return x, y, z, w
+
+
+class FrameTree:
+    """The newest transform of every frame to its parent, from ``/tf`` and ``/tf_static``."""
+
+    def __init__(self) -> None:
+        """Start without frames."""
+        self._parents: dict[str, tuple[str, Array]] = {}
+
+    def add(self, message: TFMessage) -> None:
+        """Add transforms; ones that are not finite, or of no rotation, are ignored."""
+        for each in message.transforms:
+            pose = _matrix(each)
+            known = len(self._parents) < _FRAMES or each.child_frame_id in self._parents
+            if pose is not None and known:
+                self._parents[each.child_frame_id] = each.header.frame_id, pose
+
+    def point(self, place: ArrayLike, frame: str, target: str) -> Array:
+        """
+        Return a point of ``frame`` in the frame ``target``, float64 [3], m.
+
+        Raises:
+            FrameError: no transforms connect the two.
+        """
+        own, wanted = self._ancestors(frame), self._ancestors(target)
+        common = next((name for name in own if name in wanted), None)
+        if common is None:
+            raise FrameError(f'no transform from {shown(frame)!r} to {target!r} on /tf')
+        inside = own[common] @ np.append(np.asarray(place, np.float64), 1.0)
+        return np.asarray(np.linalg.solve(wanted[common], inside)[:3])
+
+    def _ancestors(self, frame: str) -> dict[str, Array]:
+        """Return the pose of ``frame`` in itself and in each frame above it, the nearest first."""
+        found, name = {frame: np.eye(4)}, frame
+        while name in self._parents:
+            parent, pose = self._parents[name]
+            if parent in found:  # a loop
+                break
+            found[parent] = pose @ found[name]
+            name = parent
+        return found
+
+
+def _matrix(message: TransformStamped) -> Array | None:
+    """Return a transform as float64 [4, 4]; None for one that cannot be."""
+    move, turn = message.transform.translation, message.transform.rotation
+    q = np.array([turn.x, turn.y, turn.z, turn.w])
+    result = np.eye(4)
+    result[:3, 3] = move.x, move.y, move.z
+    length = float(np.linalg.norm(q))
+    if not (np.isfinite(result).all() and 0.0 < length < np.inf):
+        return None
+    x, y, z, w = q / length
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    result[:3, :3] = np.eye(3) + 2.0 * (w * cross + cross @ cross)
+    return result

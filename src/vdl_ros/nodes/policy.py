@@ -1,0 +1,283 @@
+"""
+A trained policy that moves the arm's ``tool0`` to a target.
+
+Subscribes: ``arm/target`` (geometry_msgs/PointStamped), ``arm/joint_states``
+(sensor_msgs/JointState), ``arm/pose`` (vdl_ros/ArmPose), ``arm/motors`` for commands of others,
+``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState, latched), ``arm/viewer_alive``
+(std_msgs/Empty), ``/tf``, ``/tf_static``.
+Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while there is a target;
+``arm/target_status`` (vdl_ros/TargetStatus, latched), ``/diagnostics``, ``/statistics``.
+Parameters: docs/nodes.md, or ``ros2 run vdl_ros policy --help``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from geometry_msgs.msg import PointStamped
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty, Header
+from tf2_msgs.msg import TFMessage
+
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.common.quoting import shown
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.envs.owi535.reach_description import MisfitError, check
+from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
+from vdl_ros.envs.owi535.reach_runner import LONGEST_GAP, ReachableSpace, ReachRunner
+from vdl_ros.envs.registration import REACH
+from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
+from vdl_ros.nodes.policy_config import PolicyConfig
+from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, wait_for_acks
+from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.messages.joint_messages import positions_of, seconds
+from vdl_ros.ros.messages.transforms import FrameError, FrameTree
+from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.saved_policy import SavedPolicy, load_policy
+
+SETTINGS = (PolicyConfig, GeometryConfig, ProcessConfig)
+BASE = 'base_link'
+# A target is refused for so long after another node has moved the arm, s.
+YIELD_S = 1.0
+# Maximum age of a pose of the camera that explains why joint states are missing, s.
+POSE_S = 1.0
+
+
+class PolicyNode(Node):
+    """Connects a :class:`ReachRunner` to targets, joint states and motors."""
+
+    def __init__(self) -> None:
+        """
+        Load the policy and wait for a target.
+
+        Raises:
+            ValueError: a parameter, a description or a checkpoint that cannot be used.
+        """
+        super().__init__('policy')
+        given, self.process = take_settings(self, *SETTINGS)
+        self._config = config = select(PolicyConfig, given)
+        geometry = select(GeometryConfig, given).load()
+        # More threads do not pay for one observation.
+        torch.set_num_threads(1)
+        path = config.path
+        saved = load_policy(path, env_id=REACH)
+        try:
+            check(saved.described, geometry)
+        except MisfitError as error:
+            raise SettingError(f'{path}: {error}') from None
+        simulated = self.get_parameter('use_sim_time').value
+        self._runner = ReachRunner(
+            _act(path, saved), geometry, ReachableSpace(geometry),
+            stale_after=config.policy_stale_after, give_up_after=config.policy_give_up_after,
+            longest_gap=math.inf if simulated else LONGEST_GAP)
+        self._name = self.get_fully_qualified_name()
+        self._frames = FrameTree()
+        self._reading: JointReading | None = None
+        # A target whose frame is not known yet.
+        self._unplaced: PointStamped | None = None
+        self._unplaced_since = 0.0
+        self._emergency = EmergencyStopState()
+        self._viewer_alive_at = self._moved_at = self._posed_at = -math.inf
+        self._moved_by = self._refusal = self._told = ''
+        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._status = self.create_publisher(
+            TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+        self._statistics = TopicStatistics(self, 'arm/joint_states')
+        self._diagnostics = Diagnostics(self, self._health)
+        self._subscribe()
+        # Unless time is simulated: a timer of the system's clock pauses when that is set back.
+        self.create_timer(1.0 / RATE, self._update, clock=(
+            self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
+        self._report()
+        self.get_logger().info(
+            f'{path}: {saved.train.algorithm}, {saved.agent_steps:,} steps; waiting for a target')
+
+    def _subscribe(self) -> None:
+        self.create_subscription(
+            PointStamped, 'arm/target', self._on_target, qos.TOPICS['arm/target'])
+        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
+                                 qos.subscription('arm/joint_states'))
+        self.create_subscription(
+            ArmPose, 'arm/pose', self._on_pose, qos.subscription('arm/pose'))
+        self.create_subscription(
+            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
+        self.create_subscription(
+            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
+            qos.TOPICS['arm/emergency_stop_state'])
+        self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
+                                 qos.TOPICS['arm/viewer_alive'])
+        self.create_subscription(TFMessage, '/tf', self._frames.add, qos.TOPICS['/tf'])
+        self.create_subscription(
+            TFMessage, '/tf_static', self._frames.add, qos.TOPICS['/tf_static'])
+
+    def stop(self) -> None:
+        """Switch the motors off, if they were commanded."""
+        if self._runner.target is not None:
+            self._give_up('policy was stopped')
+            wait_for_acks(self._motors)
+
+    def _on_target(self, message: PointStamped) -> None:
+        reason = self._why_not(message)
+        if reason:
+            self.get_logger().warning(f'target refused: {reason}')
+            # The old target does not count any more either, except if somebody else commands.
+            self._give_up(f'target refused: {reason}', command=self._runner.target is not None)
+            return
+        self._unplaced = message
+        # Until its frame is known, the runner keeps the motors off.
+        self._unplaced_since = self._now()
+        self._runner.set_target(np.full(3, math.nan), self._unplaced_since)
+        self._place()
+
+    def _why_not(self, message: PointStamped) -> str:
+        """Return why a target is refused, or ''."""
+        point = message.point
+        if self._emergency.engaged:
+            return 'emergency stop'
+        if time.monotonic() - self._moved_at < YIELD_S:
+            return f'{self._moved_by} moves the arm'
+        if not message.header.frame_id:
+            return f'frame_id: empty, {BASE} for example'
+        if not all(math.isfinite(each) for each in (point.x, point.y, point.z)):
+            return 'point: not finite'
+        return ''
+
+    def _place(self) -> str:
+        """Give the runner the place of a new target; return why it is not known, or ''."""
+        if self._unplaced is None:
+            return ''
+        point, frame = self._unplaced.point, self._unplaced.header.frame_id
+        try:
+            place = self._frames.point([point.x, point.y, point.z], frame, BASE)
+        except FrameError as error:
+            return str(error)
+        self._unplaced = None
+        self._runner.set_target(place, self._now(), self._unplaced_since)
+        return ''
+
+    def _on_joint_states(self, message: JointState) -> None:
+        self._statistics.received(message.header.stamp)
+        try:
+            positions = positions_of(message)
+        except ValueError as error:
+            if str(error) != self._refusal:  # log it once
+                self._refusal = str(error)
+                self.get_logger().error(f'joint states refused: {error}')
+            return
+        self._reading = JointReading(positions, np.array(seconds(message.header.stamp)))
+
+    def _on_pose(self, message: ArmPose) -> None:
+        self._posed_at = time.monotonic()
+
+    def _on_motors(self, message: MotorCommand) -> None:
+        """Give way to everybody else who moves the arm; a new target is needed afterwards."""
+        if message.sender == self._name or not moves(message):
+            return
+        self._moved_at = time.monotonic()
+        self._moved_by = shown(message.sender) or 'a person'
+        if self._runner.target is not None:
+            # Without a command of all motors off: that would stop the other one.
+            self._give_up(f'{self._moved_by} moves the arm', command=False)
+
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self._emergency = message
+        if message.engaged and self._runner.target is not None:
+            self._give_up('emergency stop')
+
+    def _on_viewer_alive(self, _: Empty) -> None:
+        self._viewer_alive_at = time.monotonic()
+
+    def _update(self) -> None:
+        """Command the motors while there is a target."""
+        waiting = self._place()
+        if self._runner.target is None:
+            return
+        directions = self._runner.update(
+            self._now(), self._reading, waiting or self._why_paused())
+        self._command(Motors.of(directions.tolist()))
+        if self._runner.target is None:
+            self._unplaced = None
+        self._report()
+
+    def _why_paused(self) -> str:
+        """Return why motors have to be off now although there is a target, or ''."""
+        timeout, now = self._config.policy_viewer_timeout, time.monotonic()
+        if self._emergency.neutral_required:
+            return 'the emergency stop was released'
+        if timeout > 0.0 and now - self._viewer_alive_at > timeout:
+            return 'no sign of life of the viewer'
+        old = self._reading is None or (
+            self._now() - float(self._reading.stamp) > self._config.policy_stale_after)
+        if old and now - self._posed_at < POSE_S:
+            return 'the pose by camera is too uncertain'
+        return ''
+
+    def _give_up(self, reason: str, *, command: bool = True) -> None:
+        """Forget the target; ``command``: switch the motors off."""
+        self._unplaced = None
+        self._runner.give_up(reason)
+        if command:
+            self._command(Motors())
+        self._report()
+
+    def _command(self, motors: Motors) -> None:
+        self._motors.publish(
+            message_from_motors(motors, self.get_clock().now().to_msg(), self._name))
+
+    def _report(self) -> None:
+        """Publish the state; log each new reason."""
+        runner = self._runner
+        target = np.full(3, math.nan) if runner.target is None else runner.target
+        self._status.publish(TargetStatus(
+            header=Header(stamp=self.get_clock().now().to_msg(), frame_id=BASE),
+            state=runner.state, reason=runner.reason, target=target.tolist(),
+            distance=runner.distance, success=runner.success,
+            reaction_time=runner.reaction_time, time_to_target=runner.time_to_target))
+        if runner.reason and runner.reason != self._told:
+            self.get_logger().warning(f'motors off: {runner.reason}')
+        self._told = runner.reason
+
+    def _health(self) -> Health:
+        runner = self._runner
+        return runner.reason, {
+            'state': runner.state, 'distance': f'{runner.distance:.3f}',
+            'success': runner.success, 'reaction_time': f'{runner.reaction_time:.2f}',
+            'time_to_target': f'{runner.time_to_target:.2f}',
+            'emergency_stop': self._emergency.engaged}
+
+    def _now(self) -> float:
+        return float(self.get_clock().now().nanoseconds * 1e-9)
+
+
+def _act(path: Path, saved: SavedPolicy) -> Act:
+    """
+    Return the policy as a function.
+
+    Raises:
+        SettingError: it needs the reward, which only the environment knows.
+    """
+    if saved.policy.last_action_reward:
+        raise SettingError(f'{path}: last_action_reward: true is not allowed: the reward is '
+                           'known in the environment only')
+    return Act(saved.policy, saved.action_space, deterministic=True)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    return run_node('policy', PolicyNode, spin_node, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

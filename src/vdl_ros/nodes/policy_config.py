@@ -1,0 +1,52 @@
+"""Settings of the node ``policy``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.resources import find_resource
+from vdl_ros.common.settings import SettingError, setting
+
+__all__ = ['PolicyConfig']
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyConfig:
+    """The node ``policy``."""
+
+    policy: str = setting(
+        '', 'Policy that moves the arm to arm/target: a checkpoint, runs/<name>/checkpoint.pt, or '
+        'the name of one in this package; empty: none.')
+    policy_stale_after: float = setting(
+        0.3, 'Motors are off while the latest joint states are older than this; arm.launch.py '
+        'sets 0.5 s for feedback of the camera.', minimum=0.01, maximum=10.0, unit='s')
+    policy_give_up_after: float = setting(
+        10.0, 'A target is given up after motors were off for this time, because joint states '
+        'are missing for example.', minimum=0.1, maximum=3600.0, unit='s')
+    policy_viewer_timeout: float = setting(
+        0.0, 'Motors are off after this time without a message on arm/viewer_alive; 0: no viewer '
+        'is needed. arm.launch.py sets 1 s if it starts one.',
+        minimum=0.0, maximum=60.0, unit='s')
+
+    @property
+    def path(self) -> Path:
+        """
+        Return the file of the policy.
+
+        Raises:
+            SettingError: there is none.
+        """
+        if not self.policy:
+            raise SettingError('policy: not set: policy:=runs/<name>/checkpoint.pt')
+        path = Path(self.policy)
+        if path.is_file():
+            return path
+        try:
+            if path.name == self.policy and not path.suffix:
+                return find_resource(f'models/{self.policy}.pt')
+        except FileNotFoundError:
+            pass
+        raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, or the '
+                           'name of a policy in models/')

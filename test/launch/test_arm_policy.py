@@ -1,0 +1,110 @@
+"""A policy moves the USB arm, a fake on whose bytes a twin moves, and gives way to a hand."""
+
+import time
+
+import fake_owi535 as fake
+import numpy as np
+import pytest
+import reach_checkpoint
+from geometry_msgs.msg import PointStamped
+from sensor_msgs.msg import JointState
+
+from vdl_ros.arm.driver.protocol import Signs
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation.simulated_link import SimulatedLink
+from vdl_ros.arm.simulation.simulation import ArmSimulation
+from vdl_ros.msg import MotorCommand, TargetStatus
+from vdl_ros.ros import qos
+
+# Where it stands, and where its base should turn to; this policy turns no other joint.
+START = np.array([0.0, 0.8, 0.8, 0.0, 0.0])
+TARGET = Kinematics(load()).pose(START + [0.6, 0.0, 0.0, 0.0, 0.0])[:3, 3]
+GRIPPER_OPENS = '020000'
+
+
+class TwinOnUsb:
+    """The twin that moves by the bytes which the fake device was sent, and that is measured."""
+
+    def __init__(self, peer, bench):
+        self._clock, self._bench = peer.node.get_clock(), bench
+        self._simulation = ArmSimulation(seed=3)
+        self._simulation.reset(dict(zip(JOINTS, START.tolist(), strict=True)))
+        self._link = SimulatedLink(self._simulation, Signs())
+        self._states = peer.node.create_publisher(
+            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._moved_at = time.monotonic()
+
+    def move(self):
+        """Simulate the time since the last call, and publish the joints."""
+        now = time.monotonic()
+        # A machine that stands still for longer does not let the twin run away.
+        elapsed, self._moved_at = min(now - self._moved_at, 0.1), now
+        data = self._bench.data
+        if data:
+            self._link.send(bytes.fromhex(data[-1]))
+        self._simulation.step(elapsed)
+        message = JointState(
+            name=list(JOINTS), position=self._simulation.joint_positions.tolist())
+        message.header.stamp = self._clock.now().to_msg()
+        self._states.publish(message)
+
+    @property
+    def away(self):
+        """Return the true distance of tool0 from the target, m."""
+        tool = Kinematics(load()).pose(self._simulation.joint_positions)[:3, 3]
+        return float(np.linalg.norm(tool - TARGET))
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    with fake.plugged_in() as bench:
+        for name, value in bench.env.items():
+            monkeypatch.setenv(name, value)
+        yield bench
+
+
+def test_a_policy_brings_the_usb_arm_to_a_target_and_gives_way_to_a_hand(
+        launch, peer, bench, tmp_path):
+    checkpoint = reach_checkpoint.write(tmp_path / 'checkpoint.pt')
+    process = launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', f'policy:={checkpoint}',
+                     'arm:=real', 'usb_backend:=fake_owi535:make', 'camera:=none', 'view:=false',
+                     'gripper_max_run_time:=60')
+    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    hand = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    process.wait_for(lambda: 'the arm follows arm/motors' in process.output, 'the driver')
+    twin = TwinOnUsb(peer, bench)
+    begin = twin.away
+    assert begin > 0.05
+    asked = []
+
+    def ask():
+        # Once more if a busy machine made the node give it up.
+        twin.move()
+        if status and status[-1].state == 'idle' and time.monotonic() > max(asked, default=0) + 1:
+            asked.append(time.monotonic())
+            message = PointStamped()
+            message.header.frame_id = 'base_link'
+            message.point.x, message.point.y, message.point.z = TARGET.tolist()
+            targets.publish(message)
+
+    peer.until(lambda: twin.away < begin - 0.02, 'the arm comes nearer', say=ask)
+
+    def hold():
+        twin.move()
+        hand.publish(MotorCommand(sender='/viewer', gripper=1))
+
+    # The policy falls silent; from then on the device hears the hand alone.
+    peer.until(lambda: status[-1].state == 'idle', 'the policy gives way', say=hold, every=0.05)
+    count = len(bench.data)
+    peer.until(lambda: len(bench.data) > count + 4, 'some transfers', say=hold, every=0.05)
+    # A hand that a busy machine delays counts as let go.
+    assert {GRIPPER_OPENS} <= {*bench.data[count + 1:]} <= {GRIPPER_OPENS, '000000'}
+    hand.publish(MotorCommand(sender='/viewer'))
+    peer.until(lambda: status[-1].success, 'success', say=ask)
+    assert twin.away < 0.03
+    process.interrupt()
+    assert process.wait() == 0
+    assert bench.data[-1] == '000000'

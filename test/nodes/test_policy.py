@@ -1,0 +1,205 @@
+"""The policy node as a process: targets in, motors out, and who else may command."""
+
+import math
+
+import psutil
+import pytest
+import reach_checkpoint
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import PointStamped
+from sensor_msgs.msg import JointState
+from tf2_msgs.msg import TFMessage
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
+from vdl_ros.nodes import policy as policy_node
+from vdl_ros.ros import qos
+from vdl_ros.ros.messages.transforms import ArmFrames
+
+GEOMETRY = load()
+REACHABLE = (0.15, 0.1, 0.2)
+
+
+@pytest.fixture(scope='module')
+def turning(tmp_path_factory):
+    """Return a checkpoint whose policy always turns the base."""
+    return reach_checkpoint.write(tmp_path_factory.mktemp('run') / 'checkpoint.pt', turning=True)
+
+
+class Running:
+    """A running policy node and what it publishes."""
+
+    def __init__(self, peer, process):
+        self.peer, self.process = peer, process
+        self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.status = peer.listen(
+            TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+        self.targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+        self._states = peer.node.create_publisher(
+            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        peer.until(lambda: self.status, 'its status')
+
+    def ask(self, place=REACHABLE, frame='base_link'):
+        message = PointStamped()
+        message.header.frame_id = frame
+        message.point.x, message.point.y, message.point.z = map(float, place)
+        self.targets.publish(message)
+
+    def measure(self, **positions):
+        message = JointState(name=list(JOINTS), position=[
+            float(positions.get(name, 0.0)) for name in JOINTS])
+        message.header.stamp = self.peer.node.get_clock().now().to_msg()
+        self._states.publish(message)
+
+    @property
+    def own(self):
+        return [each for each in self.motors if each.sender == '/policy']
+
+    def until(self, condition, what, say=None):
+        """Wait while joint states arrive."""
+        self.peer.until(condition, what, say=lambda: (self.measure(), say and say()))
+
+    def until_turning(self):
+        """Ask for a target until the base turns; asked anew if it was given up meanwhile."""
+        begun = len(self.own)
+
+        def ask():
+            if self.status[-1].state == 'idle':
+                self.ask()
+        self.until(lambda: any(each.base == 1 for each in self.own[begun:])
+                   and self.status[-1].state == 'running', 'the base turns', say=ask)
+
+    def until_reason(self, state, reason, say=None):
+        self.peer.until(lambda: (self.status[-1].state, self.status[-1].reason) == (
+            state, reason), reason, say=say)
+
+
+@pytest.fixture
+def start(launch, peer, turning):
+    def begin(*parameters, checkpoint=turning):
+        words = [word for each in (f'policy:={checkpoint}', *parameters) for word in ('-p', each)]
+        return Running(peer, launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', *words))
+    return begin
+
+
+def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
+    """One process for all: each reason switches the motors off by a command."""
+    arm = start()
+    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    topic = 'arm/emergency_stop_state'
+    stop = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
+    others = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    frames = ArmFrames(GEOMETRY)
+    # Before a target it commands nothing.
+    assert arm.status[-1].state == 'idle'
+    assert not arm.own
+    arm.until_turning()
+    status = arm.status[-1]
+    assert list(status.target) == pytest.approx(REACHABLE)
+    tool = Kinematics(GEOMETRY).pose([0.0] * 5)[:3, 3]
+    assert status.distance == pytest.approx(math.dist(tool, REACHABLE), abs=1e-4)
+    assert not status.success
+    # Measurements end: off, with the reason, and on again with them.
+    arm.until_reason('paused', 'the joint states are too old')
+    assert arm.own[-1] == MotorCommand(header=arm.own[-1].header, sender='/policy')
+    peer.until(lambda: any(
+        (each.name, each.message) == ('/policy', 'the joint states are too old')
+        for array in health for each in array.status), 'the reason on /diagnostics')
+    arm.until(lambda: arm.own[-1].base == 1, 'it goes on by itself')
+    # The camera sees the arm, but its estimates are withheld.
+    poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    arm.until_reason('paused', 'the pose by camera is too uncertain',
+                     say=lambda: poses.publish(ArmPose()))
+    # Out of reach, and a frame that nobody knows.
+    arm.until_turning()
+    arm.until(lambda: 'no pose without a collision' in arm.status[-1].reason, 'out of reach',
+              say=lambda: arm.ask((0.0, 0.0, 2.0)))
+    assert arm.status[-1].state == 'idle'
+    assert not arm.own[-1].base
+    arm.ask((0.0, 0.0, 0.02), 'tool0')
+    arm.until(lambda: arm.status[-1].reason == "no transform from 'tool0' to 'base_link' on /tf",
+              'the missing frame')
+    assert arm.status[-1].state == 'paused'
+    assert not arm.own[-1].base
+    moving = peer.talk(TFMessage, '/tf', qos.TOPICS['/tf'])
+    moving.publish(TFMessage(transforms=[
+        *frames.fixed(Time()), *frames.moving([0.0] * 5, Time())]))
+    arm.until(lambda: arm.status[-1].target[2] == pytest.approx(tool[2] + 0.02)
+              or arm.status[-1].state == 'idle', 'the place of a target in another frame')
+    # The emergency stop needs a new target, which is refused while it is engaged.
+    arm.until_turning()
+    stop.publish(EmergencyStopState(engaged=True))
+    arm.until_reason('idle', 'emergency stop')
+    assert not arm.own[-1].base
+    arm.ask()
+    arm.until_reason('idle', 'target refused: emergency stop')
+    stop.publish(EmergencyStopState(neutral_required=True))
+    arm.until(lambda: arm.status[-1].reason == 'the emergency stop was released',
+              'commands of all motors off', say=arm.ask)
+    assert not arm.own[-1].base
+    stop.publish(EmergencyStopState())
+    arm.until_turning()
+    # A person moves the arm: not a word any more, not even off, and a new target is refused.
+    others.publish(MotorCommand(sender='/viewer', elbow=1))
+    arm.until_reason('idle', '/viewer moves the arm')
+    assert arm.own[-1].base == 1
+    arm.ask()
+    arm.until_reason('idle', 'target refused: /viewer moves the arm')
+    assert arm.own[-1].base == 1
+    arm.until_turning()
+    # A command of all motors off is nobody's move.
+    others.publish(MotorCommand(sender='/viewer'))
+    count = len(arm.own)
+    arm.until(lambda: len(arm.own) > count + 5, 'more commands')
+    assert arm.own[-1].base == 1
+    arm.process.interrupt()
+    peer.until(lambda: not arm.own[-1].base, 'motors off')
+    assert arm.process.wait() == 0
+
+
+def test_nothing_moves_while_a_viewer_is_needed_and_missing(start, peer):
+    arm = start('policy_viewer_timeout:=0.5', 'policy_give_up_after:=0.3')
+    arm.until(lambda: arm.status[-1].reason == 'no sign of life of the viewer, for 0.3 s',
+              'the viewer', say=lambda: arm.status[-1].state == 'idle' and arm.ask())
+    assert not any(each.base for each in arm.own)
+
+
+def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
+    arm = start()
+    arm.until_turning()
+    found = arm.process.nodes('policy')
+    node = found[0] if found else psutil.Process(arm.process.process.pid)
+    node.suspend()
+    begin = peer.node.get_clock().now().nanoseconds
+    peer.until(lambda: peer.node.get_clock().now().nanoseconds > begin + 1.5e9, 'the gap',
+               say=arm.measure)
+    node.resume()
+    arm.until(lambda: arm.status[-1].reason.startswith('no update for'), 'the end')
+    assert not arm.own[-1].base
+
+
+@pytest.mark.parametrize(('make', 'reason'), [
+    (lambda path: path / 'none.pt', 'is not allowed: a checkpoint, or the name of a policy'),
+    (lambda path: reach_checkpoint.write(path / 'a.pt', described={}),
+     'the checkpoint does not describe its environment'),
+    (lambda path: reach_checkpoint.write(path / 'a.pt', described={'task': 'x'}),
+     "task: 'x' is not 'vdl_ros/OWI535Reach-v0'"),
+    (lambda path: reach_checkpoint.write(path / 'a.pt', lstm_size=2, last_action_reward=True),
+     'last_action_reward: true is not allowed'),
+], ids=['missing', 'undescribed', 'other', 'reward'])
+def test_checkpoints_that_do_not_fit_are_refused(run_here, tmp_path, make, reason):
+    status, output = run_here(policy_node.main, f'policy:={make(tmp_path)}')
+    assert status == 2
+    assert reason in output
+    assert 'Traceback' not in output
+    assert output.strip().count('\n') == 0
+
+
+def test_an_arm_of_other_lengths_is_refused(run_here, turning):
+    status, output = run_here(
+        policy_node.main, f'policy:={turning}', 'xacro_args:=forearm_length=0.2')
+    assert status == 2
+    assert 'lengths: tool0 is up to' in output
