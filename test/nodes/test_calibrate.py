@@ -16,8 +16,8 @@ from vdl_ros.ros.arm.arm_topics import stop_request
 pytestmark = pytest.mark.process
 
 HIDDEN = {'base_speed': 0.42, 'dead_zone': 0.04, 'start_delay': 0.06, 'command_delay': 0.08}
-# A watchdog of three quarters of a second of real time.
-TWIN = {'publish_clock': 'true', 'real_time_factor': 4.0, 'command_timeout': 3.0,
+# A watchdog of one and a half seconds of real time.
+TWIN = {'publish_clock': 'true', 'real_time_factor': 2.0, 'command_timeout': 3.0,
         'speed_variation': 0.0, **HIDDEN}
 
 

@@ -73,7 +73,7 @@ class CalibrateNode(Node):
         self.moves = CalibrationMoves(
             CollisionChecker(self.scene), self.config.moves, self.config.names)
         self.failure = ''
-        self._running, self._said = False, 0
+        self._running, self._late, self._said = False, False, 0
         self._reading: tuple[float, Positions] | None = None
         self._driver = ''
         self._stop_state: EmergencyStopState | None = None
@@ -160,6 +160,10 @@ class CalibrateNode(Node):
         if not self._running or self.ended or self._reading is None:
             return
         now = self.get_clock().now().nanoseconds * 1e-9
+        # After this process stood still, what arrived meanwhile may be next in the queue.
+        was_late, self._late = self._late, now - self._reading[0] > self.config.moves.stale_after
+        if self._late and not was_late:
+            return
         try:
             self._send(self.moves.update(now, *self._reading))
         except CalibrationError as error:
