@@ -12,6 +12,7 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.nodes.calibrate_config import CalibrateConfig
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.nodes.policy_config import PolicyConfig
@@ -51,6 +52,7 @@ PAGES = (
     ('The arm: what the twin is like', SimulationConfig, 'Parameters of `sim_arm`.'),
     ('The arm: following trajectories', ControllerConfig, 'Parameters of `arm_controller`.'),
     ('The arm: following targets by a policy', PolicyConfig, 'Parameters of `policy`.'),
+    ('Calibrating the arm', CalibrateConfig, 'Parameters of `calibrate`.'),
     ('The camera', CameraConfig,
      'Parameters of `camera`; the launch argument for `source` is `camera`.'),
     ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),

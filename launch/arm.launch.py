@@ -20,6 +20,7 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
+from vdl_ros.arm.calibration import calibration_file
 from vdl_ros.arm.control.controller_config import ControllerConfig
 from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.model.geometry_config import GeometryConfig
@@ -57,6 +58,10 @@ CAMERA = DeclareLaunchArgument(
 FEEDBACK = Setting(
     'feedback', str, 'truth', 'Feedback of controller and policy: the true joint states of the '
     'simulated arm, or the estimates of the camera.', choices=('truth', 'camera'))
+CALIBRATION = DeclareLaunchArgument(
+    'arm_calibration', default_value='',
+    description='File that `ros2 run vdl_ros calibrate` wrote: signs, speeds, delays, play and '
+                'sag of the arm; other arguments override it; empty: none.')
 # With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
 # With a view a trajectory or a target needs its stop button, s.
@@ -73,7 +78,7 @@ ARGUMENTS = [
     *(DeclareLaunchArgument(each.name, default_value=str(each.default).lower(),
                             description=f'{each.doc} ({each.allowed})')
       for each in (ARM, FEEDBACK, *SWITCHES)),
-    CAMERA,
+    CAMERA, CALIBRATION,
     *(each for each in launch_arguments.declare(*SETTINGS)
       if each.name not in ('source', 'joint_states', 'captured', 'posed')),
     launch_arguments.RECORD,
@@ -85,6 +90,8 @@ def start(context):
     launch_arguments.reject_unknown_arguments(
         context, 'arm.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
+    if context.launch_configurations['arm_calibration']:
+        given = calibrated(given, context.launch_configurations['arm_calibration'])
     arm = ARM.parse(context.launch_configurations['arm'])
     on = {each.name: each.parse(context.launch_configurations[each.name]) for each in SWITCHES}
     source = context.launch_configurations['camera']
@@ -140,6 +147,17 @@ def node(name, given, **more):
     """Return a node of this package with its settings from ``given``, and ``more``."""
     return launch_arguments.node(
         name, given, NODES[name], 'arm', **more, **simulated_time(given, name))
+
+
+def calibrated(given, path):
+    """Return the settings of a calibration file, and of the user, who overrides it."""
+    found = calibration_file.read(path)
+    settings = found.settings | given
+    if not given.get('urdf'):
+        # Controller, frames and views take speeds from the description.
+        words = [f'{name}={value}' for name, value in found.velocities.items()]
+        settings['xacro_args'] = ' '.join([*words, given.get('xacro_args', '')]).strip()
+    return settings
 
 
 def camera_feedback():

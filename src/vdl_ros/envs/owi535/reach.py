@@ -41,7 +41,7 @@ class ReachEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
 
     def __init__(
         self, reward: str = 'dense', randomisation: str = 'inside', feedback: str = 'mixed',
-        render_mode: str | None = None,
+        render_mode: str | None = None, calibration: str = '',
     ) -> None:
         """
         Make the arm.
@@ -52,13 +52,15 @@ class ReachEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
                 them, or ``none``.
             feedback: joints measured by ``truth``, by ``camera``, or ``mixed``, by episode.
             render_mode: ``rgb_array`` or None.
+            calibration: file of ``ros2 run vdl_ros calibrate``: motors are drawn about those of
+                that arm, by the shares of ``randomisation`` for speeds.
 
         Raises:
             EnvError: an argument that is not allowed.
         """
         self.render_mode = render_mode
         self.observation_space, self.action_space = _spaces()
-        self._task = ReachTask(1, reward, randomisation, feedback)
+        self._task = ReachTask(1, reward, randomisation, feedback, calibration)
         self._renderer = ReachRenderer()
 
     def reset(
@@ -102,7 +104,7 @@ class ReachVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray[A
     def __init__(
         self, num_envs: int, reward: str = 'dense', randomisation: str = 'inside',
         feedback: str = 'mixed', render_mode: str | None = None,
-        max_episode_steps: int = REACH_STEPS,
+        max_episode_steps: int = REACH_STEPS, calibration: str = '',
     ) -> None:
         """
         Make ``num_envs`` arms.
@@ -115,7 +117,7 @@ class ReachVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray[A
         self.single_observation_space, self.single_action_space = _spaces()
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._task = ReachTask(num_envs, reward, randomisation, feedback)
+        self._task = ReachTask(num_envs, reward, randomisation, feedback, calibration)
         self._renderer = ReachRenderer()
         self._limit = max_episode_steps
         self._steps = np.zeros(num_envs, np.int64)

@@ -13,12 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.arm.calibration import calibration_file
 from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.kinematic_twin import MEMORY, KinematicTwin
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535.joint_sensor import JointSensor
 from vdl_ros.envs.owi535.reach_observation import (
@@ -84,6 +88,15 @@ class _World:
 _world = functools.cache(_World)
 
 
+def _measured(path: str, geometry: ArmGeometry) -> TwinParameters:
+    """Return the parameters of the arm in a calibration file; defaults for those it lacks."""
+    try:
+        config = build(SimulationConfig, calibration_file.read(path).simulation)
+    except SettingError as error:
+        raise EnvError(str(error)) from None
+    return TwinParameters.of(geometry, 1, config)
+
+
 class ReachTask:
     """
     B arms, each with a target.
@@ -94,8 +107,8 @@ class ReachTask:
 
     def __init__(
         self, count: int, reward: str = 'dense', randomisation: str = 'inside',
-        feedback: str = 'mixed', *, rate: float = RATE, measurement_delay: float = 0.0,
-        command_delay: float = 0.0,
+        feedback: str = 'mixed', calibration: str = '', *, rate: float = RATE,
+        measurement_delay: float = 0.0, command_delay: float = 0.0,
     ) -> None:
         """
         Make ``count`` arms; reset them before the first step.
@@ -105,6 +118,7 @@ class ReachTask:
             reward: one of ``REWARDS``.
             randomisation: a name in ``RANDOMISATIONS``.
             feedback: one of ``FEEDBACKS``.
+            calibration: file of a measured arm, about which twins are drawn; empty: none.
             rate: steps per second, for controllers that are faster than the task, Hz.
             measurement_delay: added to the age of every measurement, s.
             command_delay: added to that of every command, s.
@@ -122,6 +136,10 @@ class ReachTask:
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = _world()
         self._geometry = self._world.scene.geometry
+        self._speed = self._geometry.velocity
+        if calibration:
+            measured = _measured(calibration, self._geometry)
+            self._ranges, self._speed = self._ranges.about(measured), measured.speed[0]
         self._kinematics = Kinematics(self._geometry)
         self._observer = ReachObserver(self._geometry)
         self._twin = KinematicTwin(
@@ -163,7 +181,8 @@ class ReachTask:
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float32]:
         """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
-        twins = self._ranges.draw(random, self._geometry, count).delayed(*self._delays)
+        twins = self._ranges.draw(
+            random, self._geometry, count, self._speed).delayed(*self._delays)
         by_camera = random.random(count) < self._camera_share
         starts, targets = np.empty((count, len(JOINTS))), np.empty((count, 3))
         for space, which in ((self._world.free, ~by_camera), (self._world.straight, by_camera)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,11 +61,32 @@ class TwinRanges:
     #: Of angles tracked by camera: 0.6 to 2.3 degrees.
     noise: Ranges = ((0.01, 0.04),)
 
-    def draw(self, random: np.random.Generator, geometry: ArmGeometry, count: int) -> Twins:
-        """Return ``count`` random twins."""
+    def about(self, measured: TwinParameters) -> TwinRanges:
+        """
+        Return these ranges about a measured arm, of one row, instead of the described one.
+
+        Each parameter of its motors is drawn as a share of the measured value, the share of
+        ``speed``; those of the sensor stay as they are. Draw with its ``speed``.
+        """
+        motors: dict[str, Any] = {}
+        for field in dataclasses.fields(TwinParameters)[1:]:
+            value = float(getattr(measured, field.name)[0])
+            motors[field.name] = tuple((low * value, high * value) for low, high in self.speed)
+        return dataclasses.replace(self, **motors)
+
+    def draw(
+        self, random: np.random.Generator, geometry: ArmGeometry, count: int,
+        speed: Array | None = None,
+    ) -> Twins:
+        """
+        Return ``count`` random twins.
+
+        ``speed`` is that of each joint, float64 [5], rad/s; by default the description's.
+        """
+        speed = geometry.velocity if speed is None else speed
         joints = (count, len(JOINTS))
         parameters = TwinParameters(
-            speed=geometry.velocity * _uniform(random, self.speed, joints),
+            speed=speed * _uniform(random, self.speed, joints),
             **{field.name: _uniform(random, getattr(self, field.name), (count,))
                for field in dataclasses.fields(TwinParameters)[1:]})
         return Twins(parameters, _uniform(random, self.age, (count,)),
@@ -85,9 +107,10 @@ def _nominal() -> TwinRanges:
     """Return the arm of the description and of the default settings, measured at once."""
     config = SimulationConfig()
     fields = {field.name for field in dataclasses.fields(TwinParameters)} - {'speed'}
-    values = {name: getattr(config, name) for name in fields}
-    return TwinRanges(speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **{
-        name: ((value, value),) for name, value in values.items()})
+    motors: dict[str, Any] = {
+        name: ((getattr(config, name), getattr(config, name)),) for name in fields}
+    return TwinRanges(
+        speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
 
 
 #: What a policy is trained on.

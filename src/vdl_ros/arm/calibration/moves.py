@@ -1,0 +1,283 @@
+"""
+The moves of a calibration, as a state machine: readings of the joints in, commands out.
+
+First a short move of each joint shows which way it turns. Then the arm is brought upright, and
+one joint after the other moves to and fro about that pose, so that each direction is measured
+after a reversal and without one, and rising as well as falling. One motor runs at a time.
+
+Whatever is unsafe raises :class:`CalibrationError`; the owner then switches the motors off.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.arm.calibration.moves_config import BY_TRUTH, MovesConfig
+from vdl_ros.arm.calibration.recording import Recording
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation.collisions import CollisionChecker
+
+__all__ = ['CalibrationError', 'CalibrationMoves']
+
+Array = NDArray[np.float64]
+_Script = Generator[Motors, None, None]
+
+#: Time that a joint needs to come to rest after its motor is off, s.
+SETTLE = 0.6
+# About how long a joint moves on after it was measured, s: it is switched off this much earlier.
+_LEAD = 0.15
+# How far ahead of a moving joint nothing may be in its way, rad.
+_CLEAR = 0.12
+# Longest time of a first move, s.
+_PROBE = 1.5
+# A joint that has gone this far the wrong way, rad, has another sign than it had before.
+_WRONG = 0.15
+# Time until the arm does what it is told, s.
+_OBEY = 1.0
+# Order in which joints are moved; the first ones disturb the others least.
+_ORDER = ('wrist', 'elbow', 'shoulder', 'base', 'gripper')
+# A round: targets as shares of the reach, from -1 on. Both directions run with and without a
+# reversal before them, in both halves: gravity differs there.
+_ROUND = (-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, -1.0, 0.0, -1.0)
+
+
+class CalibrationError(RuntimeError):
+    """A calibration that cannot go on; the message is one line."""
+
+
+class CalibrationMoves:
+    """
+    Moves the arm and records what it does; see the module.
+
+    ``step`` of ``steps`` is done now, ``text`` says what that is; ``done`` ends it. Joints that
+    are not measured (NaN) stay off and are taken to be straight.
+    """
+
+    def __init__(
+        self, checker: CollisionChecker, config: MovesConfig = BY_TRUTH,
+        joints: Sequence[str] = JOINTS,
+    ) -> None:
+        """
+        Start with motors off.
+
+        Args:
+            checker: finds collisions of the arm as it is described.
+            config: how far and how long.
+            joints: to calibrate, as far as they are measured.
+        """
+        self._checker, self._config = checker, config
+        geometry = checker.scene.geometry
+        self._lower, self._upper = geometry.lower, geometry.upper
+        self._speed = geometry.velocity
+        self._wanted_joints = tuple(name for name in _ORDER if name in joints)
+        #: The arm upright, its gripper half open.
+        self._home = np.zeros(len(JOINTS)).clip(self._lower, self._upper)
+        self._home[-1] = (self._lower[-1] + self._upper[-1]) / 2.0
+        self._reach = np.minimum(config.reach, config.share * (self._upper - self._lower))
+        self.recording = Recording()
+        self.joints: tuple[str, ...] = ()
+        self.signs = np.zeros(len(JOINTS), np.int8)
+        self.step, self.steps, self.text = 0, 0, ''
+        self.done = False
+        self._now = self._stamp = -math.inf
+        self._positions: Array = np.zeros(len(JOINTS))
+        self._command, self._commanded_at = Motors(), -math.inf
+        self._accepted: Motors | None = None
+        self._obeyed_at = -math.inf
+        self._script = self._run()
+
+    def accepted(self, stamp: float, motors: Motors) -> None:
+        """
+        Record a command that the arm accepted at ``stamp``, s.
+
+        Raises:
+            CalibrationError: it is not the command of this calibration.
+        """
+        self._accepted = motors
+        self.recording.command(stamp, motors.values)
+        self._check_obeyed()
+
+    def update(self, now: float, stamp: float, positions: Array) -> Motors:
+        """
+        Return the command from now on, until the next call; call it 50 times a second.
+
+        Args:
+            now: time of the clock of all stamps, s.
+            stamp: of the latest reading, s.
+            positions: that reading, float64 [5], rad, NaN where it is not measured.
+
+        Raises:
+            CalibrationError: the arm cannot move safely, or does not move.
+        """
+        self._now = now
+        if not -self._config.stale_after <= now - stamp <= self._config.stale_after:
+            raise CalibrationError(
+                f'the latest positions of the joints are {now - stamp:.2f} s old; at most '
+                f'{self._config.stale_after:g} s is allowed')
+        if stamp < self._stamp:
+            raise CalibrationError('the stamps of the joints went backward')
+        if stamp > self._stamp:
+            self._read(stamp, positions)
+        self._check_obeyed()
+        try:
+            command = next(self._script)
+        except StopIteration:
+            self.done, command = True, Motors()
+        self._check_path(command)
+        if command != self._command:
+            self._command, self._commanded_at = command, now
+        return command
+
+    def _read(self, stamp: float, positions: Array) -> None:
+        """Take a reading."""
+        lost = [name for name in self.joints if not math.isfinite(positions[JOINTS.index(name)])]
+        if lost:
+            raise CalibrationError(f'{", ".join(lost)}: not measured any more')
+        for name, value, low, high in zip(
+                JOINTS, positions, self._lower, self._upper, strict=True):
+            if value < low - self._config.close or value > high + self._config.close:
+                raise CalibrationError(
+                    f'{name}: measured at {value:.2f} rad, beyond its limits, {low:.2f} to '
+                    f'{high:.2f}')
+        self._stamp = stamp
+        self._positions = np.where(np.isfinite(positions), positions, self._home)
+        self.recording.reading(stamp, positions)
+
+    def _check_obeyed(self) -> None:
+        """Check that the arm follows this calibration and nobody else."""
+        if self._accepted is None or self._accepted.values == self._command.values:
+            self._obeyed_at = self._now
+        # A watchdog may stop a motor for a moment; that nobody else runs one is certain sooner.
+        late = self._now - max(self._commanded_at, self._obeyed_at)
+        if late > (_OBEY / 2.0 if self._accepted is not None and self._accepted.moving else _OBEY):
+            raise CalibrationError(
+                f'the arm does not follow: commanded was {self._command}, sent to it '
+                f'{self._accepted} (another sender, or a motor at its run time limit)')
+
+    def _check_path(self, command: Motors) -> None:
+        """Check that nothing is in the way of the joint that moves."""
+        ahead = self._positions.copy()
+        for index, value in enumerate(command.values):
+            # Before its sign is known a joint may turn either way; that was checked before.
+            ahead[index] += value * int(self.signs[index]) * _CLEAR
+        if command.moving and self._collides(ahead):
+            raise CalibrationError(
+                f'{command}: the arm is about to hit itself or the table; bring it upright first')
+
+    def _collides(self, *poses: Array) -> bool:
+        inside = np.clip(np.array(poses), self._lower, self._upper)
+        return bool(self._checker.collides(inside).any())
+
+    def _run(self) -> _Script:
+        """Do everything."""
+        yield from self._rest()
+        self.joints = tuple(name for name in self._wanted_joints
+                            if math.isfinite(self.recording.positions[-1][JOINTS.index(name)]))
+        if not self.joints:
+            raise CalibrationError(
+                f'none of the joints is measured: {", ".join(self._wanted_joints)}')
+        self.steps = 2 * len(self.joints) + 1
+        indices = [JOINTS.index(name) for name in self.joints]
+        for index in indices:
+            self._next(f'{JOINTS[index]}: which way it turns')
+            yield from self._find_sign(index)
+        self._next('bring the arm upright')
+        for index in self._way_home(indices):
+            yield from self._move(index, float(self._home[index]))
+        for index in indices:
+            home, reach = float(self._home[index]), float(self._reach[index])
+            self._next(f'{JOINTS[index]}: {math.degrees(reach):.0f} degrees to both sides')
+            targets = [home + share * reach for share in _ROUND]
+            self._check_free(index, targets)
+            for target in targets[:1] + targets[1:] * self._config.rounds + [home]:
+                yield from self._move(index, target)
+
+    def _next(self, text: str) -> None:
+        self.step, self.text = self.step + 1, text
+
+    def _rest(self) -> _Script:
+        """Keep motors off until the joints have been measured at rest."""
+        until = max(self._now, self._stamp) + SETTLE + self._config.average
+        while self._stamp < until or not math.isfinite(self._stamp):
+            if not math.isfinite(until):
+                until = self._stamp + SETTLE + self._config.average
+            yield Motors()
+
+    def _find_sign(self, index: int) -> _Script:
+        """Move a joint a little, and back; its sign is that of the distance it went."""
+        start = float(self._positions[index])
+        span = 0.6 * float(self._reach[index])
+        self._check_free(index, [start - span, start + span])
+        # Away from the nearer limit, if the arm is wired as its driver says.
+        first = 1 if start < (self._lower[index] + self._upper[index]) / 2.0 else -1
+        for value in (first, -first):
+            begun, start = self._now, float(self._positions[index])
+            enough = max(self._config.noticed, 0.1 * span)
+            while (self._now - begun < min(_PROBE, 2.0 * span / self._speed[index] + 0.5)
+                   and abs(float(self._positions[index]) - start) < enough):
+                yield _only(index, value)
+            yield from self._rest()
+            moved = float(self._positions[index]) - start
+            if abs(moved) >= self._config.noticed:
+                self.signs[index] = value if moved > 0.0 else -value
+                return
+        raise CalibrationError(
+            f'{JOINTS[index]}: no motion in either direction: is the arm switched on, and does '
+            'the measurement show it?')
+
+    def _move(self, index: int, target: float) -> _Script:
+        """Bring a joint to ``target``, rad, and to rest."""
+        start, begun = float(self._positions[index]), self._now
+        way = 1 if target > start else -1
+        lead = float(self._speed[index]) * _LEAD
+        distance = abs(target - start)
+        if distance < max(lead, self._config.close / 2.0):
+            return
+        allowed = 3.0 * distance / self._speed[index] + self._config.onset
+        while way * (target - float(self._positions[index])) > lead:
+            moved, elapsed = way * (float(self._positions[index]) - start), self._now - begun
+            if moved < -_WRONG:
+                raise CalibrationError(f'{JOINTS[index]}: it turned the wrong way')
+            if elapsed > self._config.onset and moved < self._config.noticed:
+                raise CalibrationError(
+                    f'{JOINTS[index]}: no motion for {self._config.onset:g} s')
+            if elapsed > allowed:
+                raise CalibrationError(
+                    f'{JOINTS[index]}: {moved:.2f} of {distance:.2f} rad in {elapsed:.1f} s')
+            yield _only(index, way * int(self.signs[index]))
+        yield from self._rest()
+
+    def _way_home(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """Return an order in which the joints can go upright without a collision."""
+        for order in itertools.permutations(indices):
+            pose, free = self._positions.copy(), True
+            for index in order:
+                path = np.linspace(pose[index], self._home[index], 12)
+                poses = np.tile(pose, (len(path), 1))
+                poses[:, index] = path
+                free = free and not self._collides(*poses)
+                pose[index] = self._home[index]
+            if free:
+                return order
+        raise CalibrationError(
+            'the arm would hit itself or the table on its way upright; bring it upright first')
+
+    def _check_free(self, index: int, targets: Sequence[float]) -> None:
+        """Check that a joint can move between targets, and a little beyond."""
+        path = np.linspace(min(targets) - _CLEAR, max(targets) + _CLEAR, 20)
+        poses = np.tile(self._positions, (len(path), 1))
+        poses[:, index] = path
+        if self._collides(*poses):
+            span = math.degrees(max(targets) - min(targets))
+            raise CalibrationError(f'{JOINTS[index]}: not free to move {span:.0f} degrees; bring '
+                                   'the arm upright first')
+
+
+def _only(index: int, value: int) -> Motors:
+    return Motors.of([value if other == index else 0 for other in range(len(JOINTS))])

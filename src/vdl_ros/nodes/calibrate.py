@@ -1,0 +1,270 @@
+"""
+Guided calibration: moves each joint, estimates what the arm is like, and writes a file.
+
+Publishes: ``arm/motors`` (vdl_ros/MotorCommand), one motor at a time, and all motors off at the
+end. Subscribes: ``arm/joint_states`` (sensor_msgs/JointState), or ``arm/pose`` (vdl_ros/ArmPose)
+with ``feedback:=camera``; ``arm/motors_sent`` (vdl_ros/MotorCommand),
+``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
+Parameters: docs/calibration.md, or ``ros2 run vdl_ros calibrate --help``.
+"""
+
+from __future__ import annotations
+
+import select as io
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rcl_interfaces.srv import GetParameters
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import Executor
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+
+from vdl_ros.arm.calibration.calibration_file import write
+from vdl_ros.arm.calibration.estimation import estimate
+from vdl_ros.arm.calibration.moves import CalibrationError, CalibrationMoves
+from vdl_ros.arm.calibration.result import calibration_of, table
+from vdl_ros.arm.driver.protocol import Signs
+from vdl_ros.arm.model.geometry import Positions
+from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.arm.simulation.collisions import CollisionChecker
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
+from vdl_ros.nodes.calibrate_config import CalibrateConfig
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message, wait_for_acks
+from vdl_ros.ros.messages.joint_messages import positions_of, seconds
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
+
+SETTINGS = (CalibrateConfig, GeometryConfig, ProcessConfig)
+RATE_HZ = 50.0
+EXIT_ABORTED = 1
+# Time after which it says what it waits for, s.
+SAY_S = 5.0
+# Longest wait for the parameters of the arm's driver, s.
+ASK_S = 5.0
+
+
+class CalibrateNode(Node):
+    """Connects :class:`CalibrationMoves` to the arm's topics."""
+
+    def __init__(self) -> None:
+        """
+        Wait for the arm.
+
+        Raises:
+            ValueError: a parameter or a description that cannot be used.
+        """
+        super().__init__('calibrate')
+        given, self.process = take_settings(self, *SETTINGS)
+        self.config = select(CalibrateConfig, given)
+        self.output = Path(self.config.output)
+        if not self.output.parent.is_dir() or self.output.is_dir():
+            raise SettingError(
+                f'output: {self.config.output!r} is not allowed: a file in a folder that exists')
+        self.scene = build_scene(select(GeometryConfig, given).load())
+        self.moves = CalibrationMoves(
+            CollisionChecker(self.scene), self.config.moves, self.config.names)
+        self.failure = ''
+        self._running, self._late, self._said = False, False, 0
+        self._reading: tuple[float, Positions] | None = None
+        self._driver = ''
+        self._stop_state: EmergencyStopState | None = None
+        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._topic, kind = (('arm/pose', ArmPose) if self.config.feedback == 'camera'
+                             else ('arm/joint_states', JointState))
+        # All of them, where the newest would be enough to control.
+        self.create_subscription(kind, self._topic, self._on_reading, qos.TOPICS[self._topic])
+        self.create_subscription(MotorCommand, 'arm/motors_sent', self._on_sent,
+                                 qos.TOPICS['arm/motors_sent'])
+        self.create_subscription(
+            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
+            qos.TOPICS['arm/emergency_stop_state'])
+        simulated = self.get_parameter('use_sim_time').value
+        self.create_timer(1.0 / RATE_HZ, self._update, clock=(
+            self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
+
+    @property
+    def missing(self) -> str:
+        """Return what the arm has not sent yet."""
+        arrived = ((self._topic, self._reading), ('arm/motors_sent', self._driver),
+                   ('arm/emergency_stop_state', self._stop_state))
+        return ', '.join(topic for topic, message in arrived if not message)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the moves are done, or have failed."""
+        return self.moves.done or bool(self.failure)
+
+    def begin(self) -> None:
+        """Move the arm from now on."""
+        if self._stop_state is not None and self._stop_state.engaged:
+            self.failure = 'the emergency stop is engaged'
+        self._running = True
+
+    def stop(self) -> None:
+        """Switch the motors off, for good."""
+        if self._running:
+            self._running = False
+            self._send(Motors())
+            wait_for_acks(self._motors)
+
+    def wired(self, executor: Executor, stop: threading.Event) -> Signs:
+        """Return the signs of the arm's driver; those of the manual if it has none."""
+        client = self.create_client(GetParameters, f'{self._driver}/get_parameters')
+        names = [f'{name}_sign' for name in JOINTS]
+        call, deadline = None, time.monotonic() + ASK_S
+        while not stop.is_set() and time.monotonic() < deadline:
+            if call is None and client.service_is_ready():
+                call = client.call_async(GetParameters.Request(names=names))
+            executor.spin_once(timeout_sec=0.05)
+            if call is not None and call.done():
+                values = [each.integer_value for each in call.result().values]
+                if len(values) == len(JOINTS) and all(values):
+                    return Signs(**dict(zip(JOINTS, values, strict=True)))
+                break
+        return Signs()
+
+    def _on_reading(self, message: JointState | ArmPose) -> None:
+        if isinstance(message, ArmPose) and not message.confident:
+            return
+        try:
+            self._reading = seconds(message.header.stamp), positions_of(message)
+        except ValueError as error:
+            self._fail(f'{self._topic}: {error}')
+
+    def _on_sent(self, message: MotorCommand) -> None:
+        self._driver = message.sender
+        if not self._running:
+            return
+        try:
+            motors = motors_from_message(message, lamp=False)
+            self.moves.accepted(seconds(message.header.stamp), motors)
+        except (MotorError, CalibrationError) as error:
+            self._fail(str(error))
+
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self._stop_state = message
+        if message.engaged and self._running:
+            self._fail('emergency stop')
+
+    def _update(self) -> None:
+        """Command the motors."""
+        if not self._running or self.ended or self._reading is None:
+            return
+        now = self.get_clock().now().nanoseconds * 1e-9
+        # After this process stood still, what arrived meanwhile may be next in the queue.
+        was_late, self._late = self._late, now - self._reading[0] > self.config.moves.stale_after
+        if self._late and not was_late:
+            return
+        try:
+            self._send(self.moves.update(now, *self._reading))
+        except CalibrationError as error:
+            self._fail(str(error))
+        if self.moves.step != self._said:
+            self._said = self.moves.step
+            print(f'[{self._said}/{self.moves.steps + 1}] {self.moves.text}', flush=True)
+
+    def _fail(self, reason: str) -> None:
+        if self._running and not self.failure:
+            self.failure = reason
+            self._send(Motors())
+
+    def _send(self, motors: Motors) -> None:
+        self._motors.publish(message_from_motors(
+            motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
+
+
+def calibrate(node: CalibrateNode, stop: threading.Event) -> int:
+    """Ask, move, estimate, write; return the exit status."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    try:
+        status = _calibrate(node, executor, stop)
+    finally:
+        node.stop()
+    executor.remove_node(node)
+    return status
+
+
+def _calibrate(node: CalibrateNode, executor: Executor, stop: threading.Event) -> int:
+    said = False
+    since = time.monotonic()
+    while node.missing and not stop.is_set():
+        executor.spin_once(timeout_sec=0.1)
+        if not said and time.monotonic() - since > SAY_S:
+            said = True
+            print(f'waiting for {node.missing}: is arm.launch.py running?', flush=True)
+    wired = node.wired(executor, stop)
+    if not stop.is_set() and not node.config.yes and not _agreed(
+            lambda: executor.spin_once(timeout_sec=0.0), stop):
+        return _end('nobody agreed', 'the arm did not move')
+    node.begin()
+    while not stop.is_set() and not node.ended:
+        executor.spin_once(timeout_sec=0.1)
+    node.stop()
+    if stop.is_set():
+        return _end('interrupted')
+    if node.failure:
+        return _end(node.failure)
+    moves = node.moves
+    print(f'[{moves.steps + 1}/{moves.steps + 1}] estimate and write', flush=True)
+    found = estimate(moves.recording, node.scene)
+    lost = [name for name in moves.joints if name not in found]
+    if lost:
+        return _end(f'{", ".join(lost)}: too few good moves to estimate anything')
+    result = calibration_of(found, node.scene, wired, node.config.feedback)
+    try:
+        write(node.output, result)
+    except OSError as error:
+        return _end(str(error))
+    print(f'\n{table(found, wired)}\n')
+    if '?' in table(found, wired):
+        print("'?': too uncertain, not written; the setting keeps its default\n")
+    for section in ('driver', 'simulation', 'controller'):
+        values = [f'{name} {value:.4g}' for name, value in getattr(result, section).items()]
+        print(f'{section}: {", ".join(values) or "nothing"}')
+    print(f'\nwritten: {node.output}', flush=True)
+    return EXIT_OK
+
+
+def _agreed(spin: Callable[[], None], stop: threading.Event) -> bool:
+    """Ask the person at the terminal; keep receiving meanwhile."""
+    if not sys.stdin.isatty():
+        print('calibrate: nobody can be asked, standard input is not a terminal: --yes moves the '
+              'arm without asking', file=sys.stderr)
+        return False
+    print('The arm is going to move for some minutes, each joint by itself, about its upright '
+          'pose.\nKeep clear of it; Ctrl-C, or the emergency stop, ends it. Move it? [y/N] ',
+          end='', flush=True)
+    while not stop.is_set():
+        if io.select([sys.stdin], [], [], 0.05)[0]:
+            return sys.stdin.readline().strip().lower() in ('y', 'yes')
+        spin()
+    return False
+
+
+def _end(reason: str, motors: str = 'motors off') -> int:
+    """Say why nothing was written."""
+    print(f'calibrate: {reason}: {motors}, nothing written', file=sys.stderr)
+    return EXIT_ABORTED
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node; ``--yes`` stands for its parameter."""
+    words = list(sys.argv[1:] if args is None else args)
+    if '--yes' in words:
+        words.remove('--yes')
+        words += ['--ros-args', '-p', 'yes:=true']
+    return run_node('calibrate', CalibrateNode, calibrate, SETTINGS, words)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

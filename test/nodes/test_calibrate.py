@@ -1,0 +1,115 @@
+"""The program calibrate with the simulated arm as a process, in simulated time."""
+
+import os
+import pty
+import signal
+import sys
+
+import pytest
+
+from vdl_ros.arm.calibration.calibration_file import read
+from vdl_ros.msg import EmergencyStop, MotorCommand
+from vdl_ros.nodes import calibrate
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import stop_request
+
+pytestmark = pytest.mark.process
+
+HIDDEN = {'base_speed': 0.42, 'dead_zone': 0.04, 'start_delay': 0.06, 'command_delay': 0.08}
+# A watchdog of one and a half seconds of real time.
+TWIN = {'publish_clock': 'true', 'real_time_factor': 2.0, 'command_timeout': 3.0,
+        'speed_variation': 0.0, **HIDDEN}
+
+
+def parameters(**values):
+    return [word for name, value in values.items() for word in ('-p', f'{name}:={value}')]
+
+
+@pytest.fixture
+def sent(launch, peer):
+    """Start the simulated arm; return the commands that it accepts."""
+    arm = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', *parameters(**TWIN))
+    received = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    arm.wait_for(lambda: 'simulated arm ready' in arm.output, 'the arm')
+    return received
+
+
+@pytest.fixture
+def person(monkeypatch):
+    """Return a function that types a line into the terminal that is the standard input."""
+    master, slave = pty.openpty()
+    monkeypatch.setattr('sys.stdin', open(slave))  # noqa: SIM115
+    yield lambda text: os.write(master, text.encode())
+    sys.stdin.close()
+    os.close(master)
+
+
+def moving(sent):
+    return bool(sent) and any((sent[-1].base, sent[-1].shoulder, sent[-1].elbow, sent[-1].wrist))
+
+
+def test_the_simulated_arm_is_calibrated(sent, run_here, person, tmp_path):
+    path = tmp_path / 'arm.yaml'
+    person('y\n')
+    status, output = run_here(
+        calibrate.main, 'joints:=base', f'output:={path}', 'use_sim_time:=true')
+    assert status == 0, output
+    assert 'Move it? [y/N]' in output
+    assert '[1/4] base: which way it turns\n[2/4] bring the arm upright\n' in output
+    assert '[4/4] estimate and write' in output
+    assert output.rstrip().endswith(f'written: {path}')
+    found = read(path)
+    assert found.joints['base'].sign == -1
+    assert found.simulation['base_speed'] == pytest.approx(0.42, rel=0.1)
+    assert found.simulation['dead_zone'] == pytest.approx(0.04, rel=0.1)
+    assert found.simulation['start_delay'] == pytest.approx(0.06, abs=0.02)
+    # With the time constant.
+    assert found.simulation['command_delay'] + 0.03 == pytest.approx(0.11, abs=0.02)
+
+
+@pytest.mark.parametrize('end', ['interrupt', 'emergency stop'])
+def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, tmp_path, end):
+    process = launch('ros2', 'run', 'vdl_ros', 'calibrate', '--yes', '--ros-args', *parameters(
+        joints='base', output=tmp_path / 'arm.yaml', use_sim_time='true'))
+    peer.until(lambda: moving(sent) and '[3/4]' in process.output, 'a move')
+    if end == 'interrupt':
+        process.process.send_signal(signal.SIGINT)
+    else:
+        stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        stop.publish(stop_request('/test', 'a test'))
+    peer.until(lambda: process.process.poll() is not None, 'the end')
+    assert process.process.returncode == 1
+    reason = 'interrupted' if end == 'interrupt' else 'emergency stop'
+    assert process.output.splitlines()[-1] == \
+        f'calibrate: {reason}: motors off, nothing written'
+    peer.until(lambda: not moving(sent), 'motors off')
+    assert [each.name for each in tmp_path.iterdir() if 'yaml' in each.name] == []
+
+
+def test_without_consent_nothing_moves(sent, run_here, person, peer, tmp_path, monkeypatch):
+    settings = f'output:={tmp_path / "arm.yaml"}', 'use_sim_time:=true'
+    person('\n')
+    status, output = run_here(calibrate.main, *settings)
+    assert status == 1
+    assert 'calibrate: nobody agreed: the arm did not move, nothing written' in output
+    with (tmp_path / 'stdin').open('w+') as stream:
+        monkeypatch.setattr('sys.stdin', stream)
+        status, output = run_here(calibrate.main, *settings)
+    assert status == 1
+    assert 'standard input is not a terminal: --yes moves the arm without asking' in output
+    count = len(sent)
+    peer.until(lambda: len(sent) > count + 3, 'what was sent')
+    assert not any(moving([each]) for each in sent)
+
+
+@pytest.mark.parametrize(('parameter', 'reason'), [
+    ('output:=/nowhere/arm.yaml', "output: '/nowhere/arm.yaml' is not allowed: a file in a"),
+    ('joints:=base,elbo', "joints: 'elbo' is not allowed: some of base, shoulder"),
+    ('reach:=0.1', 'reach: 0.1 is not allowed: at least 0.2, or 0'),
+    ('feedback:=touch', "feedback: 'touch' is not allowed"),
+])
+def test_invalid_settings_are_refused_in_one_line(run_here, parameter, reason):
+    status, output = run_here(calibrate.main, parameter)
+    assert status == 2
+    assert len(output.strip().splitlines()) == 1
+    assert reason in output
