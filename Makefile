@@ -13,7 +13,7 @@ PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loads
 .PHONY: help setup train test test-fast faults soak lint clean
 
 help:
-	@echo 'make train      train CartPole-v1 with one learner and two actors; ARGS="env_id:=... "'
+	@echo 'make train      train the arm to reach, one learner, two actors; ARGS="env_id:=CartPole-v1"'
 	@echo 'make test       lint, then every test; ARGS="-k name" for some'
 	@echo 'make test-fast  lint, then the tests without processes'
 	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'

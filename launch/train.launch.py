@@ -1,4 +1,8 @@
-"""Train a policy on this machine: start one or several learners, and actors."""
+"""
+Train a policy on this machine: start one or several learners, and actors.
+
+Without env_id, algorithm or resume: the reach of the arm, with ppo.
+"""
 
 import socket
 
@@ -15,6 +19,7 @@ from launch_ros.substitutions import FindPackageShare
 
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
 from vdl_ros.rl.train_config import TrainConfig
@@ -42,6 +47,9 @@ def include(file, **arguments):
 def start(context):
     """Start the learners and the actors."""
     given = launch_arguments.given(context, *SETTINGS)
+    # Without a word about the task, the arm learns to reach.
+    task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {
+        'env_id': REACH, 'algorithm': 'ppo'}
     count = given.get('num_learners', 1)
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
@@ -50,7 +58,7 @@ def start(context):
     verify_run(select(RunConfig, given | {'group_address': address}))
     learners = [
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
-                             **({'record': ''} if rank else {}))])
+                             **task, **({'record': ''} if rank else {}))])
         for rank in range(count)]
     # Actors receive the environment from the learner, also when it resumes another run.
     return [*learners, GroupAction([include(

@@ -14,7 +14,7 @@ from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.saved_policy import load_policy, save_policy
 
 ENV = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
 TRAIN = TrainConfig(hidden_size=4, total_steps=100)
@@ -130,3 +130,17 @@ def test_values_of_actions_explore_as_at_the_end_of_the_run(saved):
 def same():
     """Return a function: whether two dicts of tensors are the same, bit by bit."""
     return lambda a, b: a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_a_policy_alone_is_small_and_the_same(saved, same, tmp_path):
+    path, learner = saved(config={'run_dir': '/home/somebody/runs/1', 'device': 'cpu'},
+                          algorithm='ppo', normalize_observations=True)
+    alone = tmp_path / 'policy.pt'
+    save_policy(path, alone)
+    assert alone.stat().st_size < 0.6 * path.stat().st_size
+    found = load_policy(alone)
+    assert same(dict(found.policy.state_dict()), dict(learner.policy.state_dict()))
+    assert (found.env, found.version, found.agent_steps) == (ENV, 7, 99)
+    assert b'somebody' not in alone.read_bytes()
+    with pytest.raises(ValueError, match='algorithm'):
+        learner.load_state(load_checkpoint(alone)['learner'])

@@ -1,4 +1,4 @@
-"""Load the policy of a checkpoint, with the settings of its environment and training."""
+"""Load and save the policy of a checkpoint, with the settings of its environment and training."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 import gymnasium
 import torch
 
-from vdl_ros.common.settings import select
+from vdl_ros.common.settings import select, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import Policy, make_policy
-from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['SavedPolicy', 'load_policy']
+__all__ = ['SavedPolicy', 'load_policy', 'save_policy']
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,23 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
     described = found['config'].get('environment')
     return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps,
                        described if isinstance(described, dict) else {})
+
+
+def save_policy(checkpoint: Path, path: Path) -> None:
+    """
+    Write only what :func:`load_policy` reads: the result can be played, but not resumed.
+
+    Args:
+        checkpoint: the file of a run.
+        path: the file to write.
+
+    Raises:
+        CheckpointError: not a readable checkpoint.
+        OSError: the disk is full or the folder cannot be written.
+    """
+    found = load_checkpoint(checkpoint)
+    # Settings of the run may be folders and addresses of its machine.
+    config = {name: value for name, value in found['config'].items()
+              if name not in settings_of(RunConfig)}
+    learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
+    save_checkpoint(path, config=config, learner=learner, progress={})

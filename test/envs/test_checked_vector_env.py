@@ -10,7 +10,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/PixelCounter-v0',
-       'vdl/MixedCounter-v0', 'ALE/Pong-v5']
+       'vdl/MixedCounter-v0', 'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
 
 
 def roll(env, steps, rng):

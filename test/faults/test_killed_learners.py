@@ -43,6 +43,7 @@ def test_learners_have_the_same_weights_after_a_fault(trials, launch, tmp_path):
             'FAULT': f'{how},{phase},{index % 2},{folder}'}
         train = launch(
             'ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={folder / "run"}',
+            'env_id:=CartPole-v1',
             'num_learners:=2', 'num_actors:=2', 'group_timeout:=30.0', 'checkpoint_period:=1.0',
             'total_steps:=100000000', 'stop_at_return:=1e9', env=env)
         try:

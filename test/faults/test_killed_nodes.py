@@ -49,6 +49,7 @@ class Training:
     def _start(self):
         self._train = self._launch(
             'ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={self._run}',
+            'env_id:=CartPole-v1',
             f'num_actors:={ACTORS}', f'max_policy_lag:={CREDIT}', 'checkpoint_period:=1.0',
             'total_steps:=100000000', 'stop_at_return:=1e9')
         self._stalls = StallDetector().__enter__()

@@ -24,7 +24,7 @@ def finish(train, run):
 
 
 def test_cartpole_is_learned(launch, run):
-    train = start(launch, run, 'stop_at_return:=110.0')
+    train = start(launch, run, 'env_id:=CartPole-v1', 'stop_at_return:=110.0')
     assert train.wait() == 0, train.output
     found = run.summary
     assert found['mean_return_100'] >= 110
@@ -38,7 +38,7 @@ def test_cartpole_is_learned(launch, run):
 
 
 def test_killed_nodes_come_back_and_training_goes_on(launch, run):
-    train = start(launch, run, *LONG)
+    train = start(launch, run, *LONG, 'env_id:=CartPole-v1')
     train.wait_for(lambda: run.steps > 2_000 and train.output.count('acts in 16 x') == 2,
                    'progress, and both actors')
     victim = train.nodes('actor')[0]

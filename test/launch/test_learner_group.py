@@ -56,7 +56,7 @@ def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
 
 @pytest.mark.parametrize('rank', [0, 1])
 def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run, rank):
-    train = start(launch, run, *LONG, actors=2)
+    train = start(launch, run, *LONG, 'env_id:=CartPole-v1', actors=2)
     train.wait_for(lambda: run.steps > 2_000, 'progress')
     written = run.checkpoint.stat().st_mtime_ns
     train.wait_for(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')
@@ -80,8 +80,8 @@ def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run, rank)
 
 
 def test_observations_go_to_the_learner_that_answers_them(launch, run):
-    train = start(launch, run, 'inference:=learner', 'total_steps:=2000', 'num_envs:=4',
-                  'stop_at_return:=1e9', actors=2)
+    train = start(launch, run, 'env_id:=CartPole-v1', 'inference:=learner',
+                  'total_steps:=2000', 'num_envs:=4', 'stop_at_return:=1e9', actors=2)
     assert train.wait() == 0, train.output
     assert run.summary['agent_steps'] >= 2000
     assert run.summary['learners'] == 2

@@ -15,7 +15,8 @@ from vdl_ros.msg import Policy, Tensor, Trajectory
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 
-LONG = ('total_steps:=100000000', 'stop_at_return:=1e9', 'checkpoint_period:=1.0')
+LONG = ('env_id:=CartPole-v1', 'total_steps:=100000000', 'stop_at_return:=1e9',
+        'checkpoint_period:=1.0')
 
 
 def start(launch, run, *arguments):

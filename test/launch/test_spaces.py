@@ -1,4 +1,6 @@
-"""An image, numbers and actions of several parts, through processes: learned, resumed, played."""
+"""An image, numbers, actions of parts and success, through processes: learned, resumed, played."""
+
+import re
 
 import pytest
 
@@ -19,6 +21,9 @@ def test_a_run_is_learned_resumed_and_played(launch, run, inference, algorithm):
     assert first['trajectories_lost'] == first['trajectories_rejected'] == 0
     assert first['agent_steps'] >= 1500
     assert min(RETURNS) <= first['mean_return_100'] <= max(RETURNS)
+    # Every other episode of an environment terminates, and is a success.
+    assert 0.3 < first['success_rate_100'] < 0.7
+    assert re.search(r'return +[0-9.]+   success +[3-6][0-9]%   lag', train.output)
 
     again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
                    f'total_steps:={first["agent_steps"] + 1}', *settings)
@@ -33,3 +38,5 @@ def test_a_run_is_learned_resumed_and_played(launch, run, inference, algorithm):
     assert evaluate.wait() == 0, evaluate.output
     line = next(line for line in evaluate.output.splitlines() if '11 episodes: mean' in line)
     assert min(RETURNS) <= float(line.split('mean ')[1].split(',')[0]) <= max(RETURNS)
+    # The first episodes of eight environments and the second ones of three.
+    assert line.endswith('success 73%')

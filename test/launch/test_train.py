@@ -20,7 +20,8 @@ def lag_bound(run):
 
 
 def test_cartpole_is_solved_and_everything_is_written(launch, run):
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}')
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   'env_id:=CartPole-v1')
     assert train.wait() == 0, train.output
     found = run.summary
     assert found['mean_return_100'] >= 475
@@ -70,8 +71,8 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
 
 def test_ctrl_c_saves_and_resume_goes_on_from_there(launch, run):
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'total_steps:=100000000', 'stop_at_return:=1e9', 'learning_rate:=0.001',
-                   'num_actors:=1')
+                   'env_id:=CartPole-v1', 'total_steps:=100000000', 'stop_at_return:=1e9',
+                   'learning_rate:=0.001', 'num_actors:=1')
     train.wait_for(lambda: run.steps > 10_000, 'progress')
     train.interrupt()
     assert train.wait() == 0, train.output
@@ -136,7 +137,7 @@ def test_a_training_on_one_machine_keeps_to_itself_unless_told(launch, run, monk
     if wanted:
         monkeypatch.setenv(RANGE, wanted)
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'num_actors:=1')
+                   'env_id:=CartPole-v1', 'num_actors:=1')
     actor = train.wait_for(lambda: train.nodes('actor'), 'an actor')[0]
     assert actor.environ()[RANGE] == (wanted or 'LOCALHOST')
     train.interrupt()

@@ -170,7 +170,7 @@ def test_stalled_listeners_stall_nobody(
 def test_who_saves_something_at_the_end_is_waited_for(launch, run, holds, tmp_path):
     bag = tmp_path / 'bag'
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   f'record:={bag}', 'num_actors:=1', *ENDLESS)
+                   'env_id:=CartPole-v1', f'record:={bag}', 'num_actors:=1', *ENDLESS)
     train.wait_for(lambda: run.steps > 5000 and holds(bag, '/trajectories'),
                    'all at work')
     (actor,), saving = train.nodes('actor'), train.nodes('learner') + train.nodes('recorder')

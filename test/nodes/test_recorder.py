@@ -121,7 +121,8 @@ def test_an_existing_bag_is_an_error(launch, tmp_path):
 def test_a_training_can_be_recorded(launch, holds, tmp_path):
     run, bag = tmp_path / 'run', tmp_path / 'bag'
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   f'record:={bag}', 'total_steps:=100000000', 'stop_at_return:=1e9')
+                   'env_id:=CartPole-v1', f'record:={bag}', 'total_steps:=100000000',
+                   'stop_at_return:=1e9')
     train.wait_for(lambda: holds(bag, '/trajectories', '/policy', '/statistics'), 'the bag')
     train.interrupt()
     assert train.wait() == 0, train.output

@@ -24,8 +24,9 @@ def write(path, slope=1.0, rows=60, **config):
     for i in range(1, rows + 1):
         folder.report(
             {'agent_steps': 100 * i, 'wall_s': i / 4, 'mean_return_100': slope * i,
-             'mean_length_100': 9.0, 'episodes': 3 * i, 'steps_per_s': 400.0,
-             'policy_lag_mean': 0.0, 'trajectories_lost': 0}, {'losses/entropy': 1 / i})
+             'mean_length_100': 9.0, 'success_rate_100': 0.5, 'episodes': 3 * i,
+             'steps_per_s': 400.0, 'policy_lag_mean': 0.0, 'trajectories_lost': 0},
+            {'losses/entropy': 1 / i})
     folder._events.close()
 
 
@@ -141,9 +142,9 @@ def later(path):
     (['a', 'c'], None, "c: algorithm 'ppo' is not 'impala' as in a; runs of one group are "
      'averaged; use --compare c for another group'),
     (['a', 'a/progress.csv'], None, 'a/progress.csv: given twice in one group'),
-    (['a', '--y', 'entropy'], None, 'a: has no entropy; there is return, length, agent_steps, '
-     'wall_s, mean_return_100, mean_length_100, episodes, steps_per_s, policy_lag_mean, '
-     'trajectories_lost, losses/entropy'),
+    (['a', '--y', 'entropy'], None, 'a: has no entropy; there is return, length, success, '
+     'agent_steps, wall_s, mean_return_100, mean_length_100, success_rate_100, episodes, '
+     'steps_per_s, policy_lag_mean, trajectories_lost, losses/entropy'),
     (['a', '--label', 'x', '--label', 'y'], None,
      '--label: 2 given; allowed: one for each group of runs, 1'),
     (['a', '--output', 'plot.gif'], None,

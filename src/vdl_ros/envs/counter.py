@@ -113,7 +113,8 @@ class MixedCounterEnv(PixelCounterEnv):
 
     The observation is a dictionary: ``frames``, as of ``PixelCounterEnv`` with 36 x 36 pixels;
     ``count``, as of ``CounterEnv``, in thousands; ``phase``, a tuple of the step modulo 3 plus 1,
-    Discrete(3, start=1), and whether step and episode are odd, MultiBinary(2).
+    Discrete(3, start=1), and whether step and episode are odd, MultiBinary(2). Episodes that
+    terminate are successes.
     """
 
     size = 36
@@ -126,6 +127,11 @@ class MixedCounterEnv(PixelCounterEnv):
             'count': spaces.Box(0.0, np.inf, (3,), np.float32),
             'phase': spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiBinary(2)))})
         self.action_space = spaces.MultiDiscrete([2, 3])
+
+    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Count one step; the action has no effect."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, {**info, 'is_success': terminated}
 
     def _observation(self) -> Any:
         return {

@@ -22,7 +22,8 @@ class EnvConfig:
 
     env_id: str = setting(
         'CartPole-v1', 'Gymnasium id of the environment, such as CartPole-v1 or ALE/Pong-v5; or '
-        'dummy/OBS28224-FPS100-v0: observations of 28224 bytes, 100 steps per second.')
+        'dummy/OBS28224-FPS100-v0: observations of 28224 bytes, 100 steps per second. Without '
+        'env_id, algorithm or resume, train.launch.py trains vdl_ros/OWI535Reach-v0 with ppo.')
     num_envs: int = setting(
         16, 'Number of copies of the environment that one actor steps together.',
         minimum=1, maximum=4096, unit='environments')

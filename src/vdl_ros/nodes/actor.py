@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from rclpy.node import Node
-from std_msgs.msg import Header
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
@@ -34,6 +33,7 @@ from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
+from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
@@ -164,11 +164,9 @@ class ActorNode(Node):
 
     def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:
-            self._episodes.publish(Episode(
-                header=Header(stamp=self.get_clock().now().to_msg()), actor_id=self._id,
-                environment=episode.environment, episode_return=episode.episode_return,
-                length=episode.length, terminated=episode.terminated,
-                truncated=episode.truncated, policy_version=version))
+            self._episodes.publish(to_episode(
+                episode, stamp=self.get_clock().now(), actor_id=self._id,
+                policy_version=version))
 
     def close(self) -> None:
         """Close the environments."""

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import torch
 from rclpy.node import Node
-from std_msgs.msg import Header
 
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
@@ -24,6 +23,7 @@ from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.saved_policy import load_policy
@@ -76,12 +76,9 @@ class EvaluateNode(Node):
         finally:
             envs.close()
         for episode in result.episodes:
-            self._episodes.publish(Episode(
-                header=Header(stamp=self.get_clock().now().to_msg()),
-                actor_id=self.get_fully_qualified_name(), environment=episode.environment,
-                episode_return=episode.episode_return, length=episode.length,
-                terminated=episode.terminated, truncated=episode.truncated,
-                policy_version=self._saved.version))
+            self._episodes.publish(to_episode(
+                episode, stamp=self.get_clock().now(),
+                actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
         return result
 
     def record(self, path: Path) -> None:
@@ -96,13 +93,16 @@ def play(node: EvaluateNode, stop: threading.Event) -> int:
     result = node.play(stop)
     if not result.returns:
         return EXIT_OK
+    # Where the environment says so.
+    known = [each.success for each in result.episodes if each.success is not None]
+    success = f', success {sum(known) / len(known):.0%}' if known else ''
     # One episode has no interval.
     interval = '' if math.isnan(result.interval) else (
         f'95 % of the mean +-{result.interval:.2f}, ')
     node.get_logger().info(
         f'{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, {interval}'
         f'from {min(result.returns):g} to {max(result.returns):g}, '
-        f'length {sum(result.lengths) / len(result.lengths):.1f}')
+        f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
     if node.settings.video and not stop.is_set():
         node.record(Path(node.settings.video))
     return EXIT_OK

@@ -115,7 +115,8 @@ def test_success_is_a_second_within_two_centimetres(reward):
         assert [outcome.rewards.tolist() for outcome in outcomes] == [[0] * 3] * 10 + [[1] * 3]
     else:
         assert outcomes[-1].rewards == pytest.approx(
-            reach_task.WITHIN + reach_task.SUCCESS - reach_task.STEP_COST, abs=1e-3)
+            reach_task.WITHIN * (1 - outcomes[-1].distance / reach_task.CLOSE)
+            + reach_task.SUCCESS - reach_task.STEP_COST, abs=1e-3)
     random = placed(task, 0.025)
     assert not any(task.step(off, random).success.any() for _ in range(20))
 
@@ -148,17 +149,45 @@ def test_delays_are_added_to_those_of_the_twins():
     assert moved[-1] > 0.1
 
 
+def travel(pose, poses):
+    """Return the time until an arm at ``pose`` can be in one of ``poses``, s."""
+    speed = load().velocity
+    return max(reach_task.NO_TRAVEL, min(
+        max(abs(pose[j] - other[j]) / speed[j] for j in range(4)) for other in poses))
+
+
 def test_the_dense_reward_is_progress_less_costs():
     task = ReachTask(64, randomisation='none', feedback='truth')
     random = np.random.default_rng(0)
     task.reset(np.arange(64), random)
-    before = task.step(np.ones((64, 4), np.int64), random)
+    before, here = task.step(np.ones((64, 4), np.int64), random), task.positions.copy()
     after = task.step(np.tile([2, 1, 1, 0], (64, 1)), random)
+    travels = np.array([[travel(pose, poses) for pose, poses in zip(
+        positions, task._at_target, strict=True)] for positions in (here, task.positions)])
+    assert len(np.unique(travels)) > 64
     expected = (
         reach_task.PROGRESS * (before.distance - after.distance)
-        + reach_task.WITHIN * (after.distance <= reach_task.CLOSE) - reach_task.STEP_COST
+        + reach_task.TRAVEL * (travels[0] - travels[1])
+        + reach_task.WITHIN * (1 - after.distance / reach_task.CLOSE).clip(min=0)
+        - reach_task.STEP_COST
         - 2 * reach_task.SWITCH_COST - reach_task.COLLISION_COST * after.collided)
     assert after.rewards == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(('randomisation', 'share'), [
+    ('inside', 0.25), ('held_out', 0.0), ('none', 0.0)])
+def test_some_commands_are_late_inside_the_ranges(randomisation, share):
+    task = ReachTask(2000, randomisation=randomisation, feedback='truth')
+    random = np.random.default_rng(0)
+    task.reset(np.arange(2000), random)
+    outcome = task.step(np.full((2000, 4), 2), random)
+    names = [feature.name for feature in FEATURES]
+    # The observation has what was commanded, not what came.
+    assert (outcome.observations[:, names.index('base_command_1')] == 1).all()
+    assert (task._motors == 0).all(axis=1).mean() == pytest.approx(share, abs=0.03)
+    task.step(np.full((2000, 4), 2), random)
+    # The mean of the square of a share that is uniform up to a half.
+    assert (task._motors == 0).all(axis=1).mean() == pytest.approx(share**2 * 4 / 3, abs=0.03)
 
 
 def test_an_obstacle_stops_the_arm_which_can_leave_it():

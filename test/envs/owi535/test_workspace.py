@@ -12,7 +12,7 @@ from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.simulation.twin_parameters import TwinParameters
 from vdl_ros.envs.owi535.twin_ranges import HELD_OUT, INSIDE, NOMINAL, TwinRanges
-from vdl_ros.envs.owi535.workspace import Workspace
+from vdl_ros.envs.owi535.workspace import CUBE, Workspace
 
 CHECKER = CollisionChecker(build_scene())
 GEOMETRY = CHECKER.scene.geometry
@@ -46,6 +46,20 @@ def test_drawn_places_are_uniform_in_space():
     flat, crowded = densities(drawn), densities(space.places)
     assert flat.max() / flat.min() < 1.35
     assert crowded.max() / crowded.min() > 2.0
+
+
+def test_neighbours_have_places_in_the_same_cube():
+    space = Workspace(CHECKER, count=3000)
+    random = np.random.default_rng(0)
+    indices = space.draw(random, 200)
+    poses = space.neighbours(random, indices, 8)
+    assert poses.shape == (200, 8, 5)
+    assert np.array_equal(poses[:, 0], space.poses[indices])
+    places = Kinematics(GEOMETRY).pose(poses.reshape(-1, 5))[:, :3, 3].reshape(200, 8, 3)
+    cubes = np.floor(places / CUBE)
+    assert (cubes == cubes[:, :1]).all()
+    # Of places with several poses, not always the same.
+    assert len(np.unique(poses.reshape(-1, 5), axis=0)) > 1.2 * len(np.unique(indices))
 
 
 @pytest.mark.parametrize(('ranges', 'count'), [(INSIDE, 2000), (HELD_OUT, 2000)])

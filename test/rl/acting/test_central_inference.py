@@ -26,6 +26,8 @@ def assert_same_stream(learner, unrolls, expected):
     for unroll, wanted in zip(unrolls, expected, strict=True):
         for name in ('rewards', 'terminated', 'truncated', 'is_reset'):
             np.testing.assert_array_equal(unroll.arrays[name], wanted[name], err_msg=name)
+        # Of one environment only.
+        np.testing.assert_equal(unroll.arrays.get('success'), wanted.get('success'))
         shape, dtype = unroll.arrays['observations'].shape, unroll.arrays['observations'].dtype
         got, out = np.empty(shape, dtype), np.empty(shape, dtype)
         learner.schema.decode_into(unroll.arrays, got)

@@ -85,3 +85,65 @@ def test_the_ignored_step_counts_neither_reward_nor_length():
         np.array([[True], [False], [False], [True], [False]]))
     assert finished == [FinishedEpisode(0, 2.0, 2, True, False),
                         FinishedEpisode(0, 4.0, 1, True, False)]
+
+
+def lived(lengths, successes, steps):
+    """Return the arrays of ``steps`` steps, with episodes of these lengths in each environment."""
+    batch = len(lengths)
+    ended, reached = (np.zeros((steps, batch), np.bool_) for _ in range(2))
+    first = np.zeros((steps + 1, batch), np.bool_)
+    for b in range(batch):
+        start = 0
+        for length, success in zip(lengths[b], successes[b], strict=True):
+            if start > steps:
+                break
+            first[start, b] = True
+            if start + length <= steps:
+                ended[start + length - 1, b], reached[start + length - 1, b] = True, success
+            start += length + 1  # the step that resets
+    return np.zeros((steps, batch), np.float32), ended, ended & False, first, reached
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_successes_come_in_the_order_in_which_episodes_began(seed):
+    rng = np.random.default_rng(seed)
+    batch, count, steps = 7, 60, 400
+    successes = rng.random((batch, count)) < 0.5
+    # Successes are short.
+    lengths = np.where(successes, rng.integers(1, 5, (batch, count)), 20)
+    arrays = lived(lengths, successes, steps)
+    began = np.cumsum(lengths + 1, axis=1) - (lengths + 1)
+    order = sorted((began[b, e], b, e) for b in range(batch) for e in range(count))
+    wanted = []
+    for start, b, e in order:
+        if start + lengths[b, e] > steps:
+            break
+        wanted.append(successes[b, e])
+    counter, found, t = EpisodeCounter(batch), [], 0
+    while t < steps:
+        more = int(rng.integers(1, 30))
+        counter.add(*(each[t:t + more] for each in arrays[:3]), arrays[3][t:t + more + 1],
+                    arrays[4][t:t + more])
+        found += counter.take_successes()
+        t += more
+    assert found == wanted
+    assert len(found) > 100
+
+
+def test_an_episode_without_end_does_not_hold_back_the_others_for_ever():
+    lengths = np.full((2, 500), 1)
+    lengths[1] = 10_000
+    arrays = lived(lengths, np.ones_like(lengths, np.bool_), 900)
+    counter = EpisodeCounter(2)
+    counter.add(*arrays)
+    assert len(counter.take_successes()) == 450 - 200
+    counter.forget()
+    assert len(counter.take_successes()) == 200
+
+
+def test_success_is_unknown_where_the_environment_does_not_say():
+    arrays = lived([[3, 3]], [[True, False]], 7)
+    assert [each.success for each in EpisodeCounter(1).add(*arrays)] == [True, False]
+    counter = EpisodeCounter(1)
+    assert [each.success for each in counter.add(*arrays[:4])] == [None, None]
+    assert counter.take_successes() == []

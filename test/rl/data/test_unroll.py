@@ -118,7 +118,7 @@ def test_wrong_shapes_of_pictures_are_named(pictures, name):
 
 def test_an_image_and_numbers_are_sent_as_arrays_of_their_own(mixed):
     schema, arrays = mixed
-    assert arrays.keys() == {*MIXED_NAMES}
+    assert arrays.keys() == {*MIXED_NAMES, 'success'}
     assert arrays['vectors'].shape == (STEPS + 1, BATCH, 8)
     assert arrays['vectors'].dtype == np.float32
     assert arrays['frames'].shape == (STEPS + 4, BATCH, 36, 36)
@@ -145,6 +145,21 @@ def test_wrong_arrays_of_an_image_and_numbers_are_named(mixed, name):
     if not name.startswith('reset_'):
         with pytest.raises(UnrollError, match=f'^(is_reset|{name}): '):
             schema.check_lengths({**lengths, name: lengths[name] + 4 * STEPS})
+
+
+def test_success_may_be_absent_and_is_checked(mixed):
+    schema, arrays = mixed[0], dict(mixed[1])
+    over = arrays['terminated'] | arrays['truncated']
+    assert np.array_equal(arrays['success'][over], arrays['terminated'][over])
+    assert 'dtype uint8 is not bool' in refused(
+        schema, arrays, 'success', success=arrays['success'].view(np.uint8))
+    refused(schema, arrays, 'success', success=arrays['success'][:, :1])
+    lengths = {name: array.nbytes for name, array in arrays.items()}
+    with pytest.raises(UnrollError, match='^success: 11 bytes are not the 12 of 2 environments'):
+        schema.check_lengths({**lengths, 'success': 11})
+    del arrays['success'], lengths['success']
+    schema.check(arrays)
+    schema.check_lengths(lengths)
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -2e9])
@@ -195,7 +210,7 @@ def test_empty_arrays_have_the_shapes_of_an_unroll(numbers, pictures, mixed, rem
     for schema, arrays in (numbers, pictures, mixed, remembered):
         empty = schema.empty(5)
         assert empty.keys() == (arrays.keys() | {'observations'}) - {
-            'frames', 'reset_index', 'reset_stacks', 'vectors'}
+            'frames', 'reset_index', 'reset_stacks', 'vectors', 'success'}
         for name, array in empty.items():
             if name in arrays:
                 axis = 0 if name == 'state' else 1

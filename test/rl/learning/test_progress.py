@@ -1,6 +1,7 @@
 """Progress: counts of one learner, reports to learner 0, and checkpoints of them."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.progress import Progress
 
 
-def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2):
+def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2, success=None):
     """Return six steps, the first of which resets, and the last of which ends."""
     ended = np.zeros((6, batch), np.bool_)
     ended[5] = True
@@ -18,8 +19,9 @@ def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2):
     is_reset[1] = True
     rewards = np.full((6, batch), reward, np.float32)
     rewards[0] = 0
+    said = {} if success is None else {'success': ended & success}
     return Unroll({'rewards': rewards, 'terminated': ended, 'truncated': ended & False,
-                   'is_reset': is_reset}, 'b', start_id, sequence, 0, 0.25, 100)
+                   'is_reset': is_reset, **said}, 'b', start_id, sequence, 0, 0.25, 100)
 
 
 def reporter(count, reward, flow_stats=None):
@@ -76,3 +78,26 @@ def test_progress_without_reports_keeps_nothing_to_report():
     alone.record(unroll(0))
     assert json.loads(alone.drain_report())['returns'] == []
     assert alone.episodes == 2
+
+
+def test_success_of_all_learners_is_reported_and_restored():
+    silent, first, second = (Progress(FlowStats(), reports=True) for _ in range(3))
+    silent.record(unroll(0))
+    assert math.isnan(silent.success_rate)
+    assert silent.summary()['success_rate_100'] is None
+    first.record(unroll(0, success=True))
+    second.record(unroll(0, success=np.array([True, False])))
+    second.record(unroll(1, success=False))
+    first.merge_reports({1: second.drain_report()})
+    assert first.success_rate == 0.5
+    first.merge_reports({1: second.drain_report()})
+    assert first.summary()['success_rate_100'] == 0.5
+    state = json.loads(json.dumps(first.state()))
+    again = Progress(FlowStats())
+    again.load_state(state)
+    assert again.success_rate == 0.5
+    # A checkpoint of before success was counted.
+    del state['successes']
+    before = Progress(FlowStats())
+    before.load_state(state)
+    assert math.isnan(before.success_rate)

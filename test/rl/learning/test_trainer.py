@@ -524,3 +524,6 @@ def test_status_line_is_readable():
                        mean_return=math.nan, lag_mean=0.52, lag_max=4, lost=7)
     assert ' '.join(line.split()) == (
         'steps 12,345 / 1,500,000 67,890/s return - lag 0.5 (max 4) lost 7')
+    line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
+                       mean_return=2.0, lag_mean=0.52, lag_max=4, lost=7, success_rate=0.925)
+    assert 'return     2.0   success  92%   lag' in line

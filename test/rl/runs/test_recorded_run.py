@@ -16,8 +16,9 @@ def write(path, steps=(100, 200, 400), config=None):
     for count, at in enumerate(steps, 1):
         folder.report(
             {'agent_steps': at, 'wall_s': at / 50, 'mean_return_100': at / 10,
-             'mean_length_100': at / 20, 'episodes': 3 * count, 'steps_per_s': 50.0,
-             'policy_lag_mean': 0.0, 'trajectories_lost': 0}, {'losses/entropy': at / 1000})
+             'mean_length_100': at / 20, 'success_rate_100': 0.5, 'episodes': 3 * count,
+             'steps_per_s': 50.0, 'policy_lag_mean': 0.0, 'trajectories_lost': 0},
+            {'losses/entropy': at / 1000})
     folder._events.close()
     return path
 
@@ -50,7 +51,7 @@ def test_a_progress_file_alone_is_a_run_without_settings(run, tmp_path):
     found = RecordedRun(other)
     assert found.settings == {}
     assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
-    assert found.names()[:3] == ['return', 'length', 'agent_steps']
+    assert found.names()[:4] == ['return', 'length', 'success', 'agent_steps']
 
 
 def test_a_run_without_the_column_of_lengths_reports_it(run):
@@ -63,7 +64,7 @@ def test_a_run_without_the_column_of_lengths_reports_it(run):
     with pytest.raises(RunReadError) as error:
         found.series('steps', 'length')
     assert str(error.value).startswith(
-        f'{run}: has no mean_length_100; there is return, agent_steps, wall_s')
+        f'{run}: has no mean_length_100; there is return, success, agent_steps')
 
 
 def test_rows_before_the_first_episode_are_skipped(tmp_path):
@@ -119,9 +120,9 @@ def test_an_unknown_name_lists_the_known_ones(run):
     with pytest.raises(RunReadError) as error:
         RecordedRun(run).series('steps', 'losses/entropie')
     assert str(error.value) == (
-        f'{run}: has no losses/entropie; there is return, length, agent_steps, wall_s, '
-        'mean_return_100, mean_length_100, episodes, steps_per_s, policy_lag_mean, '
-        'trajectories_lost, losses/entropy')
+        f'{run}: has no losses/entropie; there is return, length, success, agent_steps, '
+        'wall_s, mean_return_100, mean_length_100, success_rate_100, episodes, steps_per_s, '
+        'policy_lag_mean, trajectories_lost, losses/entropy')
 
 
 def test_tags_of_earlier_versions_are_read_by_both_names(run):

@@ -23,7 +23,7 @@ PARTS = {'config': {}, 'learner': {}, 'progress': {}}
 
 def row(steps, value=1.5):
     return {'agent_steps': steps, 'wall_s': 0.5, 'mean_return_100': value,
-            'mean_length_100': 20.0, 'episodes': 3, 'steps_per_s': 10.0,
+            'mean_length_100': 20.0, 'success_rate_100': 0.5, 'episodes': 3, 'steps_per_s': 10.0,
             'policy_lag_mean': 0.25, 'trajectories_lost': 0}
 
 
@@ -230,7 +230,7 @@ def test_a_row_cut_short_is_skipped(path, rest):
     assert steps_of(again) == [100, 1001]
 
 
-def test_a_run_without_the_column_of_lengths_can_be_resumed(path):
+def test_a_run_without_the_columns_of_lengths_and_success_can_be_resumed(path):
     folder = RunFolder(path, launch_id='x')
     (path / 'progress.csv').write_text(
         'agent_steps,wall_s,mean_return_100,episodes,steps_per_s,policy_lag_mean,'
@@ -240,7 +240,8 @@ def test_a_run_without_the_column_of_lengths_can_be_resumed(path):
     folder.report(row(1001), {})
     old, new = folder.progress()
     assert math.isnan(old.pop('mean_length_100'))
-    assert old | {'mean_length_100': 20.0} == row(100)
+    assert math.isnan(old.pop('success_rate_100'))
+    assert old | {'mean_length_100': 20.0, 'success_rate_100': 0.5} == row(100)
     assert new == row(1001)
 
 

@@ -32,7 +32,7 @@ from vdl_ros.envs.owi535.reach_observation import (
     JointReading,
     ReachObserver,
 )
-from vdl_ros.envs.owi535.twin_ranges import RANDOMISATIONS
+from vdl_ros.envs.owi535.twin_ranges import INSIDE, RANDOMISATIONS
 from vdl_ros.envs.owi535.workspace import Workspace
 
 __all__ = ['CLOSE', 'FEEDBACKS', 'HOLD', 'REWARDS', 'Outcome', 'ReachTask']
@@ -46,10 +46,17 @@ REWARDS = ('dense', 'sparse')
 #: How joints are measured; `mixed`: an episode in four by camera.
 FEEDBACKS = ('mixed', 'truth', 'camera')
 CAMERA_SHARE = 0.25
-#: Dense reward: for each m nearer to the target, for a step within CLOSE, for success, which is
-#: worth more than to stay near without it; costs of a step, of a motor switched, of a collision.
-PROGRESS, WITHIN, SUCCESS = 10.0, 0.05, 5.0
+#: Dense reward: for each m nearer to the target, for each s of travel less, for a step at the
+#: target, of which less is left the nearer CLOSE is, for success, which is worth more than to stay
+#: near without it; costs of a step, of a motor switched, of a collision.
+PROGRESS, TRAVEL, WITHIN, SUCCESS = 10.0, 1.0, 0.1, 5.0
 STEP_COST, SWITCH_COST, COLLISION_COST = 0.01, 0.002, 0.05
+#: Number of poses at the target of which the nearest counts, and the travel, s, below which they
+#: do not matter: their places are up to a cube of the workspace away from the target.
+POSES_AT_TARGET, NO_TRAVEL = 16, 0.3
+#: Inside the ranges, the largest share of steps whose command is a step late, by chance: a policy
+#: that learned with it waits to see what its commands do, also on twins that are slower to react.
+LATE = 0.5
 # Joints that an obstacle holds, tried in this order: the weaker clutch slips first.
 _HELD = np.array([[name in names for name in JOINTS] for names in (
     ('wrist',), ('elbow',), ('shoulder',), ('base',), ('elbow', 'wrist'),
@@ -133,6 +140,7 @@ class ReachTask:
                 raise EnvError(f'{name}: {value!r} is not allowed: one of {", ".join(allowed)}')
         self._dense = reward == 'dense'
         self._ranges = RANDOMISATIONS[randomisation]
+        self._most_late = LATE if self._ranges is INSIDE else 0.0
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = _world()
         self._geometry = self._world.scene.geometry
@@ -149,8 +157,11 @@ class ReachTask:
         self.targets: Array = np.zeros((count, 3))
         self._time = np.zeros(count)
         self._held = np.zeros(count, np.int64)
-        self._distance = np.zeros(count)
+        self._distance, self._travel = np.zeros(count), np.zeros(count)
+        self._at_target = np.zeros((count, POSES_AT_TARGET, len(JOINTS)))
         self._commands = np.zeros((count, IN_FLIGHT, len(MOTORS)), np.int8)
+        # What the motors do: the latest command or, if that is late, the one before.
+        self._motors, self._late = np.zeros((count, len(MOTORS)), np.int8), np.zeros(count)
         self._before = JointReading(np.zeros((count, len(JOINTS))), np.zeros(count))
 
     @property
@@ -185,10 +196,13 @@ class ReachTask:
             random, self._geometry, count, self._speed).delayed(*self._delays)
         by_camera = random.random(count) < self._camera_share
         starts, targets = np.empty((count, len(JOINTS))), np.empty((count, 3))
+        at_target = np.empty((count, POSES_AT_TARGET, len(JOINTS)))
         for space, which in ((self._world.free, ~by_camera), (self._world.straight, by_camera)):
             number = int(which.sum())
             starts[which] = space.poses[space.draw(random, number)]
-            targets[which] = space.places[space.draw(random, number)]
+            drawn = space.draw(random, number)
+            targets[which] = space.places[drawn]
+            at_target[which] = space.neighbours(random, drawn, POSES_AT_TARGET)
         bent = random.uniform(-STRAIGHT, STRAIGHT, count)
         starts[by_camera, JOINTS.index('wrist')] = bent[by_camera]
         play = random.uniform(-1.0, 1.0, starts.shape)
@@ -199,6 +213,9 @@ class ReachTask:
         self._time[rows] = 0.0
         self._held[rows] = 0
         self._commands[rows] = 0
+        self._motors[rows] = 0
+        self._late[rows] = random.uniform(0.0, self._most_late, count)
+        self._at_target[rows], self._travel[rows] = at_target, self._travel_time(starts, at_target)
         self._distance[rows] = np.linalg.norm(
             self._kinematics.pose(starts)[:, :3, 3] - targets, axis=1)
         return self._observer.observe(
@@ -212,7 +229,9 @@ class ReachTask:
         switched = (motors != self._commands[:, 0]).sum(axis=1)
         self._commands = np.concatenate([motors[:, None], self._commands[:, :-1]], axis=1)
         directions = np.zeros((len(motors), len(JOINTS)), np.int8)
-        directions[:, :len(MOTORS)] = motors
+        late = random.random(len(motors)) < self._late
+        self._motors = np.where(late[:, None], self._motors, motors)
+        directions[:, :len(MOTORS)] = self._motors
         before = self._twin.positions
         self._twin.step(directions)
         collided = self._world.checker.collides(self._twin.positions)
@@ -226,8 +245,11 @@ class ReachTask:
         # The first of these steps begins the time, so one more than HOLD has periods.
         success = self._held > round(HOLD / self._twin.period)
         if self._dense:
-            rewards = (PROGRESS * (self._distance - distance) + WITHIN * close + SUCCESS * success
+            travel = self._travel_time(self._twin.positions, self._at_target)
+            rewards = (PROGRESS * (self._distance - distance) + TRAVEL * (self._travel - travel)
+                       + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
                        - STEP_COST - SWITCH_COST * switched - COLLISION_COST * collided)
+            self._travel = travel
         else:
             rewards = success.astype(np.float64)
         self._distance = distance
@@ -236,6 +258,20 @@ class ReachTask:
             reading, self._before, self._time, self._commands, self.targets)
         self._before = reading
         return Outcome(observations, rewards, success, distance, collided, switched)
+
+    def _travel_time(self, positions: Array, at_target: Array) -> Array:
+        """
+        Return the time to the nearest of several poses, all joints moving at once, float64 [N], s.
+
+        Args:
+            positions: float64 [N, 5], rad.
+            at_target: poses, float64 [N, K, 5], rad; the gripper does not count.
+        """
+        count = len(MOTORS)
+        times = np.abs(at_target[..., :count] - positions[:, None, :count])
+        times /= self._geometry.velocity[:count]
+        nearest: Array = times.max(axis=2).min(axis=1)
+        return np.maximum(nearest, NO_TRAVEL)
 
     def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:
         """Return which joints, bool [B, 5], the obstacles of arms ``rows`` hold, as few as can."""

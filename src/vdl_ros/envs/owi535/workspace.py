@@ -55,10 +55,28 @@ class Workspace:
         self.places: Array = Kinematics(geometry).pose(self.poses)[:, :3, 3]
         cubes = np.floor(self.places / CUBE).astype(np.int64)
         _, cube, sizes = np.unique(cubes, axis=0, return_inverse=True, return_counts=True)
-        weights = 1.0 / sizes[cube.reshape(-1)]
+        cube = cube.reshape(-1)
+        # All poses cube after cube; of each pose, where its cube begins there, and its size.
+        self._by_cube = np.argsort(cube, kind='stable')
+        self._begin, self._size = (np.cumsum(sizes) - sizes)[cube], sizes[cube]
+        weights = 1.0 / self._size
         self._cumulative = np.cumsum(weights) / weights.sum()
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.intp]:
         """Return the indices of ``count`` random poses, uniform in space, int [count]."""
         found = np.searchsorted(self._cumulative, random.random(count))
         return np.minimum(found, len(self.poses) - 1)
+
+    def neighbours(
+        self, random: np.random.Generator, indices: NDArray[np.intp], count: int,
+    ) -> Array:
+        """
+        Return random poses whose places are in the same cube, float64 [N, count, 5], rad.
+
+        The first is the pose of ``indices``, int [N], itself. A pose may be returned twice.
+        """
+        within = random.integers(self._size[indices, None], size=(len(indices), count))
+        within = self._by_cube[self._begin[indices, None] + within]
+        within[:, 0] = indices
+        poses: Array = self.poses[within]
+        return poses

@@ -132,12 +132,15 @@ class Actor:
                     step = stepper.step(
                         self.policy.distribution.to_environment(arrays['actions'][t]))
                 (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
-                 arrays['truncated'][t], is_reset[t + 1]) = step
+                 arrays['truncated'][t], is_reset[t + 1], success) = step
+                if success is not None:
+                    arrays.setdefault('success', np.zeros_like(arrays['terminated']))[t] = success
                 self._state = self.policy.append_last_action(
                     self._state, torch.from_numpy(arrays['actions'][t]),
                     torch.from_numpy(arrays['rewards'][t]))
             finished = self._episodes.add(
-                arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset)
+                arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset,
+                arrays.get('success'))
             return arrays | self._schema.encode(observations, is_reset), finished
 
     def choose(

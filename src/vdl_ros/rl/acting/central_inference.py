@@ -240,6 +240,9 @@ class CentralInference:
         arrays['is_reset'][t] = request.arrays['is_reset']
         for name in ('rewards', 'terminated', 'truncated'):
             arrays[name][t - 1] = request.arrays[name]
+        if 'success' in request.arrays:
+            success = arrays.setdefault('success', np.zeros_like(arrays['terminated']))
+            success[t - 1] = request.arrays['success']
         session.state = self._policy.append_last_action(session.state, *(
             torch.from_numpy(arrays[name][t - 1]) for name in ('actions', 'rewards')))
         session.request = request

@@ -23,6 +23,8 @@ class Step(NamedTuple):
         truncated: [B] bool.
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
             ignored the action and reset itself.
+        success: [B] bool, where the episode, if it ends here, reached its aim; None if the
+            environment's info has no ``is_success``.
     """
 
     observation: NDArray[Any]
@@ -30,6 +32,7 @@ class Step(NamedTuple):
     terminated: NDArray[Any]
     truncated: NDArray[Any]
     is_reset: NDArray[Any]
+    success: NDArray[Any] | None = None
 
 
 class EnvStepper:
@@ -56,8 +59,10 @@ class EnvStepper:
         """Step all environments; ``actions`` [B] or [B, A] are clipped to a Box's bounds."""
         if self._box is not None:
             actions = np.clip(actions, self._box.low, self._box.high)
-        observation, reward, terminated, truncated, _ = self.envs.step(actions)
-        step = Step(observation, reward, terminated, truncated, self._done)
+        observation, reward, terminated, truncated, info = self.envs.step(actions)
+        success = info.get('is_success')
+        step = Step(observation, reward, terminated, truncated, self._done,
+                    None if success is None else np.asarray(success).astype(np.bool_))
         self.observation, self.is_reset = observation, self._done
         self._done = np.logical_or(terminated, truncated)
         return step

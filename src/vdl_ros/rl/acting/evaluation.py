@@ -138,7 +138,8 @@ def evaluate(
         step = stepper.step(act(stepper.observation, is_reset, rewards))
         rewards = step.reward
         for episode in counter.add(rewards[None], step.terminated[None], step.truncated[None],
-                                   np.stack([is_reset, step.is_reset])):
+                                   np.stack([is_reset, step.is_reset]),
+                                   None if step.success is None else step.success[None]):
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)

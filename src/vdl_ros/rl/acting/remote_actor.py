@@ -17,6 +17,7 @@ whole_stacks            [n, S, H, W] uint8
 is_reset                [B] bool     the observation is the first of an episode
 rewards                 [B] float32  of the last step; 0 before the first
 terminated, truncated   [B] bool     of the last step
+success                 [B] bool     of the last step; absent if the environment does not say
 ======================  ===========  ============================================================
 """
 
@@ -33,7 +34,14 @@ from numpy.typing import NDArray
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.acting.env_stepper import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
-from vdl_ros.rl.data.unroll import Arrays, Expected, UnrollError, check_arrays, check_lengths
+from vdl_ros.rl.data.unroll import (
+    Arrays,
+    Expected,
+    UnrollError,
+    check_arrays,
+    check_lengths,
+    with_success,
+)
 
 __all__ = ['RemoteActor', 'StepSchema']
 
@@ -75,7 +83,7 @@ class StepSchema:
         Raises:
             UnrollError: names the array and what is wrong with it.
         """
-        num_envs = check_arrays(self._expected, arrays)
+        num_envs = check_arrays(with_success(self._expected, arrays), arrays)
         index = arrays.get('whole_index')
         if index is not None and index.size and not (
                 int(index.min()) >= 0 and int(index.max()) < num_envs):
@@ -90,7 +98,7 @@ class StepSchema:
         Raises:
             UnrollError: they cannot be those of a step.
         """
-        check_lengths(self._expected, lengths, 1, 1)
+        check_lengths(with_success(self._expected, lengths), lengths, 1, 1)
 
     def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
         """Return the arrays that encode an observation; ``whole`` [B]: send the whole stack."""
@@ -161,8 +169,9 @@ class RemoteActor:
         """Return the arrays of the current step; ``whole``: the reader lacks the previous one."""
         last = self._last
         stacks = np.ones_like(last.is_reset) if whole else last.is_reset
+        success = {} if last.success is None else {'success': last.success}
         return {'is_reset': last.is_reset, 'rewards': last.reward,
-                'terminated': last.terminated, 'truncated': last.truncated,
+                'terminated': last.terminated, 'truncated': last.truncated, **success,
                 **self._schema.encode(last.observation, stacks)}
 
     def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:
@@ -172,4 +181,5 @@ class RemoteActor:
         self.step += 1
         return self._episodes.add(
             last.reward[None], last.terminated[None], last.truncated[None],
-            np.stack([first, last.is_reset]))
+            np.stack([first, last.is_reset]),
+            None if last.success is None else last.success[None])

@@ -1,13 +1,17 @@
-"""Returns and lengths of episodes, computed from unrolls."""
+"""Returns, lengths and success of episodes, computed from unrolls."""
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ['FinishedEpisode', 'EpisodeCounter']
+
+# Episodes of each environment that may wait for one that began before them and has not ended.
+_MOST_WAITING = 100
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class FinishedEpisode:
         length: agent steps.
         terminated: whether the environment ended it.
         truncated: whether a time limit ended it.
+        success: whether it reached its aim; None if the environment does not say.
     """
 
     environment: int
@@ -28,6 +33,7 @@ class FinishedEpisode:
     length: int
     terminated: bool
     truncated: bool
+    success: bool | None = None
 
 
 class EpisodeCounter:
@@ -39,6 +45,9 @@ class EpisodeCounter:
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._whole = np.zeros(num_envs, np.bool_)
+        self._steps = 0
+        # Of ended episodes whose success is known: step of their beginning, environment, success.
+        self._waiting: list[tuple[int, int, bool]] = []
 
     def forget(self) -> None:
         """Discard unfinished episodes: an unroll is missing, so their sums would be wrong."""
@@ -50,6 +59,7 @@ class EpisodeCounter:
         terminated: NDArray[np.bool_],
         truncated: NDArray[np.bool_],
         is_reset: NDArray[np.bool_],
+        success: NDArray[np.bool_] | None = None,
     ) -> list[FinishedEpisode]:
         """
         Return the episodes that ended in one unroll, ordered by time.
@@ -59,6 +69,7 @@ class EpisodeCounter:
             terminated: [T, B].
             truncated: [T, B].
             is_reset: [T + 1, B], true where an observation is the first of its episode.
+            success: [T, B], of the episodes that end; None if the environment does not say.
         """
         finished = []
         for t in range(len(rewards)):
@@ -71,9 +82,32 @@ class EpisodeCounter:
             real = ~is_reset[t + 1]
             self._returns += np.where(real, rewards[t], 0.0)
             self._lengths += real
+            self._steps += 1
             done = (terminated[t] | truncated[t]) & real
             for b in np.flatnonzero(done & self._whole):
+                reached = None if success is None else bool(success[t, b])
                 finished.append(FinishedEpisode(
                     int(b), float(self._returns[b]), int(self._lengths[b]),
-                    bool(terminated[t, b]), bool(truncated[t, b])))
+                    bool(terminated[t, b]), bool(truncated[t, b]), reached))
+                if reached is not None:
+                    began = self._steps - int(self._lengths[b])
+                    heapq.heappush(self._waiting, (began, int(b), reached))
+            self._whole &= ~done
         return finished
+
+    def take_successes(self) -> list[bool]:
+        """
+        Return the success of episodes that ended, in the order in which they began.
+
+        Of two that began together, one that succeeds usually ends first, so that the order of
+        the ends would have too many successes at first. An episode is returned once all that
+        began before it have ended.
+        """
+        running = np.flatnonzero(self._whole)
+        oldest = min(((self._steps - int(self._lengths[b]), int(b)) for b in running),
+                     default=(self._steps, 0))
+        taken = []
+        while self._waiting and (self._waiting[0][:2] < oldest or
+                                 len(self._waiting) > _MOST_WAITING * self.num_envs):
+            taken.append(heapq.heappop(self._waiting)[2])
+        return taken

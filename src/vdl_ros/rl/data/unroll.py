@@ -15,6 +15,8 @@ actions                [T, B] or           int64, each part from 0; or float32 b
 rewards                [T, B] float32      from the environment
 terminated, truncated  [T, B] bool         how episodes ended
 behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
+success                [T, B] bool         an episode that ends here reached its aim; absent if the
+                                           environment does not say
 state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
 
@@ -25,7 +27,7 @@ reset observation, ``is_reset[t + 1]``, is not valid for learning.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +41,7 @@ from vdl_ros.rl.data import frame_stack
 
 __all__ = [
     'LARGEST', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays',
-    'check_lengths',
+    'check_lengths', 'with_success',
 ]
 
 Arrays = dict[str, NDArray[Any]]
@@ -95,6 +97,11 @@ def _check_names(expected: Expected, found: Mapping[str, object]) -> None:
         missing = sorted(expected.keys() - found.keys())
         unknown = sorted(found.keys() - expected.keys())
         raise UnrollError(f'arrays missing: {missing}, unknown: {quoted(unknown)}')
+
+
+def with_success(expected: Expected, found: Container[str]) -> Expected:
+    """Return ``expected`` with an array like ``terminated`` for success, if it is ``found``."""
+    return expected | {'success': expected['terminated']} if 'success' in found else expected
 
 
 def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
@@ -237,7 +244,7 @@ class UnrollSchema:
         Raises:
             UnrollError: the message names the array and the reason.
         """
-        check_arrays(self._expected, arrays)
+        check_arrays(with_success(self._expected, arrays), arrays)
         if self._action_sizes.size:
             actions = arrays['actions'].reshape(-1, self._action_sizes.size)
             low, high = actions.min(axis=0), actions.max(axis=0)
@@ -258,8 +265,9 @@ class UnrollSchema:
         Raises:
             UnrollError: they cannot be those of an unroll.
         """
-        self.check_size(
-            check_lengths(self._expected, lengths, self.unroll_length, self.unroll_length))
+        self.check_size(check_lengths(
+            with_success(self._expected, lengths), lengths, self.unroll_length,
+            self.unroll_length))
 
     def num_bytes(self, num_envs: int) -> int:
         """Return the size of an unroll of ``num_envs`` environments, observations stacked."""
@@ -281,7 +289,7 @@ class UnrollSchema:
 
     def empty(self, num_envs: int) -> Arrays:
         """
-        Return empty arrays for an unroll of ``num_envs`` environments.
+        Return empty arrays for an unroll of ``num_envs`` environments, without success.
 
         Raises:
             UnrollError: they are too large.

@@ -42,13 +42,15 @@ class Progress:
         self.episodes = self.restarts = 0
         self._returns: deque[float] = deque(maxlen=100)
         self._lengths: deque[int] = deque(maxlen=100)
+        self._successes: deque[bool] = deque(maxlen=100)
         self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
         self._ages_ms: deque[float] = deque(maxlen=100_000)
         self._totals_before = dict.fromkeys(_TOTALS, 0)
         self._wall_before = 0.0
         self._started: float | None = None
         # New since the last report, and the last report of each other learner by rank.
-        self._unreported: dict[str, list[float]] = {'returns': [], 'lengths': [], 'ages_ms': []}
+        self._unreported: dict[str, list[float]] = {
+            'returns': [], 'lengths': [], 'successes': [], 'ages_ms': []}
         self._reports: dict[int, dict[str, Any]] = {}
 
     def start_clock(self) -> bool:
@@ -71,12 +73,13 @@ class Progress:
         arrays = unroll.arrays
         finished = counter.add(
             arrays['rewards'], arrays['terminated'],
-            arrays['truncated'], arrays['is_reset'])
+            arrays['truncated'], arrays['is_reset'], arrays.get('success'))
         self._counters[unroll.start_id] = (counter, unroll.sequence + 1)
         if len(self._counters) > _MAX_ACTORS:
             del self._counters[next(iter(self._counters))]
         self._extend('returns', [episode.episode_return for episode in finished])
         self._extend('lengths', [episode.length for episode in finished])
+        self._extend('successes', counter.take_successes())
 
     def _extend(self, name: str, values: Sequence[float]) -> None:
         getattr(self, f'_{name}').extend(values)
@@ -115,6 +118,15 @@ class Progress:
     def mean_length(self) -> float:
         """Mean length of the last 100 episodes, agent steps; NaN before the first."""
         return float(np.mean(self._lengths)) if self._lengths else float('nan')
+
+    @property
+    def success_rate(self) -> float:
+        """
+        Share of the last 100 episodes that reached their aim, in the order of their beginnings.
+
+        NaN before the first, and of environments that do not say.
+        """
+        return float(np.mean(self._successes)) if self._successes else float('nan')
 
     def reaches(self, mean_return: float) -> bool:
         """Return whether the mean return of the last 100 episodes is at least ``mean_return``."""
@@ -156,6 +168,7 @@ class Progress:
         totals = self.totals
         return {
             'mean_return_100': round(self.mean_return, 3) if self._returns else None,
+            'success_rate_100': round(self.success_rate, 3) if self._successes else None,
             'episodes': self.episodes,
             'trajectories_received': totals['received'],
             'trajectories_lost': totals['lost'],
@@ -172,8 +185,9 @@ class Progress:
         """Return the state for a checkpoint."""
         return {
             'returns': list(self._returns), 'lengths': list(self._lengths),
-            'episodes': self.episodes, 'wall_s': self.wall_s,
-            'learner_restarts': self.restarts, 'received': self.totals, 'lag': list(self.lag),
+            'successes': list(self._successes), 'episodes': self.episodes,
+            'wall_s': self.wall_s, 'learner_restarts': self.restarts, 'received': self.totals,
+            'lag': list(self.lag),
             'ages_ms': [round(age, 3) for age in list(self._ages_ms)[-1000:]]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -186,6 +200,7 @@ class Progress:
         self._returns.extend(state['returns'])
         # Checkpoints of an earlier version have none.
         self._lengths.extend(state.get('lengths', ()))
+        self._successes.extend(state.get('successes', ()))
         self.episodes = state['episodes']
         self._wall_before = state['wall_s']
         self.restarts += state['learner_restarts']
@@ -214,9 +229,10 @@ class Progress:
 
 def status_line(
     *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
-    lag_mean: float, lag_max: int, lost: int,
+    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
 ) -> str:
-    """Return one line of progress for the log."""
+    """Return one line of progress for the log; without a success rate that is NaN."""
     shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
+    success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
     return (f'steps {agent_steps:>9,} / {total_steps:,}   {steps_per_s:>7,.0f}/s   '
-            f'return {shown:>7}   lag {lag_mean:.1f} (max {lag_max})   lost {lost}')
+            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}')

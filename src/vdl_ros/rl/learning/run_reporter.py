@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -104,12 +105,16 @@ class RunReporter:
         self._steps_in_row = learner.agent_steps
         row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
                'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
-               'episodes': progress.episodes, 'steps_per_s': round(rate, 1),
+               'success_rate_100': progress.success_rate, 'episodes': progress.episodes,
+               'steps_per_s': round(rate, 1),
                'policy_lag_mean': round(progress.lag_mean, 3),
                'trajectories_lost': totals['lost']}
         folder.report(row, metrics | {
             'charts/episodic_return': progress.mean_return,
-            'charts/episodic_length': progress.mean_length, 'charts/SPS': rate,
+            'charts/episodic_length': progress.mean_length,
+            **({} if math.isnan(progress.success_rate)
+               else {'charts/success_rate': progress.success_rate}),
+            'charts/SPS': rate,
             'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
             'flow/trajectories_lost': totals['lost'],
             'flow/trajectories_stale': totals['stale'],
@@ -127,7 +132,8 @@ class RunReporter:
         return status_line(
             agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
             steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
-            lag_max=progress.lag[1], lost=progress.totals['lost'])
+            lag_max=progress.lag[1], lost=progress.totals['lost'],
+            success_rate=progress.success_rate)
 
     def save(self) -> None:
         """Write the checkpoint, if this is learner 0."""

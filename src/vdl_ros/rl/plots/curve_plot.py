@@ -31,7 +31,8 @@ _GREY = '#57606a'
 _X_LABELS = {'steps': 'agent steps', 's': 'time, s', 'minutes': 'time, minutes',
              'hours': 'time, hours'}
 _Y_LABELS = {'return': 'return, mean of the last 100 episodes',
-             'length': 'length in agent steps, mean of the last 100 episodes'}
+             'length': 'length in agent steps, mean of the last 100 episodes',
+             'success': 'success rate of the last 100 episodes'}
 
 
 @_without_math

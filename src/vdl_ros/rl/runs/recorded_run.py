@@ -19,7 +19,8 @@ Array = NDArray[np.float64]
 
 # Columns of progress.csv by short name.
 X_AXES = {'steps': 'agent_steps', 'time': 'wall_s', 'episodes': 'episodes'}
-QUANTITIES = {'return': 'mean_return_100', 'length': 'mean_length_100'}
+QUANTITIES = {'return': 'mean_return_100', 'length': 'mean_length_100',
+              'success': 'success_rate_100'}
 
 
 # Tags of earlier versions, and the tags that replaced them.

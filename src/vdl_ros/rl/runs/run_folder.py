@@ -19,10 +19,10 @@ from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
 
-_COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'episodes',
-            'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
+_COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'success_rate_100',
+            'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
 # Values of columns that runs of earlier versions do not have.
-_DEFAULTS = {'mean_length_100': 'nan'}
+_DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
 # Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
 _SETTINGS_OF_A_START = ('run_dir', 'resume', 'device', 'num_actors', 'num_learners',
                         'learner_rank', 'group_address')
