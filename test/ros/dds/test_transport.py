@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import textwrap
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -165,6 +168,15 @@ def test_the_profile_contains_the_choice():
     assert found['transport_id'] == ['vdl_udp', 'vdl_udp']
 
 
+@pytest.mark.parametrize(('environ', 'addresses'), [
+    (HERE, ['127.0.0.1']), ({'VDL_TRANSPORT': 'udp', **HERE}, ['127.0.0.1']), ({}, []),
+    ({**HERE, 'ROS_STATIC_PEERS': '192.168.1.7'}, [])])
+def test_the_profile_allows_only_loopback_if_discovery_is_local(environ, addresses):
+    found = values(render(choose(environ, BIG), TEMPLATE.read_text()))
+    assert found.get('address', []) == addresses
+    assert ('interfaceWhiteList' in found) == bool(addresses)
+
+
 def test_the_lease_is_shorter_than_the_health_check():
     found = values(render(choose(HERE, BIG), TEMPLATE.read_text()))
     lease_s, _announcement_s = (int(each) for each in found['sec'][:2])
@@ -247,10 +259,11 @@ PEER = textwrap.dedent("""
 """)
 
 
-def start(role: str, size: int, count: int) -> subprocess.Popen:
+def start(role: str, size: int, count: int, environ: dict[str, str] | None = None):
     return subprocess.Popen(
         [sys.executable, '-c', PEER, role, str(size), str(count)], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ)
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, **(environ or {})})
 
 
 def finish(process: subprocess.Popen) -> str:
@@ -277,6 +290,73 @@ def test_large_reliable_messages_all_arrive_in_order(wish, monkeypatch):
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize('other', [
+    {'VDL_TRANSPORT': 'udp'}, {'VDL_TRANSPORT': 'default'},
+    {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET'},
+    {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'VDL_TRANSPORT': 'default'}],
+    ids=lambda environ: ' '.join(environ.values()))
+@pytest.mark.parametrize('swap', [False, True], ids=['to', 'from'])
+def test_a_node_on_loopback_and_one_with_other_settings_exchange_messages(other, swap):
+    sides = [HERE | {'VDL_TRANSPORT': 'udp'}, HERE | other]
+    writer, reader = (
+        start(role, 60_000, 20, environ)
+        for role, environ in zip(('writer', 'reader'), sides[::-1 if swap else 1], strict=True))
+    try:
+        assert 'complete' in finish(reader)
+        assert finish(writer).count('sent') == 20
+    finally:
+        for process in (writer, reader):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def udp_sockets(pid: int) -> dict[tuple[str, int], int]:
+    """Return address and port of a process's UDP sockets, with the bytes that wait in each."""
+    inodes = set()
+    for link in Path(f'/proc/{pid}/fd').iterdir():
+        # A descriptor may be closed meanwhile.
+        with contextlib.suppress(OSError):
+            inodes.add(os.readlink(link))
+    found = {}
+    for line in Path(f'/proc/{pid}/net/udp').read_text().splitlines()[1:]:
+        words = line.split()
+        if f'socket:[{words[9]}]' in inodes:
+            address, port = words[1].split(':')
+            host = socket.inet_ntoa(bytes.fromhex(address)[::-1])
+            found[host, int(port, 16)] = int(words[4].partition(':')[2], 16)
+    return found
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize('wish', ['shm', 'udp'])
+def test_a_node_reads_only_the_loopback_sockets_if_discovery_is_local(wish):
+    node = start('writer', 10, 1, HERE | {'VDL_TRANSPORT': wish})
+    try:
+        assert node.stdout.readline() == 'sent 0\n'
+        sockets = udp_sockets(node.pid)
+        # Fast DDS also has sockets to send from, on ports that the kernel chooses.
+        free = int(Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
+        read = [(host, port) for host, port in sockets if port < free]
+        assert {host for host, _ in read} == {'127.0.0.1'}
+        others = [(host, port) for host, port in sockets if host != '127.0.0.1']
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for host, port in [*others, *read]:
+                sender.sendto(b'hello', (host.replace('0.0.0.0', '127.0.0.1'), port))
+        end = time.monotonic() + 30.0
+        while any(udp_sockets(node.pid)[place] for place in read):
+            assert time.monotonic() < end, udp_sockets(node.pid)
+            time.sleep(0.05)
+        waiting = udp_sockets(node.pid)
+        assert all(waiting[place] for place in others), 'what is sent to them is not read'
+        finish(node)
+    finally:
+        if node.poll() is None:
+            node.kill()
+            node.wait()
 
 
 @pytest.mark.timeout(150)

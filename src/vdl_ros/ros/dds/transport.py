@@ -11,6 +11,9 @@ Between hosts they become IP fragments, and a few lost ones fill the kernel's re
 30 s, during which no large message arrives. So ``auto`` selects shared memory and 64 KB fragments
 if discovery is limited to this host, and otherwise UDP datagrams that fit one Ethernet frame.
 
+With discovery limited to this host UDP receives on 127.0.0.1 only, where no packet of another host
+arrives.
+
 Environment: ``VDL_TRANSPORT`` = ``auto``, ``shm``, ``udp`` or ``default``.
 """
 
@@ -94,7 +97,8 @@ class TransportChoice:
 
     ``name`` is ``shm``, ``udp``, ``default`` (DDS not configured, on request) or ``user`` (not
     configured, because the user has configured it). Sizes are in bytes, 0 where they do not apply
-    or the system's default is kept. ``environment`` holds the variables that were set.
+    or the system's default is kept. ``loopback`` is whether UDP uses only 127.0.0.1.
+    ``environment`` holds the variables that were set.
     """
 
     name: str
@@ -104,6 +108,7 @@ class TransportChoice:
     receive_bytes: int = 0
     datagram_bytes: int = 0
     warnings: tuple[str, ...] = ()
+    loopback: bool = False
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def describe(self) -> str:
@@ -168,14 +173,15 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     several_hosts = reaches_other_hosts(environ)
     if requested == 'udp' or (requested == 'auto' and several_hosts):
         reason = 'VDL_TRANSPORT=udp' if requested == 'udp' else 'discovery reaches other hosts'
-        return TransportChoice('udp', reason, 0, send, receive, FRAME_DATAGRAM, tuple(warnings))
+        return TransportChoice('udp', reason, 0, send, receive, FRAME_DATAGRAM, tuple(warnings),
+                               not several_hosts)
     segment = _segment(host.shm_free)
     if segment == 0:
         warnings.append(
             f'/dev/shm has {_size(host.shm_free or 0)} free; shared memory needs '
             f'{_size(SMALLEST_SEGMENT * 16)}, so UDP is used')
         return TransportChoice('udp', 'no room in /dev/shm', 0, send, receive, FRAME_DATAGRAM,
-                               tuple(warnings))
+                               tuple(warnings), not several_hosts)
     if segment < SEGMENT:
         warnings.append(f'/dev/shm is nearly full: the segment is {_size(segment)} '
                         f'instead of {_size(SEGMENT)}, and large messages are slower')
@@ -183,7 +189,8 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
         warnings.append('VDL_TRANSPORT=shm while discovery reaches other hosts: large messages '
                         'to them do not arrive if IP fragments are lost')
     reason = 'discovery stays on this host' if requested == 'auto' else 'VDL_TRANSPORT=shm'
-    return TransportChoice('shm', reason, segment, send, receive, LARGE_DATAGRAM, tuple(warnings))
+    return TransportChoice('shm', reason, segment, send, receive, LARGE_DATAGRAM, tuple(warnings),
+                           not several_hosts)
 
 
 def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
@@ -211,6 +218,10 @@ def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> st
     root = ElementTree.fromstring(text)
     if choice.name == 'udp':
         _drop_shared_memory(root)
+    if not choice.loopback:
+        for parent in list(root.iter()):
+            for child in parent.findall(f'{{{NAMESPACE}}}interfaceWhiteList'):
+                parent.remove(child)
     if fastdds_major >= 3:
         for element in root.iter():
             bare = element.tag.rpartition('}')[2]
