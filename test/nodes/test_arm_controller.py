@@ -53,6 +53,16 @@ class Controlled:
             return False
         return ask
 
+    def turn(self, say):
+        """Let the base turn; again, if a machine that stood still ended its trajectory."""
+        ask, count = self.asking(['base'], [[1.0]], [1.0]), len(self.motors)
+        self.peer.until(lambda: len(self.motors) > count and self.motors[-1].base == 1,
+                        'the base turns', say=lambda: (ask(), say()))
+
+    def until_aborted(self, reason, say=None):
+        self.peer.until(lambda: self.status[-1].state == 'aborted'
+                        and reason in self.status[-1].reason, reason, say=say)
+
     def until_state(self, state, say=None):
         self.peer.until(lambda: self.status[-1].state == state, state, say=say)
         return self.status[-1].reason
@@ -121,15 +131,13 @@ def test_trajectory_of_three_points_ends_within_three_degrees(launch, peer, cont
 def test_invalid_trajectory_is_refused_as_a_whole_and_stops_the_arm(
         peer, controller, still, names, points, times, reason):
     arm = controller()
-    arm.move(['base'], [[1.0]], [1.0])
-    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.turn(still)
     arm.move(names, points, times)
-    assert reason in arm.until_state('aborted', say=still)
+    arm.until_aborted(reason, say=still)
     peer.until(lambda: arm.motors[-1].base == 0, 'motors off', say=still)
     arm.process.wait_for(lambda: f'trajectory refused: {reason}' in arm.process.output, 'a line')
     # It lives.
-    arm.move(['base'], [[0.5]], [1.0])
-    peer.until(lambda: arm.motors[-1].base == 1, 'the base turns again', say=still)
+    arm.turn(still)
 
 
 def test_missing_measurements_stop_motors_and_abort_the_trajectory(
@@ -166,10 +174,9 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
     arm = controller()
     topic = 'arm/emergency_stop_state'
     stop = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
-    arm.move(['base'], [[1.0]], [1.0])
-    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.turn(still)
     stop.publish(EmergencyStopState(engaged=True))
-    assert arm.until_state('aborted', say=still) == 'emergency stop'
+    arm.until_aborted('emergency stop', say=still)
     count = len(arm.motors)
     arm.move(['base'], [[1.0]], [1.0])
     arm.process.wait_for(
@@ -189,15 +196,14 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
 
 def test_trajectory_does_not_resume_after_a_gap(peer, controller, still):
     arm = controller()
-    arm.move(['base'], [[1.0]], [1.0])
-    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.turn(still)
     found = arm.process.nodes('arm_controller')
     node = found[0] if found else psutil.Process(arm.process.process.pid)
     node.suspend()
     begin = time.monotonic()
     peer.until(lambda: time.monotonic() > begin + 1.5, 'the gap', say=still)
     node.resume()
-    assert arm.until_state('aborted', say=still).startswith('no update for')
+    arm.until_aborted('no update for', say=still)
     assert arm.motors[-1].base == 0
 
 
@@ -256,13 +262,12 @@ def test_interrupted_controller_leaves_motors_off(peer, controller, still):
 def test_trajectory_moves_only_while_its_viewer_is_alive(peer, controller, still):
     arm = controller('viewer_timeout:=0.5', 'goal_timeout:=2.0')
     alive = peer.talk(Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
+    ask = arm.asking(['base'], [[1.0]], [1.0])
     # Not before the viewer's first sign of life.
-    arm.move(['base'], [[1.0]], [1.0])
-    assert arm.until_state('aborted', say=still) == 'no sign of life of the viewer for 2 s'
+    arm.until_aborted('no sign of life of the viewer for 2 s', say=lambda: (ask(), still()))
     assert not any(message.base for message in arm.motors)
     # From then on, and until the last.
-    ask = arm.asking(['base'], [[1.0]], [1.0])
     peer.until(lambda: any(message.base for message in arm.motors), 'the base turns',
                say=lambda: (ask(), alive.publish(Empty()), still()))
     peer.until(lambda: arm.motors[-1].base == 0, 'motors off', say=still)
-    assert arm.until_state('aborted', say=still) == 'no sign of life of the viewer for 2 s'
+    arm.until_aborted('no sign of life of the viewer for 2 s', say=lambda: (ask(), still()))
