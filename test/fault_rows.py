@@ -99,7 +99,7 @@ class Trials:
                 figures = trial(index, rng) or {}
             except Exception as raised:
                 traceback.print_exc()
-                error = ' '.join(f'{type(raised).__name__}: {raised}'.split())[:500]
+                error = ' '.join(f'{type(raised).__name__}: {raised}'.split())[:4000]
                 failures.append(f'{self._what}: --fault-seed {self._seed} --fault-index {index}: '
                                 f'{error}')
             if self.mode != MODES[0]:
