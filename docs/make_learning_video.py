@@ -88,11 +88,11 @@ def draw(rows: list[tuple[int, float]], steps: int) -> NDArray[np.uint8]:
 
     figure = Figure(figsize=(3.2, 2.4), dpi=100, layout='constrained')
     axes = figure.add_subplot()
-    known = [(at, share) for at, share in rows if at <= steps and share == share]
+    known = [(at / 1e6, share) for at, share in rows if at <= steps and share == share]
     if known:
         axes.plot(*zip(*known, strict=True), color='#1f77b4')
-    axes.set(xlim=(0, TOTAL_STEPS), ylim=(0, 100), xlabel='agent steps', ylabel='success, %',
-             title=f'{steps:,} steps')
+    axes.set(xlim=(0, TOTAL_STEPS / 1e6), ylim=(0, 100), xlabel='million steps',
+             ylabel='success, %', title=f'after {steps:,} steps')
     axes.grid(alpha=0.3)
     buffer = io.BytesIO()
     FigureCanvasAgg(figure).print_png(buffer)
@@ -115,7 +115,7 @@ def main() -> None:
         frames += [Image.fromarray(np.concatenate([image, curve], axis=1))
                    for image in play(stage, length)]
     frames[0].save(options.output, save_all=True, append_images=frames[1:], loop=0,
-                   duration=round(1000 / 10 / SPEED), quality=60, method=4)
+                   duration=round(1000 / 10 / SPEED), quality=50, method=4)
     print(f'{options.output}: {len(frames)} pictures, {options.output.stat().st_size} bytes')
 
 

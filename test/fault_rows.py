@@ -9,6 +9,7 @@ earlier one ended. docs/faults.md describes the matrix.
 import json
 import secrets
 import shlex
+import shutil
 import time
 import traceback
 import zlib
@@ -55,9 +56,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture
-def trials(request):
+def trials(request, tmp_path):
     """Return the :class:`Trials` of the row."""
-    return Trials(request.config.option, **_row_of(request.node))
+    return Trials(request.config.option, tmp_path, **_row_of(request.node))
 
 
 def _row_of(item):
@@ -66,10 +67,10 @@ def _row_of(item):
 
 
 class Trials:
-    """The trials of one row."""
+    """The trials of one row; what commands print is in ``folder``, see the fixture ``launch``."""
 
-    def __init__(self, options, *, what, passes, share, reduced, full, each=1):
-        self.mode = options.faults
+    def __init__(self, options, folder, *, what, passes, share, reduced, full, each=1):
+        self.mode, self._folder = options.faults, folder
         self._seed, self._what, self._each = options.fault_seed, what, each
         self._recorded = options.fault_index is None
         count = {'share': share, 'reduced': reduced, 'full': full}[self.mode]
@@ -94,7 +95,7 @@ class Trials:
         started = time.monotonic()
         for count, index in enumerate(self.indices, start=1):
             rng = np.random.default_rng([self._seed, zlib.crc32(self._what.encode()), index])
-            error, figures = '', {}
+            error, figures, before = '', {}, self._outputs()
             try:
                 figures = trial(index, rng) or {}
             except Exception as raised:
@@ -102,12 +103,25 @@ class Trials:
                 error = ' '.join(f'{type(raised).__name__}: {raised}'.split())[:4000]
                 failures.append(f'{self._what}: --fault-seed {self._seed} --fault-index {index}: '
                                 f'{error}')
+                self._keep(index, self._outputs() - before)
             if self.mode != MODES[0]:
                 if self._recorded:
                     self._record(index, error, figures)
                 print(f'\r  {self._what}: {count} of {len(self.indices)}, {len(failures)} failed, '
                       f'{time.monotonic() - started:.0f} s', end='', flush=True)
         assert not failures, '\n'.join(failures)
+
+    def _outputs(self):
+        return set(self._folder.glob('output-*.txt'))
+
+    def _keep(self, index, outputs):
+        """Copy what the commands of a failed trial have printed: pytest soon removes it."""
+        if self.mode == MODES[0]:
+            return
+        for path in outputs:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            name = ''.join(each if each.isalnum() else '_' for each in self._what[:40])
+            shutil.copy(path, FOLDER / f'{name}-{self._seed}-{index}-{path.name}')
 
     def _record(self, index, error, figures):
         FOLDER.mkdir(parents=True, exist_ok=True)

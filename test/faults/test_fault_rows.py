@@ -13,8 +13,8 @@ def row(tmp_path, monkeypatch):
 
     def make(mode, fault_index=None):
         options = SimpleNamespace(faults=mode, fault_seed=1, fault_index=fault_index)
-        return fault_rows.Trials(
-            options, what='a fault', passes='it is survived', share=3, reduced=6, full=60, each=10)
+        return fault_rows.Trials(options, tmp_path, what='a fault', passes='it is survived',
+                                 share=3, reduced=6, full=60, each=10)
     return make
 
 
@@ -66,3 +66,17 @@ def test_a_share_is_spread_over_all_and_recorded_nowhere(row, tmp_path):
     row('share').run(lambda index, _: tried.append(index))
     assert tried == [0, 20, 40]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_commands_of_a_failed_trial_printed_is_kept(row, tmp_path, monkeypatch):
+    monkeypatch.setattr(fault_rows, 'FOLDER', tmp_path / 'kept')
+
+    def fails_once(index, _):
+        (tmp_path / f'output-{index}.txt').write_text(f'of {index}')
+        assert index != 7
+
+    with pytest.raises(AssertionError):
+        row('full').run(fails_once)
+    kept, = (tmp_path / 'kept').glob('*.txt')
+    assert kept.name == 'a_fault-1-7-output-7.txt'
+    assert kept.read_text() == 'of 7'

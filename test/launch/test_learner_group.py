@@ -109,6 +109,20 @@ def test_learners_and_actors_started_apart_find_each_other(launch, run, tmp_path
         assert each.wait() == 0, each.output
 
 
+@pytest.mark.parametrize('rank', [0, 1])
+def test_a_learner_stays_while_the_other_takes_longer_to_start_than_it_waits(launch, run, rank):
+    """Else they would come and go in turn: each is absent while it starts again."""
+    with socket.create_server(('127.0.0.1', 0)) as free:
+        address = f'group_address:=127.0.0.1:{free.getsockname()[1]}'
+    alone = launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', 'num_learners:=2', address,
+                   f'learner_rank:={rank}', 'group_timeout:=1.0', *[f'run_dir:={run}'][rank:])
+    missing = f'learner {1 - rank} did not come within group_timeout, 1 s'
+    alone.wait_for(lambda: alone.output.count(missing) >= 3, 'waiting')
+    assert alone.output.count('process started') == 1, alone.output
+    alone.interrupt()
+    assert alone.wait() == 0, alone.output
+
+
 BAD = {
     'more learners than actors': (
         ['num_learners:=3'], 'num_learners: 3 is not allowed: at most num_actors, 2'),

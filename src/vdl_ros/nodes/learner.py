@@ -40,7 +40,7 @@ from vdl_ros.rl.algorithm_config import (
     verify,
 )
 from vdl_ros.rl.device import choose_device, describe
-from vdl_ros.rl.distributed.collectives import Group, GroupError
+from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
@@ -127,15 +127,21 @@ class LearnerNode(Node):
         Return the group of all learners, or None if ``stop`` was set before all had joined.
 
         Raises:
-            GroupError: not all learners joined in time.
+            GroupError: another learner does not answer, or is gone.
         """
         run = self.run
         if run.num_learners == 1:
             return Group()
         self.get_logger().info(f'learner {run.learner_rank} of {run.num_learners} joins the '
                                f'others at {run.group_address}')
-        return join(run.learner_rank, run.num_learners, run.group_address, run.group_timeout,
-                    stop=stop, device=self.device)
+        while True:
+            try:
+                return join(run.learner_rank, run.num_learners, run.group_address,
+                            run.group_timeout, stop=stop, device=self.device)
+            except MissingError as error:
+                # Not to be started again: learners that take longer to start than the others
+                # wait would come and go in turn, and never meet.
+                self.get_logger().warning(f'{error}; it goes on waiting')
 
     def share_settings(self, group: Group) -> None:
         """

@@ -13,11 +13,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ['Group', 'GroupError', 'explained_variance', 'masked_mean', 'standardized']
+__all__ = [
+    'Group', 'GroupError', 'MissingError', 'explained_variance', 'masked_mean', 'standardized',
+]
 
 
 class GroupError(RuntimeError):
     """The group is broken and must be joined anew; the message names who is missing."""
+
+
+class MissingError(GroupError):
+    """Not all learners have arrived yet: the same process may wait for them again."""
 
 
 class Group:

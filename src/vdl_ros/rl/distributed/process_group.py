@@ -30,7 +30,7 @@ from torch.distributed.distributed_c10d import Store
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.device import CPU, nccl_identity
-from vdl_ros.rl.distributed.collectives import Group, GroupError
+from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.runs.run_config import host_and_port
 
 __all__ = ['ProcessGroup', 'agree_on_nccl', 'join']
@@ -182,7 +182,8 @@ def join(
         The group, or None if ``stop`` was set.
 
     Raises:
-        GroupError: not all arrived in time, or learner 0 does not answer.
+        MissingError: not all arrived in time.
+        GroupError: learner 0 does not answer, or one is gone while they connect.
         SettingError: an address that cannot be listened at; another number of learners.
     """
     stop = stop or threading.Event()
@@ -242,8 +243,8 @@ def _join(
         stop.wait(_POLL_S)
     if stop.is_set():
         return None
-    raise GroupError(f'learner {rank} waited at group_address {address}: {_named(missing)} did '
-                     f'not come within group_timeout, {timeout:g} s')
+    raise MissingError(f'learner {rank} waited at group_address {address}: {_named(missing)} did '
+                       f'not come within group_timeout, {timeout:g} s')
 
 
 def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:

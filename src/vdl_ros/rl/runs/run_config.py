@@ -44,7 +44,8 @@ class RunConfig:
         '', 'Address of learner 0 for the other learners, host:port; empty: a free port of this '
         'host, if train.launch.py starts them all.')
     group_timeout: float = setting(
-        60.0, 'Time after which a learner that waits for another leaves the group and restarts.',
+        60.0, 'Time after which a learner of a group that waits for another leaves the group and '
+        'restarts; one that waits for the others to come names those that are missing.',
         minimum=1.0, maximum=1e5, unit='s')
 
     @property
