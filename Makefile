@@ -26,7 +26,7 @@ setup:
 	@$(PYTHON) bootstrap
 
 train: setup
-	@source setup.bash && exec ros2 launch vdl_ros train.launch.py $(ARGS)
+	@source setup.bash && exec ros2 launch vdl_ros train.launch.py video:=true $(ARGS)
 
 .PHONY: setup-tests
 setup-tests:

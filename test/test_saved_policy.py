@@ -14,7 +14,7 @@ from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
-from vdl_ros.saved_policy import load_policy, save_policy
+from vdl_ros.saved_policy import load_policy, record_video, save_policy
 
 ENV = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
 TRAIN = TrainConfig(hidden_size=4, total_steps=100)
@@ -144,3 +144,17 @@ def test_a_policy_alone_is_small_and_the_same(saved, same, tmp_path):
     assert b'somebody' not in alone.read_bytes()
     with pytest.raises(ValueError, match='algorithm'):
         learner.load_state(load_checkpoint(alone)['learner'])
+
+
+def test_a_video_shows_the_policy_of_a_checkpoint(saved, tmp_path):
+    path, _ = saved(EnvConfig(env_id='vdl/Reach1D-v0'), algorithm='ppo')
+    line = record_video(path, tmp_path / 'video.mp4')
+    assert line.startswith(f'{tmp_path}/video.mp4: 5 episodes, ')
+    assert (tmp_path / 'video.mp4').stat().st_size > 1000
+
+
+def test_an_environment_without_pictures_has_no_video(saved, tmp_path):
+    path, _ = saved()
+    with pytest.raises(ValueError, match='vdl/Counter-v0 cannot render images'):
+        record_video(path, tmp_path / 'video.mp4')
+    assert not (tmp_path / 'video.mp4').exists()

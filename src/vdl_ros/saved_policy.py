@@ -9,10 +9,13 @@ from typing import Any
 import gymnasium
 import torch
 
+from vdl_ros.common.opengl import check_drawing
 from vdl_ros.common.settings import select, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.video import record_episodes
+from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import Policy, make_policy
@@ -20,7 +23,14 @@ from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_ch
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['SavedPolicy', 'load_policy', 'save_policy']
+__all__ = ['SavedPolicy', 'load_policy', 'record_video', 'save_policy']
+
+# The video of a run: at most so many episodes and steps; s that the end of a run may wait for it.
+_EPISODES = 5
+_STEPS = 600
+_WAIT_S = 20.0
+# Added to the seed of the training, for other episodes than its first.
+_SEED = 1000
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,10 @@ class SavedPolicy:
     version: int
     agent_steps: int
     described: dict[str, Any]
+
+    def act(self, deterministic: bool = True) -> Act:
+        """Return the policy as a function, in its initial state."""
+        return Act(self.policy, self.action_space, deterministic=deterministic)
 
 
 def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPolicy:
@@ -101,3 +115,20 @@ def save_policy(checkpoint: Path, path: Path) -> None:
               if name not in settings_of(RunConfig, EnvModulesConfig)}
     learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
     save_checkpoint(path, config=config, learner=learner, progress={})
+
+
+def record_video(checkpoint: Path, path: Path) -> str:
+    """
+    Record some episodes of a checkpoint's policy, its most likely actions; return what became.
+
+    Raises:
+        OpenGLError: nothing can be drawn here.
+        ValueError: not a readable checkpoint, or its environment has no images.
+    """
+    check_drawing()
+    saved = load_policy(checkpoint)
+    returns, steps = record_episodes(
+        saved.env, saved.train.seed + _SEED, saved.act(), path, episodes=_EPISODES,
+        max_steps=_STEPS, max_time=_WAIT_S)
+    return (f'{path}: {len(returns)} episode{"s" * (len(returns) > 1)}, {steps} steps, '
+            f'mean return {sum(returns) / len(returns):.4g}')

@@ -6,7 +6,7 @@ import pytest
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, make
-from vdl_ros.envs.video import enlarge, record_episode
+from vdl_ros.envs.video import enlarge, record_episodes
 
 
 def decode(path):
@@ -27,7 +27,7 @@ def test_video_of_a_solved_task(tmp_path):
         return np.clip(5 * (observations[:, 1:] - observations[:, :1]), -1, 1).astype(np.float32)
 
     path = tmp_path / 'deep' / 'reach.mp4'
-    total, length = record_episode(EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path)
+    (total,), length = record_episodes(EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path)
     codec, fps, images = decode(path)
     assert codec == 'h264'
     assert fps == 10
@@ -55,7 +55,7 @@ def test_video_of_a_game_shows_the_played_steps(tmp_path):
         return np.array([len(seen) % 4])
 
     path = tmp_path / 'breakout.mp4'
-    total, length = record_episode(config, 7, act, path, fps=30)
+    (total,), length = record_episodes(config, 7, act, path, fps=30)
     _, fps, images = decode(path)
     assert (fps, length) == (30, 60)
     assert images.shape == (61, 420, 320, 3)
@@ -75,11 +75,40 @@ def test_video_of_a_game_shows_the_played_steps(tmp_path):
 
 def test_max_steps_ends_the_video(tmp_path):
     path = tmp_path / 'pong.mp4'
-    _, length = record_episode(
+    _, length = record_episodes(
         EnvConfig(env_id='ALE/Pong-v5'), 0, lambda *_: np.array([0]), path, max_steps=5)
     assert length == 5
     _, fps, images = decode(path)
     assert (fps, len(images)) == (15, 6)
+
+
+def test_episodes_follow_one_another(tmp_path):
+    seen = []
+
+    def act(observations, is_reset, rewards):
+        seen.append((observations.copy(), bool(is_reset[0]), float(rewards[0])))
+        return np.clip(5 * (observations[:, 1:] - observations[:, :1]), -1, 1).astype(np.float32)
+
+    path = tmp_path / 'reach.mp4'
+    returns, length = record_episodes(
+        EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path, episodes=3)
+    first, _ = record_episodes(EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, tmp_path / 'one.mp4')
+    assert len(returns) == 3
+    assert returns[0] == first[0]
+    # The policy is asked once more for each reset between two episodes.
+    starts = [index for index, (_, is_reset, _) in enumerate(seen) if is_reset]
+    assert starts[0] == 0
+    assert len(starts) == 4
+    assert len(decode(path)[2]) == starts[3] + 1 == length + 3
+    assert len({float(seen[index][0][0, 1]) for index in starts[:3]}) == 3
+
+
+def test_time_limit_ends_the_video(tmp_path):
+    path = tmp_path / 'pong.mp4'
+    returns, length = record_episodes(
+        EnvConfig(env_id='ALE/Pong-v5'), 0, lambda *_: np.array([0]), path, max_time=0.0)
+    assert (returns, length) == ([0.0], 0)
+    assert len(decode(path)[2]) == 1
 
 
 def test_failed_policy_leaves_no_file(tmp_path):
@@ -87,13 +116,13 @@ def test_failed_policy_leaves_no_file(tmp_path):
         raise RuntimeError('policy')
 
     with pytest.raises(RuntimeError, match='policy'):
-        record_episode(EnvConfig(env_id='vdl/Reach1D-v0'), 0, act, tmp_path / 'x.mp4')
+        record_episodes(EnvConfig(env_id='vdl/Reach1D-v0'), 0, act, tmp_path / 'x.mp4')
     assert not list(tmp_path.iterdir())
 
 
 def test_environment_that_cannot_render_is_explained(tmp_path):
     with pytest.raises(EnvError, match='vdl/Counter-v0 cannot render images'):
-        record_episode(EnvConfig(env_id='vdl/Counter-v0'), 0, lambda *_: np.array([0]),
+        record_episodes(EnvConfig(env_id='vdl/Counter-v0'), 0, lambda *_: np.array([0]),
                        tmp_path / 'x.mp4')
     assert not list(tmp_path.iterdir())
 

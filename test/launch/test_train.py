@@ -21,7 +21,7 @@ def lag_bound(run):
 
 def test_cartpole_is_solved_and_everything_is_written(launch, run):
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'env_id:=CartPole-v1')
+                   'env_id:=CartPole-v1', 'video:=true')
     assert train.wait() == 0, train.output
     found = run.summary
     assert found['mean_return_100'] >= 475
@@ -58,6 +58,8 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
         assert len(picture.convert('RGB').getcolors(1 << 20)) > 20
     assert f'written to {run}' in train.output
     assert 'lost 0' in train.output
+    assert f'{run}/video.mp4: 5 episodes' in train.output
+    assert (run.path / 'video.mp4').stat().st_size > 10_000
     assert train.family() == []
 
     video = run.path / 'episode.mp4'

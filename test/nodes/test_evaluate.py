@@ -15,8 +15,9 @@ def test_published_episodes_say_how_they_ended():
     published = []
     node = SimpleNamespace(
         settings=EvaluateConfig(episodes=6, num_envs=2), _env=EnvConfig(env_id='vdl/Counter-v0'),
-        _act=lambda: lambda observations, *rest: np.zeros(len(observations), np.int64),
-        _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(version=7),
+        _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(
+            version=7, act=lambda deterministic: lambda observations, *rest: np.zeros(
+                len(observations), np.int64)),
         get_clock=Clock, get_fully_qualified_name=lambda: '/evaluate')
     EvaluateNode.play(node, threading.Event())
     assert len(published) == 6

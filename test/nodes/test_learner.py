@@ -1,4 +1,4 @@
-"""The learner node: its exit status."""
+"""The learner node: its exit status, and what it does after the training."""
 
 import threading
 from types import SimpleNamespace
@@ -9,11 +9,25 @@ from vdl_ros.nodes import learner
 from vdl_ros.rl.distributed.collectives import Group
 
 
+def make_node(**run):
+    return SimpleNamespace(join_group=lambda stop: Group(), share_settings=lambda group: None,
+                           run=SimpleNamespace(**run))
+
+
 @pytest.mark.parametrize(('reason', 'status'), [
     ('total_steps', 0), ('interrupted', 0), ('not finite', 2)])
 def test_a_run_that_diverged_ends_with_an_error_that_no_restart_follows(
         monkeypatch, reason, status):
     monkeypatch.setattr(
         learner, 'Training', lambda node, group: SimpleNamespace(run=lambda stop: reason))
-    node = SimpleNamespace(join_group=lambda stop: Group(), share_settings=lambda group: None)
-    assert learner.train(node, threading.Event()) == status
+    assert learner.train(make_node(video=False), threading.Event()) == status
+
+
+@pytest.mark.parametrize(('reason', 'recorded'), [
+    ('total_steps', 1), ('stop_at_return', 1), ('interrupted', 0), ('not finite', 0)])
+def test_a_video_is_recorded_after_a_complete_training(monkeypatch, reason, recorded):
+    calls = []
+    monkeypatch.setattr(learner, 'Training', lambda node, group: SimpleNamespace(
+        run=lambda stop: reason, record_video=lambda: calls.append(1)))
+    learner.train(make_node(video=True), threading.Event())
+    assert len(calls) == recorded

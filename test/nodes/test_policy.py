@@ -17,6 +17,7 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import policy as policy_node
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.transforms import ArmFrames
 
 GEOMETRY = load()
@@ -76,6 +77,10 @@ class Running:
         self.peer.until(lambda: (self.status[-1].state, self.status[-1].reason) == (
             state, reason), reason, say=say)
 
+    def until_off(self):
+        """Wait for a command that may arrive after the status."""
+        self.peer.until(lambda: not moves(self.own[-1]), 'motors off')
+
 
 @pytest.fixture
 def start(launch, peer, turning):
@@ -104,7 +109,7 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
     assert not status.success
     # Measurements end: off, with the reason, and on again with them.
     arm.until_reason('paused', 'the joint states are too old')
-    assert arm.own[-1] == MotorCommand(header=arm.own[-1].header, sender='/policy')
+    arm.until_off()
     peer.until(lambda: any(
         (each.name, each.message) == ('/policy', 'the joint states are too old')
         for array in health for each in array.status), 'the reason on /diagnostics')
@@ -118,12 +123,12 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
     arm.until(lambda: 'no pose without a collision' in arm.status[-1].reason, 'out of reach',
               say=lambda: arm.ask((0.0, 0.0, 2.0)))
     assert arm.status[-1].state == 'idle'
-    assert not arm.own[-1].base
+    arm.until_off()
     arm.ask((0.0, 0.0, 0.02), 'tool0')
     arm.until(lambda: arm.status[-1].reason == "no transform from 'tool0' to 'base_link' on /tf",
               'the missing frame')
     assert arm.status[-1].state == 'paused'
-    assert not arm.own[-1].base
+    arm.until_off()
     moving = peer.talk(TFMessage, '/tf', qos.TOPICS['/tf'])
     moving.publish(TFMessage(transforms=[
         *frames.fixed(Time()), *frames.moving([0.0] * 5, Time())]))
@@ -133,13 +138,13 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
     arm.until_turning()
     stop.publish(EmergencyStopState(engaged=True))
     arm.until_reason('idle', 'emergency stop')
-    assert not arm.own[-1].base
+    arm.until_off()
     arm.ask()
     arm.until_reason('idle', 'target refused: emergency stop')
     stop.publish(EmergencyStopState(neutral_required=True))
     arm.until(lambda: arm.status[-1].reason == 'the emergency stop was released',
               'commands of all motors off', say=arm.ask)
-    assert not arm.own[-1].base
+    arm.until_off()
     stop.publish(EmergencyStopState())
     arm.until_turning()
     # A person moves the arm: not a word any more, not even off, and a new target is refused.
@@ -156,7 +161,7 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
     arm.until(lambda: len(arm.own) > count + 5, 'more commands')
     assert arm.own[-1].base == 1
     arm.process.interrupt()
-    peer.until(lambda: not arm.own[-1].base, 'motors off')
+    arm.until_off()
     assert arm.process.wait() == 0
 
 
@@ -178,7 +183,7 @@ def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
                say=arm.measure)
     node.resume()
     arm.until(lambda: arm.status[-1].reason.startswith('no update for'), 'the end')
-    assert not arm.own[-1].base
+    arm.until_off()
 
 
 @pytest.mark.parametrize(('make', 'reason'), [

@@ -350,7 +350,7 @@ def test_pages_of_other_origins_are_refused_and_the_stop_works_after_each_messag
     rebound = f'http://rebound.stranger.test:{view.port}'
     origins = [f'http://127.0.0.1:{strangers_port}', f'http://any.stranger.test:{strangers_port}']
     kinds = page_client.kinds()
-    assert len(kinds) == 12
+    assert len(kinds) == 15
     stranger = browsers.Browser(tmp_path / 'strangers_driver.txt')
     try:
         for number, (kind, message) in enumerate(kinds.items()):

@@ -1,9 +1,11 @@
-"""Record an episode of a policy as a video."""
+"""Record episodes of a policy as a video."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-__all__ = ['enlarge', 'record_episode']
+__all__ = ['enlarge', 'record_episodes']
 
 _OPTIONS = {'crf': 20, 'threads': 1}
 _SMALLEST_SIDE = 320
@@ -33,25 +35,32 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 
 
-def record_episode(
+def record_episodes(
     config: EnvConfig,
     seed: int,
     act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
     path: str | Path,
+    *,
+    episodes: int = 1,
     fps: float | None = None,
     max_steps: int = 27_000,
-) -> tuple[float, int]:
+    max_time: float = math.inf,
+) -> tuple[list[float], int]:
     """
-    Record one episode of a policy; return its raw return and its length in steps.
+    Record episodes of a policy; return the raw return of each, and the length of all in steps.
+
+    The return of an episode that is cut by a limit is that until there.
 
     Args:
         config: the environment; a video of a game shows all lives.
-        seed: of the episode.
+        seed: of the first episode; the others follow from it.
         act: function from observations [1, ...], is_reset [1] and previous rewards [1] to
             actions [1, ...].
         path: the MP4 file.
+        episodes: how many, one after the other.
         fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.
         max_steps: largest number of steps; default: 30 minutes of Atari.
+        max_time: longest time that recording takes, s.
 
     Raises:
         EnvError: the environment cannot be created or rendered.
@@ -65,18 +74,24 @@ def record_episode(
     try:
         observations, _ = env.reset()
         rewards: NDArray[Any] = np.zeros(1)
-        total, steps, over = 0.0, 0, False
+        returns, steps, is_reset, over = [0.0], 0, True, False
+        end = time.monotonic() + max_time
         fps = fps or float(env.metadata.get('render_fps', 30))
         with VideoWriter(path, fps, _OPTIONS) as video:
             video.add(enlarge(_image(env.render())))
-            while not over and steps < max_steps:
+            while (not over or len(returns) < episodes) and steps < max_steps and (
+                    time.monotonic() < end):
                 observations, rewards, terminated, truncated, _ = env.step(
-                    act(observations, np.array([steps == 0]), rewards))
+                    act(observations, np.array([is_reset]), rewards))
                 video.add(enlarge(_image(env.render())))
-                total += float(rewards[0])
-                steps += 1
-                over = bool(terminated[0] or truncated[0])
-        return total, steps
+                # The step after an episode's last one ignores the action and resets.
+                is_reset, over = over, bool(terminated[0] or truncated[0])
+                if is_reset:
+                    returns.append(0.0)
+                else:
+                    returns[-1] += float(rewards[0])
+                    steps += 1
+        return returns, steps
     finally:
         env.close()
 

@@ -20,9 +20,9 @@ from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.envs.video import record_episode
+from vdl_ros.envs.video import record_episodes
 from vdl_ros.msg import Episode
-from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.messages.episodes import to_episode
@@ -61,11 +61,6 @@ class EvaluateNode(Node):
         self.get_logger().info(f'{path}: {self._env.env_id}, {loaded.train.algorithm}, '
                                f'{loaded.agent_steps:,} steps')
 
-    def _act(self) -> Act:
-        """Return the policy in its initial state."""
-        return Act(self._saved.policy, self._saved.action_space,
-                   deterministic=self.settings.deterministic)
-
     def play(self, stop: threading.Event) -> Evaluation:
         """Play the episodes and publish them."""
         settings = self.settings
@@ -75,7 +70,8 @@ class EvaluateNode(Node):
         with set_up():
             envs = factory.make(env, settings.seed, num_envs=count)
         try:
-            result = evaluate(envs, self._act(), settings.episodes, settings.seed, stop)
+            result = evaluate(envs, self._saved.act(settings.deterministic), settings.episodes,
+                              settings.seed, stop)
         finally:
             envs.close()
         for episode in result.episodes:
@@ -87,8 +83,9 @@ class EvaluateNode(Node):
     def record(self, path: Path) -> None:
         """Record a video of one episode."""
         with set_up():
-            total, length = record_episode(self._env, self.settings.seed, self._act(), path)
-        self.get_logger().info(f'{path}: {length} steps, return {total:g}')
+            returns, length = record_episodes(
+                self._env, self.settings.seed, self._saved.act(self.settings.deterministic), path)
+        self.get_logger().info(f'{path}: {length} steps, return {returns[0]:g}')
 
 
 def play(node: EvaluateNode, stop: threading.Event) -> int:

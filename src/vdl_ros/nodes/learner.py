@@ -69,6 +69,7 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.bounded_queue import memory_budget
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
+from vdl_ros.saved_policy import record_video
 
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
             ProcessConfig)
@@ -288,6 +289,15 @@ class Training:
             raise failure[0]
         return reasons[0]
 
+    def record_video(self) -> None:
+        """Record what the policy does into the run's folder, where that can be drawn."""
+        assert self._folder is not None
+        log = self._node.get_logger()
+        try:
+            log.info(record_video(self._folder.checkpoint, self._folder.path / 'video.mp4'))
+        except (ValueError, OSError) as error:
+            log.warning(f'no video: {error}')
+
     def _publish(self) -> None:
         """Publish the weights with the credits, or load them into the inference thread."""
         learner = self._learner
@@ -348,9 +358,13 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
             if group is not None:
                 node.share_settings(group)
                 training = Training(node, group)
-        if group is not None and training.run(stop) == NOT_FINITE:
-            # A restart would meet the same numbers again.
-            return EXIT_BAD_INPUT
+        if group is not None:
+            reason = training.run(stop)
+            if reason == NOT_FINITE:
+                # A restart would meet the same numbers again.
+                return EXIT_BAD_INPUT
+            if node.run.video and reason != 'interrupted':
+                training.record_video()
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART

@@ -271,7 +271,7 @@ def _act(path: Path, saved: SavedPolicy) -> Act:
     if saved.policy.last_action_reward:
         raise SettingError(f'{path}: last_action_reward: true is not allowed: the reward is '
                            'known in the environment only')
-    return Act(saved.policy, saved.action_space, deterministic=True)
+    return saved.act()
 
 
 def main(args: Sequence[str] | None = None) -> int:

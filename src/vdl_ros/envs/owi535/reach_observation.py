@@ -25,7 +25,7 @@ RATE = 10.0
 #: The motors of the task, in the order of actions: the gripper does not move ``tool0``.
 MOTORS = JOINTS[:4]
 #: Number of latest commands in an observation.
-IN_FLIGHT = 4
+IN_FLIGHT = 8
 # Below this distance, m, directions to the target mean little.
 NEAREST = 0.005
 # Distance of which the nearness is a half, m.

@@ -20,6 +20,8 @@ class RunConfig:
     init: str = setting(
         '', 'Checkpoint whose weights a new run starts with; steps, optimizer and settings are '
         'those of the new run.')
+    video: bool = setting(
+        False, 'Record what the policy does at the end: video.mp4 in the run\'s folder.')
     num_actors: int = setting(
         2, 'Number of actors.', minimum=1, maximum=256)
     checkpoint_period: float = setting(
@@ -72,6 +74,10 @@ def verify_run(run: RunConfig) -> None:
         raise SettingError(
             f'num_learners: {run.num_learners} is not allowed: at most num_actors, '
             f'{run.num_actors}, since a learner without actors would block the others')
+    if run.num_learners > 1 and run.video:
+        # The others wait for learner 0 with a time-out.
+        raise SettingError('video: true is not allowed with num_learners '
+                           f'{run.num_learners}: one learner')
     if run.num_learners > 1 and not run.group_address:
         raise SettingError("group_address: '' is not allowed with num_learners "
                            f'{run.num_learners}: host:port of learner 0')
