@@ -12,6 +12,7 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.nodes.calibrate_config import CalibrateConfig
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
@@ -33,6 +34,10 @@ PAGES = (
     ('The environment', EnvConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`, '
      'options of `python -m vdl_ros.local_training`. Actors hear them from the learner.'),
+    ('Environments of this host', EnvModulesConfig,
+     'Launch argument of `train.launch.py`, `learner.launch.py`, `actors.launch.py` and '
+     '`evaluate.launch.py`, parameter of `learner`, `actor` and `evaluate`, option of '
+     '`python -m vdl_ros.local_training`. See [environments.md](environments.md).'),
     ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
     *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
@@ -75,7 +80,9 @@ def page() -> str:
              'Written by `python3 docs/make_settings.py` from the code; do not edit.', '',
              'On the command line a launch argument is `name:=value` and a parameter '
              '`-p name:=value`. Presets in `config/algorithms` and `config/tasks` stand between '
-             'the defaults here and what you say.', '']
+             'the defaults here and what you say. `config:=FILE`, an argument of '
+             '`train.launch.py`, `learner.launch.py` and `actors.launch.py`, takes settings from '
+             'a YAML file of `name: value`; arguments override it.', '']
     for title, cls, where in PAGES:
         lines += [f'## {title}', '']
         if where:

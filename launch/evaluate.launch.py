@@ -7,10 +7,12 @@ from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentV
 from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import launch_arguments
 
-ARGUMENTS = [*launch_arguments.declare(EvaluateConfig), launch_arguments.RECORD]
+SETTINGS = (EvaluateConfig, EnvModulesConfig)
+ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 
 def start(context):
@@ -19,7 +21,7 @@ def start(context):
         context, 'evaluate.launch.py', [each.name for each in ARGUMENTS])
     evaluate = Node(
         package='vdl_ros', executable='evaluate', name='evaluate', output='screen',
-        parameters=[launch_arguments.given(context, EvaluateConfig)])
+        parameters=[launch_arguments.parameters(launch_arguments.given(context, *SETTINGS))])
     return [
         *launch_arguments.announced(context),
         RegisterEventHandler(OnProcessExit(

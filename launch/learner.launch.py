@@ -10,6 +10,7 @@ from launch_ros.actions import Node
 
 from vdl_ros.common.run_files import unique_name
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
@@ -17,7 +18,8 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
-SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
+SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
+            ProcessConfig)
 
 
 def start(context):
@@ -27,7 +29,7 @@ def start(context):
     given = launch_arguments.given(context, *SETTINGS)
     rank = given.get('learner_rank', 0)
     single = given.get('num_learners', 1) == 1
-    parameters = given | {'launch_id': unique_name()}
+    parameters = launch_arguments.parameters(given) | {'launch_id': unique_name()}
     learner = restarted(lambda: Node(
         package='vdl_ros', executable='learner', name='learner' if single else f'learner_{rank}',
         output='screen', remappings=launch_arguments.of_learner(rank), parameters=[parameters],
@@ -35,7 +37,8 @@ def start(context):
     return [*launch_arguments.announced(context), learner, *launch_arguments.recorder(context)]
 
 
-ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
+ARGUMENTS = [
+    *launch_arguments.declare(*SETTINGS), launch_arguments.CONFIG, launch_arguments.RECORD]
 
 
 def generate_launch_description():

@@ -19,6 +19,7 @@ from launch_ros.substitutions import FindPackageShare
 
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
@@ -27,8 +28,10 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
-SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
-ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
+SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
+            ProcessConfig)
+ARGUMENTS = [
+    *launch_arguments.declare(*SETTINGS), launch_arguments.CONFIG, launch_arguments.RECORD]
 
 
 def check(context):

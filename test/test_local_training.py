@@ -166,6 +166,29 @@ def test_episodes_are_those_of_the_environment(tmp_path, env_id):
     assert 3000 / 15 - 4 <= summary['episodes'] <= 3000 / 5
 
 
+def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys, own_signals):
+    trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
+    one = load_checkpoint(tmp_path / 'one' / 'checkpoint.pt')
+    arguments = ['--config', str(tmp_path / 'one' / 'config.yaml'),
+                 '--init', str(tmp_path / 'one' / 'checkpoint.pt'), '--seed', '4']
+    assert local_training.main(
+        [*arguments, '--total_steps', '1', '--run_dir', str(tmp_path / 'two')]) == 0
+    two = load_checkpoint(tmp_path / 'two' / 'checkpoint.pt')
+    for name, value in one['config'].items():
+        changed = {'seed': 4, 'total_steps': 1, 'init': str(tmp_path / 'one' / 'checkpoint.pt')}
+        assert two['config'][name] == changed.get(name, value), name
+    assert two['learner']['version'] == 1
+    # One update changes them by little.
+    first, second = (
+        torch.cat([each.flatten() for each in found['learner']['policy'].values()])
+        for found in (one, two))
+    assert 0 < (first - second).abs().max() < first.abs().max() / 10
+    assert local_training.main(
+        [*arguments, '--hidden_size', '8', '--run_dir', str(tmp_path / 'three')]) == 2
+    assert 'hidden_size: 16 there, 8 here' in capsys.readouterr().err
+    assert not (tmp_path / 'three').exists()
+
+
 def test_stopping_writes_what_there_is(tmp_path):
     stop = threading.Event()
     stop.set()

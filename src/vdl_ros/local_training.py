@@ -19,8 +19,11 @@ from vdl_ros import presets
 from vdl_ros.common.settings import as_dict, select, settings_of
 from vdl_ros.common.stop_signals import set_by_signals
 from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
+from vdl_ros.config_file import read_config
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.algorithm_config import (
@@ -64,14 +67,27 @@ class SerialInbox:
 
 def train(
     env: EnvConfig, config: TrainConfig, algorithm_config: AlgorithmConfig, run_dir: Path,
-    stop: threading.Event, *, resume: bool = False,
+    stop: threading.Event, *, resume: bool = False, init: str = '',
+    modules: EnvModulesConfig | None = None,
 ) -> str:
     """
     Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
+    Args:
+        env: settings of the environment.
+        config: settings of every algorithm.
+        algorithm_config: settings of the chosen algorithm.
+        run_dir: folder of the run.
+        stop: ends the run.
+        resume: whether the folder's run goes on.
+        init: checkpoint with the first weights of a new run; empty: none.
+        modules: which modules register environments; they are imported.
+
     Raises:
-        ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
+        ValueError: settings, spaces, a module, a folder or a checkpoint that cannot be used.
     """
+    modules = modules or EnvModulesConfig()
+    import_modules(modules)
     verify(config, algorithm_config)
     torch.set_num_threads(1)
     envs = factory.make(env, config.seed)
@@ -79,14 +95,15 @@ def train(
         spaces = envs.single_observation_space, envs.single_action_space
         timer = ThreadTimer()
         learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
-                          algorithm_config=algorithm_config)
+                          algorithm_config=algorithm_config, init=init)
         policy = make_policy(config, *spaces, algorithm_config)
         flow_stats = FlowStats()
         actor = Actor(envs, policy, learner.schema, config.seed, timer,
                       exploration_schedule(algorithm_config, 'serial'))
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume),
-            as_dict(env, config, algorithm_config) | factory.describe(env),
+            as_dict(env, modules, config, algorithm_config) | {'init': init}
+            | factory.describe(env),
             inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
             publish=lambda: None, log=print, timers={TRAINING: timer})
         return trainer.run(stop)
@@ -97,25 +114,33 @@ def train(
 def main(args: list[str] | None = None) -> int:
     """Train from the command line; every setting is an option."""
     parser = argparse.ArgumentParser(prog='python -m vdl_ros.local_training', description=__doc__)
-    known = settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
+    known = settings_of(EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
     for name, setting in known.items():
         parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
     parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
     parser.add_argument('--resume', help='folder of a run to resume')
+    parser.add_argument('--init', help='checkpoint whose weights a new run starts with')
+    parser.add_argument('--config', help='YAML file of settings; options override it')
     given = {name: text for name, text in vars(parser.parse_args(args)).items()
              if text is not None}
-    run_dir, resume = given.pop('run_dir', None), given.pop('resume', None)
+    file = given.pop('config', '')
     stop = threading.Event()
     set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
     try:
+        in_file = read_config(Path(file)) if file else {}
+        run_dir, resume, init = (
+            str(given.pop(name, in_file.get(name, ''))) for name in ('run_dir', 'resume', 'init'))
         values = presets.resolve(
-            {name: known[name].parse(text) for name, text in given.items()},
+            {name: value for name, value in in_file.items() if name in known}
+            | {name: known[name].parse(text) for name, text in given.items()},
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
         algorithm_config = make_algorithm_config(config, values)
-        reason = train(env, config, algorithm_config, path, stop, resume=bool(resume))
+        reason = train(
+            env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
+            modules=select(EnvModulesConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return 2

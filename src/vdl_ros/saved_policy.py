@@ -13,6 +13,7 @@ from vdl_ros.common.opengl import check_drawing
 from vdl_ros.common.settings import select, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import make_algorithm_config
@@ -111,7 +112,7 @@ def save_policy(checkpoint: Path, path: Path) -> None:
     found = load_checkpoint(checkpoint)
     # Settings of the run may be folders and addresses of its machine.
     config = {name: value for name, value in found['config'].items()
-              if name not in settings_of(RunConfig)}
+              if name not in settings_of(RunConfig, EnvModulesConfig)}
     learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
     save_checkpoint(path, config=config, learner=learner, progress={})
 

@@ -91,10 +91,13 @@ def test_spaces_and_frames(env_id, shape, frames):
 
 
 @pytest.mark.parametrize(('env_id', 'message'), [
-    ('CartPol-v1', "env_id: no environment 'CartPol-v1'; did you mean 'CartPole-v1'?"),
-    ('vdl/Conter-v0', "env_id: no environment 'vdl/Conter-v0'; did you mean 'vdl/Counter-v0'?"),
+    ('CartPol-v1', "env_id: no environment 'CartPol-v1' on this host, whose env_modules register "
+                   "others; did you mean 'CartPole-v1'?"),
     ('ALE/Pogn-v5', "env_id: no Atari game 'ALE/Pogn-v5'; did you mean 'ALE/Pong-v5'?"),
-    ('os:CartPole-v1', "env_id: 'os:CartPole-v1' is not allowed: no module to import, no ':'"),
+    ('os:CartPole-v1', "env_id: 'os:CartPole-v1' is not allowed: no module to import, no ':'; "
+                       'env_modules are imported'),
+    ('GymV26Environment-v0',
+     'env_id: GymV26Environment-v0 is not allowed: it imports what an argument names'),
     ('ALE/os:Pong-v5', "env_id: no Atari game 'ALE/os:Pong-v5'; did you mean 'ALE/Pong-v5'?"),
     ('Pong-v4', 'env_id: Pong-v4 is not preprocessed: use an id such as ALE/Pong-v5'),
 ])

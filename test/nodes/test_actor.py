@@ -1,6 +1,7 @@
 """The actor node refuses what a stranger publishes as a policy, in one line, and goes on."""
 
 import json
+import sys
 import time
 
 import numpy as np
@@ -55,6 +56,19 @@ HOSTILE = {
                'unroll_length': 10_000},
     'explore': {**SETTINGS, 'algorithm': 'dqn', 'exploration_steps': 10**320},
     'escape': {**SETTINGS, 'env_id': '\x1b[2J\n[FATAL] forged'},
+    'module': {**SETTINGS, 'env_id': 'antigravity:Env-v0', 'env_modules': 'antigravity'},
+    'module and argument': {**SETTINGS, 'env_id': 'GymV26Environment-v0',
+                            'env_kwargs': '{"env_id": "antigravity:Env-v0"}'},
+    'not imported here': {**SETTINGS, 'env_id': 'theirs/Env-v0', 'env_modules': 'antigravity'},
+    'wrapper': {**SETTINGS, 'env_wrappers': 'antigravity.Wrapper'},
+    'wrapper that writes': {**SETTINGS, 'env_wrappers': (
+        '[{"RecordVideo": {"video_folder": "x"}}]')},
+    'stack of frames': {**SETTINGS, 'env_wrappers': (
+        '[{"FrameStackObservation": {"stack_size": 1000}}]')},
+    'choices': {**SETTINGS, 'env_id': 'Ant-v5', 'env_wrappers': (
+        '[{"DiscretizeAction": {"bins": 200}}]')},
+    'arguments': {**SETTINGS, 'env_kwargs': '{"no": "\\u001b[2J"}'},
+    'deep arguments': {**SETTINGS, 'env_kwargs': '[' * 8000},
     'infinite': {**SETTINGS, 'discount': float('nan')},
 }
 
@@ -68,6 +82,7 @@ def test_a_hostile_policy_is_refused_in_one_line_and_a_good_one_is_used(actor, c
     assert len(output.splitlines()) == 1, output
     assert len(output) < 400
     assert '\x1b' not in output
+    assert 'antigravity' not in sys.modules
     actor._on_policy(policy(SETTINGS))
     actor.act()
     assert ' acts in 1 x CartPole-v1' in ''.join(capfd.readouterr())

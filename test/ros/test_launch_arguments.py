@@ -52,6 +52,26 @@ def test_a_default_on_the_command_line_counts_as_set():
     assert found == {'unroll_length': 20}
 
 
+def test_settings_in_a_file_count_as_set_unless_an_argument_sets_them(tmp_path):
+    file = tmp_path / 'my.yaml'
+    # Of a default a preset would win, if nobody set it.
+    file.write_text('{batch_size: 3, seed: 4, unroll_length: 20, env_id: x, checkpoint_period: 5}')
+    found = launch_arguments.given(
+        context(f'config:={file}', 'seed:=5', 'total_steps:=7'), TrainConfig)
+    assert found == {'batch_size': 3, 'seed': 5, 'unroll_length': 20, 'total_steps': 7}
+    assert launch_arguments.given(context(f'config:={file}'), RunConfig) == {
+        'checkpoint_period': 5.0}
+    file.write_text('sed: 4')
+    with pytest.raises(SettingError, match="my.yaml: 'sed': no such setting; did you mean 'seed'"):
+        launch_arguments.given(context(f'config:={file}'), TrainConfig)
+
+
+def test_texts_are_parameters_that_stay_texts():
+    found = launch_arguments.parameters({'env_kwargs': '{"size": 5}', 'actor_id': '007', 'a': 1})
+    assert {name: getattr(each, 'value_type', None) for name, each in found.items()} == {
+        'env_kwargs': str, 'actor_id': str, 'a': None}
+
+
 def test_arguments_of_an_including_file_count_as_set():
     made = context()
     made.launch_configurations['batch_size'] = '3'

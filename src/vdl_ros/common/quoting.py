@@ -1,8 +1,14 @@
-"""Text from messages and bags, quoted for a log line."""
+"""Text from messages, bags and errors of other programs, for a log line."""
 
 from __future__ import annotations
 
-__all__ = ['quoted', 'shown']
+import traceback
+from pathlib import Path
+
+__all__ = ['cause', 'quoted', 'shown']
+
+# Characters of an error's message.
+_LONGEST_MESSAGE = 200
 
 
 def quoted(value: object, limit: int = 80) -> str:
@@ -27,3 +33,18 @@ def shown(text: str, limit: int = 80) -> str:
     For names and sentences that are usually harmless and read better without quotes.
     """
     return text if len(text) <= limit and text.isprintable() else quoted(text, limit)
+
+
+def cause(error: BaseException) -> str:
+    """
+    Return kind, message and place of an error in somebody else's code, in one line.
+
+    The place is that of the innermost frame, unless the error was raised in the caller itself.
+    """
+    text = ' '.join(str(error).split())[:_LONGEST_MESSAGE]
+    if not text.isprintable():
+        text = quoted(text, _LONGEST_MESSAGE)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]
+              if not frame.filename.startswith('<') and 'importlib' not in frame.filename]
+    place = f' ({Path(frames[-1].filename).name}:{frames[-1].lineno})' if frames else ''
+    return f'{type(error).__name__}{": " if text else ""}{text}{place}'

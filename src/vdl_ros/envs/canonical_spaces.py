@@ -12,6 +12,7 @@ one axis (Box [A]).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +28,9 @@ __all__ = ['Actions', 'Observations']
 
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
-# A Discrete space may be large, its one-hot vector not.
+# A Discrete space may be large, its one-hot vector and the outputs for its actions not.
 _MOST_NUMBERS = 1 << 20
+_MOST_ACTIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,19 @@ def _parts(space: spaces.Space[Any], path: tuple[str | int, ...] = ()) -> Iterat
         raise ValueError(
             f'{_named("observations", path)}{type(space).__name__} is not supported: '
             + ', '.join(kind.__name__ for kind in (*_NUMBERS, spaces.Dict, spaces.Tuple)))
+
+
+def _without_unsupported(space: spaces.Space[Any]) -> str:
+    """Return which setting leaves unsupported parts of a Dict out, or '' if there is no such."""
+    kept = []
+    for key, each in space.spaces.items() if isinstance(space, spaces.Dict) else ():
+        try:
+            list(_parts(each))
+        except ValueError:
+            continue
+        kept.append(key)
+    wrapper = json.dumps([{'FilterObservation': {'filter_keys': kept}}])
+    return f"; env_wrappers:='{wrapper}' leaves it out" if kept else ''
 
 
 def _named(what: str, path: tuple[str | int, ...]) -> str:
@@ -112,7 +127,10 @@ class Observations:
         Raises:
             ValueError: the space has an unsupported part, two images, no numbers or too many.
         """
-        parts = list(_parts(space))
+        try:
+            parts = list(_parts(space))
+        except ValueError as error:
+            raise ValueError(f'{error}{_without_unsupported(space)}') from None
         self._only = parts[0] if len(parts) == 1 and isinstance(parts[0].space, spaces.Box) \
             else None
         self._image: _Part | None = None
@@ -184,7 +202,8 @@ class Actions:
         Convert actions to ``space``, the space of one environment.
 
         Raises:
-            ValueError: the space is of another kind, or a Box of whole numbers.
+            ValueError: the space is of another kind, a Box of whole numbers, or has too many
+                choices.
         """
         self._original = space
         self._first: Any = 0
@@ -204,6 +223,10 @@ class Actions:
         else:
             raise ValueError(f'actions: {space} is not supported: Discrete, MultiDiscrete, '
                              'MultiBinary, or a Box of floating-point numbers')
+        sizes = np.asarray(getattr(self.space, 'nvec', getattr(self.space, 'n', 0)), float)
+        if sizes.sum() > _MOST_ACTIONS:
+            raise ValueError(f'actions: {self.space} is not supported: at most {_MOST_ACTIONS} '
+                             'choices, of all parts together')
 
     def convert(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return actions [B] or [B, A] of ``self.space`` as the environment takes them."""

@@ -24,6 +24,13 @@ class EnvConfig:
         'CartPole-v1', 'Gymnasium id of the environment, such as CartPole-v1 or ALE/Pong-v5; or '
         'dummy/OBS28224-FPS100-v0: observations of 28224 bytes, 100 steps per second. Without '
         'env_id, algorithm or resume, train.launch.py trains vdl_ros/OWI535Reach-v0 with ppo.')
+    env_kwargs: str = setting(
+        '', 'Arguments of the environment, a JSON object such as {"size": 5}; not of ALE/ '
+        'and dummy/ environments.')
+    env_wrappers: str = setting(
+        '', 'Wrappers of the environment, innermost first: names separated by commas, or a JSON '
+        'list of names and of {name: arguments}. Names are those of docs/environments.md and of '
+        'wrappers in env_modules.')
     num_envs: int = setting(
         16, 'Number of copies of the environment that one actor steps together.',
         minimum=1, maximum=4096, unit='environments')

@@ -1,5 +1,5 @@
 """
-Creates vector environments by id: Gymnasium's, Atari's and those of this package.
+Creates vector environments by id: Gymnasium's, Atari's, this package's and those of env_modules.
 
 The B copies of an actor are in one process: in the environment's own vectorized version if it has
 one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the result see
@@ -8,6 +8,7 @@ one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import gymnasium
@@ -15,7 +16,7 @@ from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from vdl_ros.common.opengl import draw_without_display
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
@@ -25,11 +26,15 @@ from vdl_ros.envs.checked_vector_env import (
     VectorEnvironment,
     check_memory,
 )
+from vdl_ros.envs.env_arguments import parse_kwargs
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_wrappers import make_wrappers
 
 __all__ = ['EnvError', 'describe', 'frames_per_observation', 'make', 'spaces']
 
 ATARI = 'ALE/'
+# Environments of Gymnasium that import what an argument names.
+_IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
 
 counter.register()
 
@@ -49,6 +54,10 @@ def make(
     count = config.num_envs if num_envs is None else num_envs
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
+    for name in ('env_kwargs', 'env_wrappers'):
+        if getattr(config, name) and config.env_id.startswith((ATARI, dummy.NAMESPACE)):
+            raise EnvError(f'{name}: {quoted(getattr(config, name))} is not allowed with env_id '
+                           f'{quoted(config.env_id)}: other settings choose its variant')
     # Of other environments the size is not known before they are there.
     if config.env_id.startswith(dummy.NAMESPACE):
         check_memory(count, dummy.parse(config.env_id).size)
@@ -56,7 +65,8 @@ def make(
         check_memory(count, config.frame_stack * config.screen_size**2)
         return CheckedVectorEnv(make_atari(config, count, render=render), seed)
     spec = _spec(config.env_id)
-    kwargs: dict[str, Any] = {}
+    kwargs = parse_kwargs(config.env_kwargs)
+    wrappers = make_wrappers(config.env_wrappers, count)
     if config.time_limit:
         kwargs['max_episode_steps'] = config.time_limit
     if render:
@@ -65,19 +75,29 @@ def make(
     try:
         if render and not _draws(spec):
             raise EnvError(f'env_id: {spec.id} cannot render images')
-        if spec.vector_entry_point is not None:
+        # Wrappers are of single environments.
+        if spec.vector_entry_point is not None and not wrappers:
             env: VectorEnvironment = gymnasium.make_vec(
                 spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
             # All copies share one random stream, which takes one seed.
             return CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
         # The checker checks only the first step, and slows all others.
         env = gymnasium.make_vec(
-            spec.id, count, vectorization_mode='sync', disable_env_checker=True, **kwargs)
+            spec.id, count, vectorization_mode='sync', disable_env_checker=True,
+            wrappers=wrappers, **kwargs)
     except EnvError:
         raise
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        reason = ' '.join(str(error).split())
-        raise EnvError(f'env_id: {spec.id} cannot be created: {reason}') from error
+    except Exception as error:
+        refuses = isinstance(
+            error, gymnasium.error.Error | ImportError | TypeError | ValueError)
+        # Other errors of this package are bugs, of anybody else's code they are what it refuses.
+        if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
+            raise
+        given = f' with env_kwargs {quoted(config.env_kwargs)}' if config.env_kwargs else ''
+        # Gymnasium repeats the arguments.
+        reason = ' '.join(str(error).split()).partition(' was raised from the environment')[0]
+        raise EnvError(f'env_id: {spec.id} cannot be created{given}: '
+                       f'{reason if refuses else cause(error)}') from error
     return CheckedVectorEnv(env, seed)
 
 
@@ -113,7 +133,8 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     Return what a checkpoint has to say of its environment beside the settings; {} for most.
 
     It is for a program that acts outside of the environment: the class of the environment has a
-    function ``describe`` that returns plain values.
+    function ``describe`` that returns plain values; it is called with those of ``env_kwargs``
+    that it has.
 
     Raises:
         EnvError: an unknown environment.
@@ -121,20 +142,28 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     if config.env_id.startswith(ATARI):
         return {}
     found = getattr(_creator(_spec(config.env_id)), 'describe', None)
-    return {} if found is None else {'environment': found()}
+    if found is None:
+        return {}
+    known = inspect.signature(found).parameters
+    return {'environment': found(**{
+        name: value for name, value in parse_kwargs(config.env_kwargs).items() if name in known})}
 
 
 def _spec(env_id: str) -> EnvSpec:
     """Return the registered environment with exactly this id."""
     if ':' in env_id:
         # Gymnasium would import the module before the colon, and ids come over the network.
-        raise EnvError(f"env_id: {quoted(env_id)} is not allowed: no module to import, no ':'")
+        raise EnvError(f"env_id: {quoted(env_id)} is not allowed: no module to import, no ':'; "
+                       'env_modules are imported')
+    if env_id in _IMPORTERS:
+        raise EnvError(f'env_id: {env_id} is not allowed: it imports what an argument names')
     if env_id.startswith(dummy.NAMESPACE):
         dummy.register(env_id)
     spec = gymnasium.registry.get(env_id)
     if spec is None:
         raise EnvError(
-            f'env_id: no environment {quoted(env_id)}{suggestion(env_id, gymnasium.registry)}')
+            f'env_id: no environment {quoted(env_id)} on this host, whose env_modules register '
+            f'others{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(
             f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')

@@ -4,7 +4,8 @@ The actor node: steps environments with the learner's policy and publishes traje
 Subscribes: ``policy`` (vdl_ros/Policy, latched), and with central inference ``actions``
 (vdl_ros/Action). Publishes: ``trajectories`` (vdl_ros/Trajectory), or with central inference
 ``observations`` (vdl_ros/Observation); ``episodes`` (vdl_ros/Episode); ``/statistics``, also of
-its thread time. The settings of environments and policy come from the learner.
+its thread time. The settings of environments and policy come from the learner, modules of
+environments from this host.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 """
 
@@ -26,6 +27,8 @@ from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.acting.learner_choice import LearnerChoice
@@ -41,7 +44,7 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
 from vdl_ros.ros.training.trajectories import policy_config
 
-SETTINGS = (ActorConfig, ProcessConfig)
+SETTINGS = (ActorConfig, EnvModulesConfig, ProcessConfig)
 
 
 class ActorNode(Node):
@@ -52,10 +55,12 @@ class ActorNode(Node):
         Declare parameters and topics; the first policy creates the environments.
 
         Raises:
-            SettingError: a parameter that is unknown or not allowed.
+            SettingError: a parameter that is unknown or not allowed, or a module that cannot be
+                imported.
         """
         super().__init__('actor')
         given, self.process = take_settings(self, *SETTINGS)
+        import_modules(select(EnvModulesConfig, given))
         self._settings = select(ActorConfig, given)
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')

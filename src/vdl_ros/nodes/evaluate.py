@@ -18,6 +18,8 @@ from rclpy.node import Node
 
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
@@ -28,7 +30,7 @@ from vdl_ros.ros.process import EXIT_OK, run_node, set_up
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.saved_policy import load_policy
 
-SETTINGS = (EvaluateConfig, ProcessConfig)
+SETTINGS = (EvaluateConfig, EnvModulesConfig, ProcessConfig)
 
 
 class EvaluateNode(Node):
@@ -48,6 +50,7 @@ class EvaluateNode(Node):
         path = self.settings.checkpoint
         if not path:
             raise SettingError('checkpoint: not set: checkpoint:=runs/<name>/checkpoint.pt')
+        import_modules(select(EnvModulesConfig, given))
         loaded = load_policy(Path(path), env_id=self.settings.env_id,
                              algorithm=self.settings.algorithm)
         self._saved, self._env = loaded, loaded.env

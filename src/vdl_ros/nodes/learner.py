@@ -27,6 +27,8 @@ from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.central_inference import CentralInference
 from vdl_ros.rl.acting.flow_control import FlowStats
@@ -69,7 +71,8 @@ from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
 from vdl_ros.saved_policy import record_video
 
-SETTINGS = (EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig, ProcessConfig)
+SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
+            ProcessConfig)
 _BUSY_PERIOD_S = 1.0
 
 
@@ -80,6 +83,7 @@ class LearnerNode(Node):
     Attributes:
         run: settings of the learner's process.
         process: settings of every process.
+        modules: settings of this host's environments.
         device: device to compute on.
         resume: folder of the run to resume; empty: a new run.
         learner_id: identifies this start of the learners to their actors.
@@ -90,7 +94,8 @@ class LearnerNode(Node):
         Resolve the settings.
 
         Raises:
-            ValueError: a setting that is not allowed, or a run that cannot be resumed.
+            ValueError: a setting that is not allowed, a module that cannot be imported, or a run
+                that cannot be resumed.
         """
         super().__init__('learner')
         self._given = parameters.given(self, *SETTINGS)
@@ -102,6 +107,8 @@ class LearnerNode(Node):
         self.run, self.process = (
             select(RunConfig, self._values), select(ProcessConfig, self._values))
         verify_run(self.run)
+        self.modules = select(EnvModulesConfig, self._given)
+        import_modules(self.modules)
         if not rank:
             self.configs()
         self.device = choose_device(self.run.device, self.run.learner_rank)
@@ -184,7 +191,7 @@ class Training:
         self._learner = Learner(
             train, *factory.spaces(env), factory.frames_per_observation(env),
             self._timers[TRAINING], algorithm_config=algorithm_config, group=group,
-            device=node.device)
+            device=node.device, init='' if group.rank or node.resume else run.init)
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         first = group.rank == 0
         self._folder = RunFolder(
@@ -201,7 +208,7 @@ class Training:
         self._subscribe()
         self._trainer = Trainer(
             self._learner, self._folder,
-            as_dict(env, train, algorithm_config, run) | factory.describe(env),
+            as_dict(env, node.modules, train, algorithm_config, run) | factory.describe(env),
             inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
             log=node.get_logger().info, warn=node.get_logger().warning,
             extra_scalars=TopicScalars(

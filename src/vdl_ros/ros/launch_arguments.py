@@ -9,25 +9,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from launch import LaunchContext
 from launch.actions import DeclareLaunchArgument, LogInfo, Shutdown
 from launch.events.process import ProcessExited
 from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
 
 from vdl_ros.common.settings import Scalar, SettingError, settings_of, suggestion
+from vdl_ros.config_file import read_config
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.process import EXIT_BAD_INPUT
+from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = [
-    'RECORD', 'SAVING_S', 'announced', 'declare', 'end_all', 'end_with', 'given', 'node',
-    'of_learner', 'recorder', 'reject_unknown_arguments',
+    'CONFIG', 'RECORD', 'SAVING_S', 'announced', 'declare', 'end_all', 'end_with', 'given', 'node',
+    'of_learner', 'parameters', 'recorder', 'reject_unknown_arguments',
 ]
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
     description='Record every topic to this bag, a folder that must not exist; empty: no bag.')
+
+CONFIG = DeclareLaunchArgument(
+    'config', default_value='',
+    description='YAML file with settings by name, such as the config.yaml of a run; the arguments '
+                'that are given override it. It names env_modules too: use files that you trust.')
 
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
 # update of the policy, or for a recorder with a slow disk.
@@ -49,11 +58,13 @@ def declare(*classes: type) -> list[DeclareLaunchArgument]:
 
 def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
     """
-    Return the settings that the command line or an including launch file sets.
+    Return the settings that the command line, an including launch file or ``config`` sets.
 
     Raises:
-        SettingError: an invalid value.
+        SettingError: an invalid value, or a file that cannot be read.
     """
+    config = context.launch_configurations.get('config', '')
+    in_file = read_config(Path(config), ProcessConfig) if config else {}
     on_command_line = {word.split(':=', 1)[0] for word in context.argv if ':=' in word}
     found = {}
     for name, setting in settings_of(*classes).items():
@@ -62,7 +73,15 @@ def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
             continue
         if name in on_command_line or text != _text(setting.default):
             found[name] = setting.parse(text)
+        elif name in in_file:
+            found[name] = setting.check(in_file[name])
     return found
+
+
+def parameters(given: Mapping[str, Scalar]) -> dict[str, Any]:
+    """Return node parameters; launch would read a text as YAML, and one of JSON as a mapping."""
+    return {name: ParameterValue(value, value_type=str) if isinstance(value, str) else value
+            for name, value in given.items()}
 
 
 def node(

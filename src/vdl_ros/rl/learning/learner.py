@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -19,6 +20,7 @@ from vdl_ros.rl.device import CPU, memory_of
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy
 from vdl_ros.rl.runs.checkpoint import pack, unpack
+from vdl_ros.rl.runs.initial_weights import load_initial_weights
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Learner']
@@ -51,9 +53,10 @@ class Learner:
         algorithm_config: AlgorithmConfig | None = None,
         group: Group | None = None,
         device: torch.device = CPU,
+        init: str = '',
     ) -> None:
         """
-        Make the network, with weights drawn from ``config.seed``.
+        Make the network, with weights drawn from ``config.seed`` or those of a checkpoint.
 
         Args:
             config: settings of every algorithm.
@@ -64,9 +67,11 @@ class Learner:
             algorithm_config: settings of the chosen algorithm; default: its defaults.
             group: the learners that share the work; default: this one alone.
             device: device to compute on; see :func:`choose_device`.
+            init: checkpoint with the first weights; empty: none.
 
         Raises:
-            ValueError: spaces that the network or the algorithm does not support.
+            ValueError: spaces that the network or the algorithm does not support, or a checkpoint
+                that cannot be read or is of another network.
         """
         torch.manual_seed(config.seed)
         self.config = config
@@ -75,6 +80,8 @@ class Learner:
         self.device = device
         self.policy = make_policy(
             config, observation_space, action_space, self.algorithm_config, device)
+        if init:
+            load_initial_weights(Path(init), self.policy, config)
         self.schema = UnrollSchema(
             observation_space, action_space, config.unroll_length, frames_per_observation,
             self.policy.state_size)

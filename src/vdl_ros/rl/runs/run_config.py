@@ -17,6 +17,9 @@ class RunConfig:
         '', 'Folder to write the run to; empty: runs/<environment>-<time>-<random>.')
     resume: str = setting(
         '', 'Folder of a run to resume, with its steps, optimizer, random state and settings.')
+    init: str = setting(
+        '', 'Checkpoint whose weights a new run starts with; steps, optimizer and settings are '
+        'those of the new run.')
     video: bool = setting(
         False, 'Record what the policy does at the end: video.mp4 in the run\'s folder.')
     num_actors: int = setting(
@@ -61,6 +64,9 @@ def verify_run(run: RunConfig) -> None:
     Raises:
         SettingError: names both settings, their values and what to change.
     """
+    if run.init and run.resume:
+        raise SettingError(f'init: {run.init!r} is not allowed with resume {run.resume!r}: a '
+                           'resumed run has weights')
     if run.learner_rank >= run.num_learners:
         raise SettingError(f'learner_rank: {run.learner_rank} is not allowed: less than '
                            f'num_learners, {run.num_learners}')

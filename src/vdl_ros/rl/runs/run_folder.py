@@ -23,9 +23,12 @@ _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'succ
             'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
 # Values of columns that runs of earlier versions do not have.
 _DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
+# What says which run it is and not how it is trained: config.yaml can start another one.
+_NOT_SAVED = ('run_dir', 'resume', 'learner_rank', 'group_address')
 # Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
-_SETTINGS_OF_A_START = ('run_dir', 'resume', 'device', 'num_actors', 'num_learners',
-                        'learner_rank', 'group_address')
+# The modules are what the user of a host trusts, not what a folder asks for.
+_SETTINGS_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'init',
+                        'env_modules')
 # Errors of flock on file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -113,7 +116,8 @@ class RunFolder:
 
     def open(self, config: Mapping[str, Any], agent_steps: int) -> None:
         """Write config.yaml; keep the events and progress up to ``agent_steps`` and open both."""
-        write_text(self.path / 'config.yaml', yaml.safe_dump(dict(config), sort_keys=False))
+        saved = {name: value for name, value in config.items() if name not in _NOT_SAVED}
+        write_text(self.path / 'config.yaml', yaml.safe_dump(saved, sort_keys=False))
         self._progress.truncate(agent_steps)
         # Discards all events after the checkpoint. The queue is long, so that the training does
         # not wait for the thread that writes them.

@@ -1,0 +1,182 @@
+"""Modules of this host: they register environments, and give their own wrappers; nothing else."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from vdl_ros.common.settings import SettingError
+from vdl_ros.envs import env_modules
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.factory import EnvError, describe, make
+
+# With an argument, a text among the observations, a wrapper and a wrapper of somebody else.
+OWN = '''
+import gymnasium
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import RecordVideo
+
+class Own(gymnasium.Env):
+    def __init__(self, size=2, fail=''):
+        if size < 1:
+            raise ValueError(f'size: {size} is not\\nallowed')
+        if fail:
+            self.missing
+        assert size < 100, 'too large'
+        self.observation_space = spaces.Dict({
+            'numbers': spaces.Box(0.0, 1.0, (size,)), 'mission': spaces.Text(5)})
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 1.0, False, False, {}
+
+class NoText(gymnasium.ObservationWrapper):
+    def __init__(self, env, factor=1.0):
+        super().__init__(env)
+        self.factor = factor
+        self.observation_space = env.observation_space['numbers']
+
+    def observation(self, observation):
+        return observation['numbers'] * self.factor
+
+class Vector(SyncVectorEnv):
+    def __init__(self, num_envs, size=2, max_episode_steps=None):
+        super().__init__([lambda: NoText(Own(size))] * num_envs)
+
+gymnasium.register('own/Own-v0', entry_point=Own, max_episode_steps=3)
+gymnasium.register('own/Vector-v0', vector_entry_point=Vector)
+gymnasium.register('own/Both-v0', entry_point=Own, vector_entry_point=Vector)
+'''
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes a module, to be forgotten after the test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(env_modules, '_imported', [])
+    known, names = dict(gymnasium.registry), []
+
+    def write(text=OWN, name='own_module'):
+        (tmp_path / f'{name}.py').write_text(text)
+        names.append(name)
+        return EnvModulesConfig(env_modules=name)
+
+    yield write
+    gymnasium.registry.clear()
+    gymnasium.registry.update(known)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def config(env_id='own/Own-v0', kwargs='', wrappers='NoText'):
+    return EnvConfig(env_id=env_id, num_envs=2, env_kwargs=kwargs, env_wrappers=wrappers)
+
+
+def refusal(given):
+    with pytest.raises(EnvError) as caught:
+        make(given, seed=0)
+    assert '\n' not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_environment_and_its_wrapper_are_there_after_the_import(module):
+    assert "no environment 'own/Own-v0' on this host" in refusal(config())
+    import_modules(module())
+    env = make(config(
+        kwargs='{"size": 3}', wrappers='[{"own_module.NoText": {"factor": 10.0}}]'), seed=0)
+    observations, _ = env.reset()
+    assert observations.shape == (2, 3)
+    assert observations.max() > 1.0
+    assert env.step(np.zeros(2, np.int64))[1].tolist() == [1.0, 1.0]
+    env.close()
+    assert describe(config()) == {}
+
+
+def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
+    import_modules(module())
+    for env_id, wrappers, own in (
+            ('own/Vector-v0', '', True), ('own/Both-v0', '', True),
+            ('own/Both-v0', 'NoText', False)):
+        env = make(config(env_id, '{"size": 4}', wrappers), seed=0)
+        assert (type(env.unwrapped).__name__ == 'Vector') is own
+        assert env.reset()[0].shape == (2, 4)
+        env.close()
+    assert "doesn't have an entry point" in refusal(config('own/Vector-v0'))
+
+
+@pytest.mark.parametrize(('given', 'message'), [
+    (config(wrappers=''),
+     "observations: part 'mission': Text is not supported: Box, Discrete, MultiDiscrete, "
+     'MultiBinary, Dict, Tuple; env_wrappers:=\'[{"FilterObservation": {"filter_keys": '
+     '["numbers"]}}]\' leaves it out'),
+    (config(kwargs='{"size": 0}'),
+     'env_id: own/Own-v0 cannot be created with env_kwargs \'{"size": 0}\': size: 0 is not '
+     'allowed'),
+    (config(kwargs='{"sise": 1}'),
+     'env_id: own/Own-v0 cannot be created with env_kwargs \'{"sise": 1}\': Own.__init__() got '
+     "an unexpected keyword argument 'sise'"),
+    (config(kwargs='{"size": 100}'), 'AssertionError: too large (own_module.py:13)'),
+    (config(kwargs='{"fail": "now"}'), "AttributeError: 'Own' object has no attribute 'missing'"),
+    (config(wrappers='[{"NoText": {"faktor": 2}}]'),
+     "env_wrappers: NoText: TypeError: NoText.__init__() got an unexpected keyword argument "
+     "'faktor'"),
+    (config(wrappers='NoTxt'), "no wrapper 'NoTxt' in the env_modules of this host, or among "
+                               "Gymnasium's that may be named; did you mean 'NoText'?"),
+])
+def test_what_an_environment_refuses_is_one_line(module, given, message):
+    import_modules(module())
+    assert message in refusal(given)
+
+
+@pytest.mark.parametrize('name', [
+    'RecordVideo', 'own_module.RecordVideo', 'gymnasium.wrappers.RecordVideo', 'Vector', 'Own',
+    'own_module', 'antigravity.Wrapper', 'os.system', 'TransformObservation', '__class__'])
+def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module, name):
+    import_modules(module())
+    assert f'env_wrappers: no wrapper {name!r} in the env_modules' in refusal(
+        config(wrappers=name))
+    assert 'antigravity' not in sys.modules
+
+
+def test_a_wrapper_of_two_modules_needs_its_module(module):
+    import_modules(module())
+    import_modules(module(OWN.replace('own/', 'own2/'), 'own_module_2'))
+    assert 'NoText\' is not unique: own_module.NoText, own_module_2.NoText' in refusal(config())
+    make(config(wrappers='own_module_2.NoText'), seed=0).close()
+
+
+@pytest.mark.parametrize(('text', 'cause'), [
+    ('x = (', "SyntaxError: '(' was never closed (own_module.py, line 1)"),
+    ('\nraise KeyError("a\\nb")', "KeyError: 'a\\nb' (own_module.py:2)"),
+    ('raise SystemExit(3)', 'SystemExit: 3 (own_module.py:1)'),
+    ('import not_installed_at_all', "ModuleNotFoundError: No module named 'not_installed_at_all'"),
+])
+def test_a_module_that_does_not_import_is_named_with_the_cause(module, text, cause):
+    with pytest.raises(SettingError) as caught:
+        import_modules(module(text))
+    assert str(caught.value).startswith(f"env_modules: 'own_module' cannot be imported: {cause}")
+    assert '\n' not in str(caught.value)
+
+
+def test_a_module_that_is_not_found_is_named_with_what_helps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingError, match="^env_modules: 'nowhere.envs' cannot be imported: No "
+                                           "module named 'nowhere'; install it, or add its"):
+        import_modules(EnvModulesConfig(env_modules='nowhere.envs'))
+    (tmp_path / 'nowhere.py').touch()
+    with pytest.raises(SettingError, match='it is in this folder: export PYTHONPATH=.PWD$'):
+        import_modules(EnvModulesConfig(env_modules=' nowhere, os'))
+
+
+@pytest.mark.parametrize('name', ['../own', 'a b', 'a:B', '1a', 'a..b', '.a', 'x' * 10 + '\x1b'])
+def test_only_names_of_modules_are_allowed(name):
+    with pytest.raises(SettingError, match='^env_modules: .* is not allowed: names of modules'):
+        import_modules(EnvModulesConfig(env_modules=f'os,{name}'))

@@ -1,0 +1,62 @@
+"""The tutorial of an own environment, as a reader copies it; an actor without the module waits."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.msg import Policy
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros import qos
+
+PAGE = Path(__file__).resolve().parents[2] / 'docs' / 'tutorials' / 'your_environment.md'
+REFUSED = ("policy refused, waiting for another: env_id: no environment 'tutorial/Walk-v0' on "
+           'this host, whose env_modules register others')
+
+
+def test_the_commands_of_the_tutorial_train_evaluate_and_go_on(
+        launch, tmp_path, monkeypatch, stranger):
+    text = PAGE.read_text()
+    module, = re.findall(r'^```python\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r'^```bash\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
+    assert len(commands) == 3
+    (tmp_path / 'walk.py').write_text(module)
+    monkeypatch.chdir(tmp_path)
+    # As on a host whose user has not named the module.
+    (tmp_path / 'canary.py').write_text("open('imported', 'w').close()\n")
+    waiting = launch('ros2', 'run', 'vdl_ros', 'actor', env=os.environ | {
+        'PYTHONPATH': f'{tmp_path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'})
+    waiting.wait_for(lambda: 'waiting for a policy' in waiting.output, 'the actor')
+    reader = launch('bash', '-e', '-c', '\n'.join(commands))
+    assert reader.wait(540.0) == 0, reader.output
+
+    summary = json.loads((tmp_path / 'runs/walk/summary.json').read_text())
+    assert summary['ended_by'] == 'stop_at_return'
+    assert summary['success_rate_100'] > 0.9
+    assert (tmp_path / 'runs/walk/curve.png').stat().st_size > 10_000
+    # The most likely actions may go in circles for some goals.
+    success, = re.findall(r'100 episodes: mean .* success (\d+)%', reader.output)
+    assert int(success) > 60
+    assert (tmp_path / 'walk.mp4').stat().st_size > 1000
+    slippery = json.loads((tmp_path / 'runs/slippery/summary.json').read_text())
+    assert slippery['ended_by'] == 'stop_at_return'
+    # With other weights it needs more than the first run, for the ground is slippery.
+    assert slippery['agent_steps'] < summary['agent_steps']
+
+    assert waiting.output.count('policy refused') == waiting.output.count(REFUSED) == 1
+    assert REFUSED in text
+
+    # The learner is gone, and a stranger names a module that this host could import.
+    publisher = stranger.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    for env_id, wrappers, answer in (
+            ('canary:Env-v0', '', 'no module to import'),
+            ('CartPole-v1', 'canary.Wrapper', "no wrapper 'canary.Wrapper'")):
+        settings = as_dict(EnvConfig(env_id=env_id, env_wrappers=wrappers), TrainConfig())
+        publisher.publish(Policy(
+            learner_id='stranger', config=json.dumps({**settings, 'env_modules': 'canary'})))
+        waiting.wait_for(lambda answer=answer: answer in waiting.output, answer)
+    assert not (tmp_path / 'imported').exists()
+    waiting.interrupt()
+    assert waiting.wait() == 0, waiting.output

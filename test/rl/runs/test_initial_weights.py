@@ -1,0 +1,85 @@
+"""Weights of one run start another: they are equal; what does not fit is named in one line."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.runs.checkpoint import CheckpointError, save_checkpoint
+from vdl_ros.rl.train_config import TrainConfig
+
+NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
+CHOICE = gymnasium.spaces.Discrete(2)
+FORCES = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def learner(spaces=(NUMBERS, CHOICE), init='', **config):
+    return Learner(TrainConfig(hidden_size=config.pop('hidden_size', 4), **config), *spaces,
+                   init=str(init))
+
+
+def saved(path, learner, **state):
+    config = {name: getattr(learner.config, name) for name in (
+        'algorithm', 'hidden_size', 'lstm_size', 'normalize_observations', 'action_distribution')}
+    save_checkpoint(path, config=config, learner=learner.state() | state, progress={})
+    return path
+
+
+@pytest.mark.parametrize('algorithm', ['ppo', 'dqn'])
+def test_the_weights_are_those_of_the_checkpoint_and_nothing_else_is(tmp_path, algorithm):
+    first = learner(algorithm=algorithm, seed=1, normalize_observations=True)
+    first.version, first.agent_steps = 7, 700
+    with torch.no_grad():
+        for each in first.policy.state_dict().values():
+            each += 1
+    path = saved(tmp_path / 'c.pt', first)
+    second, other = (learner(algorithm=algorithm, seed=2, normalize_observations=True, init=init)
+                     for init in (path, ''))
+    weights = first.weights()
+    assert {name: each.tolist() for name, each in second.weights().items()} == {
+        name: each.tolist() for name, each in weights.items()}
+    assert any(not np.array_equal(each, weights[name]) for name, each in other.weights().items())
+    assert (second.version, second.agent_steps) == (0, 0)
+    if algorithm == 'dqn':
+        target = second.algorithm.target.state_dict()
+        assert all(torch.equal(each, target[name])
+                   for name, each in second.policy.state_dict().items())
+
+
+@pytest.mark.parametrize(('there', 'here', 'message'), [
+    ({'hidden_size': 8}, {}, "'policy_torso.0.weight' is [8, 3] there, [4, 3] here; "
+                             'hidden_size: 8 there, 4 here'),
+    ({'spaces': (gymnasium.spaces.Box(-1, 1, (5,)), CHOICE)}, {},
+     "'policy_torso.0.weight' is [4, 5] there, [4, 3] here"),
+    ({'spaces': (NUMBERS, gymnasium.spaces.Discrete(3))}, {},
+     "'policy_head.weight' is [3, 4] there, [2, 4] here"),
+    ({}, {'lstm_size': 2}, "'lstm.weight_ih' is not there, [8, 4] here; lstm_size: 0 there, 2 "
+                           'here'),
+    ({'normalize_observations': True}, {}, ' there, not here; normalize_observations: True '
+                                         'there, False here'),
+    ({'algorithm': 'dqn'}, {'algorithm': 'ppo'}, "algorithm: 'dqn' there, 'ppo' here"),
+    ({'spaces': (NUMBERS, FORCES), 'action_distribution': 'squashed'},
+     {'spaces': (NUMBERS, FORCES)},
+     "action_distribution is 'squashed' there, 'gaussian' here"),
+])
+def test_another_network_is_refused_with_what_differs(tmp_path, there, here, message):
+    path = saved(tmp_path / 'c.pt', learner(**there))
+    with pytest.raises(CheckpointError) as caught:
+        learner(init=path, **here)
+    assert str(caught.value).startswith(f'init: {path} does not fit: ')
+    assert message in str(caught.value)
+    assert '\n' not in str(caught.value)
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused(tmp_path):
+    first = learner()
+    weights = {name: torch.full_like(each, np.nan)
+               for name, each in first.policy.state_dict().items()}
+    for state, message in (({'policy': [1]}, 'holds no policy'),
+                           ({'policy': {'x': 1}}, 'holds no policy'),
+                           ({'policy': weights}, 'not all weights are finite')):
+        with pytest.raises(CheckpointError, match=message):
+            learner(init=saved(tmp_path / 'c.pt', first, **state))
+    with pytest.raises(CheckpointError, match='none.pt'):
+        learner(init=tmp_path / 'none.pt')

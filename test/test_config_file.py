@@ -1,0 +1,86 @@
+"""Settings in a YAML file: by hand or of a run; each wrong one is named in one line."""
+
+import pytest
+import yaml
+
+from vdl_ros.common.settings import SettingError, as_dict
+from vdl_ros.config_file import read_config
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
+from vdl_ros.ros.process_config import ProcessConfig
+
+
+def test_values_have_the_type_of_their_setting(tmp_path):
+    file = tmp_path / 'my.yaml'
+    file.write_text('''
+env_id: own/Own-v0
+env_modules: [own, own.wrappers]
+env_kwargs: {size: 5, map: [[1, 0]]}
+env_wrappers:
+- FilterObservation: {filter_keys: [a, b]}
+- FlattenObservation
+learning_rate: 1e-3       # a text, in YAML 1.1
+discount: 1
+synchronous: yes
+ppo_clip: 0.1
+num_actors: 4
+actor_threads: 2
+executor: single
+''')
+    assert read_config(file, ProcessConfig) == {
+        'env_id': 'own/Own-v0', 'env_modules': 'own,own.wrappers',
+        'env_kwargs': '{"size": 5, "map": [[1, 0]]}',
+        'env_wrappers': '[{"FilterObservation": {"filter_keys": ["a", "b"]}}, '
+                        '"FlattenObservation"]',
+        'learning_rate': 0.001, 'discount': 1.0, 'synchronous': True, 'ppo_clip': 0.1,
+        'num_actors': 4, 'actor_threads': 2, 'executor': 'single'}
+
+
+def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
+    env, run = EnvConfig(env_id='Acrobot-v1', env_kwargs='{"a": 1}'), RunConfig(
+        run_dir=str(tmp_path / 'run'), num_actors=3)
+    folder = RunFolder(tmp_path / 'run')
+    folder.open(as_dict(env, run) | {'env_modules': 'own', 'environment': {'task': [1]}}, 0)
+    found = read_config(tmp_path / 'run' / 'config.yaml')
+    assert found.items() >= {**as_dict(env), 'num_actors': 3, 'env_modules': 'own'}.items()
+    # Another run has another folder.
+    assert not found.keys() & {'run_dir', 'resume', 'learner_rank', 'group_address'}
+    # A folder to resume may be a stranger's, and does not say what is imported.
+    assert saved_settings(tmp_path / 'run').keys() == {*as_dict(env), 'environment'} | (
+        as_dict(run).keys() - {'run_dir', 'resume', 'learner_rank', 'group_address', 'device',
+                               'num_actors', 'num_learners', 'init'})
+
+
+@pytest.mark.parametrize(('text', 'message'), [
+    ('learnin_rate: 1', "'learnin_rate': no such setting; did you mean 'learning_rate'?"),
+    ('discount: 1.5', 'discount: 1.5 is not allowed: a number from 0 to 1'),
+    ('discount: high', "discount: 'high' is not allowed: a number from 0 to 1"),
+    ('num_envs: [1]', 'num_envs: [1] is not allowed: a whole number from 1 to 4096'),
+    ('env_kwargs: 5', 'env_kwargs: 5 is not allowed: text'),
+    ('{1: 2}', '1: no such setting'),
+    ('- env_id', 'is not a mapping from settings to values'),
+    ('', 'is not a mapping from settings to values'),
+    ('env_id: [', 'is not YAML: '),
+    ('x: !!python/object/apply:os.getcwd []', 'is not YAML: could not determine a constructor'),
+    ('[' * 5000, 'is not YAML: '),
+])
+def test_an_error_names_the_file_and_the_setting_in_one_line(tmp_path, text, message):
+    file = tmp_path / 'my.yaml'
+    file.write_text(text)
+    with pytest.raises(SettingError) as caught:
+        read_config(file)
+    assert str(caught.value).startswith(f'config: {file}')
+    assert message in str(caught.value)
+    assert '\n' not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(SettingError, match='^config: .*/none.yaml cannot be read: No such file'):
+        read_config(tmp_path / 'none.yaml')
+
+
+def test_every_setting_that_is_written_reads_back(tmp_path):
+    file = tmp_path / 'all.yaml'
+    file.write_text(yaml.safe_dump(as_dict(EnvConfig())))
+    assert read_config(file) == as_dict(EnvConfig())
