@@ -44,7 +44,7 @@ def policy():
     train, env = TrainConfig(), EnvConfig(env_id=REACH)
     spaces = factory.spaces(env)
     made = make_policy(train, *spaces, make_algorithm_config(train, {}))
-    return SavedPolicy(made.eval(), env, train, spaces[1], 0, 0)
+    return SavedPolicy(made.eval(), env, train, spaces[1], 0, 0, {})
 
 
 def test_all_controllers_have_the_same_places_and_the_joint_controller_reaches_them(
