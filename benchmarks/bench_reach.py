@@ -73,23 +73,23 @@ class RandomPolicy:
 
     over = False
 
-    def __init__(self, seed: int) -> None:
-        """Choose by this seed."""
-        self._random = np.random.default_rng(seed)
+    def __init__(self, seed: int, motors: int = len(MOTORS)) -> None:
+        """Choose by this seed for so many motors."""
+        self._random, self._motors = np.random.default_rng(seed), motors
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return random actions."""
-        return self._random.integers(0, 3, (len(observations), len(MOTORS)))
+        return self._random.integers(0, 3, (len(observations), self._motors))
 
 
 class TrainedPolicy:
-    """The most likely actions of a policy."""
+    """The most likely actions of a policy, or sampled ones."""
 
     over = False
 
-    def __init__(self, saved: SavedPolicy) -> None:
+    def __init__(self, saved: SavedPolicy, deterministic: bool = True) -> None:
         """Use this policy."""
-        self._act = Act(saved.policy, saved.action_space, deterministic=True)
+        self._act = Act(saved.policy, saved.action_space, deterministic=deterministic)
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the policy's actions."""

@@ -7,7 +7,8 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.kinematic_twin import MEMORY, KinematicTwin
+from vdl_ros.arm.simulation.history import MEMORY
+from vdl_ros.arm.simulation.kinematic_twin import KinematicTwin
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
@@ -148,7 +149,9 @@ def test_a_held_arm_stays_and_can_leave():
         arm.step(forward)
         arm.hold(np.array([[True] * 5, [False, True, True, True, True]]))
     assert arm.positions[0].tolist() == before[0].tolist()
-    assert arm.positions_before(np.zeros(2))[0].tolist() == before[0].tolist()
+    for age in (0.0, 0.05):
+        past = arm.positions_before(np.full(2, age))
+        assert past[0].tolist() == before[0].tolist()
     assert arm.positions[1, 0] > before[1, 0] + 0.5
     for _ in range(5):
         arm.step(-forward)

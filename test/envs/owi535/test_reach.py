@@ -16,7 +16,7 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535 import reach_task
+from vdl_ros.envs.owi535 import arm_task, reach_task
 from vdl_ros.envs.owi535.joint_sensor import JITTER
 from vdl_ros.envs.owi535.reach_observation import FEATURES
 from vdl_ros.envs.owi535.reach_task import ReachTask
@@ -214,7 +214,7 @@ def test_by_camera_the_wrist_is_neither_measured_nor_moved():
     observations = task.reset(np.arange(8), random)
     names = [feature.name for feature in FEATURES]
     wrist = task.positions[:, 3].copy()
-    assert (np.abs(wrist) <= reach_task.STRAIGHT).all()
+    assert (np.abs(wrist) <= arm_task.STRAIGHT).all()
     for _ in range(20):
         observations = task.step(np.full((8, 4), 2), random).observations
     for name in ('wrist_measured', 'wrist_position', 'wrist_velocity', 'wrist_command_1'):

@@ -8,7 +8,6 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.scene import PREFIX, Scene
 
 __all__ = ['DEEPEST', 'CollisionChecker']
@@ -28,20 +27,13 @@ class CollisionChecker:
         self._arm = np.array([
             model.body(model.geom_bodyid[geom]).name.startswith(PREFIX)
             for geom in range(model.ngeom)])
-        #: Of each joint that mimics another: its address, the other's index, multiplier, offset.
-        self._mimics = [
-            (int(model.joint(PREFIX + joint.name).qposadr[0]), JOINTS.index(joint.mimic),
-             joint.multiplier, joint.offset)
-            for joint in scene.geometry.joints.values() if joint.mimic]
 
     def collides(self, positions: ArrayLike) -> NDArray[np.bool_]:
         """Return whether poses collide, bool [N]; ``positions`` is float64 [N, 5], rad."""
         model, data = self.scene.model, self._data
         poses = np.asarray(positions, np.float64)
         qpos = np.tile(model.qpos0, (len(poses), 1))
-        qpos[:, self.scene.qpos] = poses
-        for address, other, multiplier, offset in self._mimics:
-            qpos[:, address] = poses[:, other] * multiplier + offset
+        self.scene.write_positions(qpos, poses)
         found = np.zeros(len(poses), np.bool_)
         for row, values in enumerate(qpos):
             data.qpos[:] = values

@@ -108,6 +108,11 @@ class ArmRenderer:
         image: NDArray[np.uint8] = self._renderer.render(out=out)
         return image
 
+    @property
+    def bare(self) -> Any:
+        """Return the ``mujoco.Renderer``, to measure what it takes alone."""
+        return self._renderer
+
     def close(self) -> None:
         """Free the OpenGL context; may be called twice."""
         if self._renderer is not None:

@@ -58,13 +58,23 @@ class Scene:
         Joints that mimic another follow it.
         """
         data.qvel[:] = 0.0
-        data.qpos[self.qpos] = positions
+        self.write_positions(data.qpos[None], np.asarray(positions)[None])
+        mujoco.mj_forward(self.model, data)
+
+    def write_positions(
+        self, qpos: NDArray[np.float64], positions: NDArray[np.float64],
+    ) -> None:
+        """
+        Write joint positions, float64 [N, 5], rad, to rows of MuJoCo's ``qpos``, [N, nq].
+
+        Joints that mimic another follow it.
+        """
+        qpos[:, self.qpos] = positions
         for joint in self.geometry.joints.values():
             if joint.mimic:
                 address = self.model.joint(PREFIX + joint.name).qposadr[0]
-                value = positions[JOINTS.index(joint.mimic)]
-                data.qpos[address] = value * joint.multiplier + joint.offset
-        mujoco.mj_forward(self.model, data)
+                others = positions[:, JOINTS.index(joint.mimic)]
+                qpos[:, address] = others * joint.multiplier + joint.offset
 
     def gears(self, sag: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """

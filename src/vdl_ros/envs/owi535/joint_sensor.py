@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.simulation.kinematic_twin import KinematicTwin
-from vdl_ros.envs.owi535.reach_observation import JointReading
+from vdl_ros.envs.owi535.arm_observation import JointReading
 from vdl_ros.envs.owi535.twin_ranges import Twins
 
 __all__ = ['JointSensor']
@@ -20,6 +21,15 @@ JITTER = 1.0 / 30.0
 INDEPENDENT_AFTER, RENEWED_AFTER = 0.2, 2.0
 #: Joints that the camera does not see.
 UNSEEN = np.array([name in ('wrist', 'gripper') for name in JOINTS])
+
+
+class Twin(Protocol):
+    """B arms whose past is known: the kinematic twin, or the one with physics."""
+
+    period: float
+
+    def positions_before(self, age: Array) -> Array:
+        """Return the positions ``age``, float64 [B], s, ago: float64 [B, 5], rad."""
 
 
 class JointSensor:
@@ -36,6 +46,11 @@ class JointSensor:
         self.by_camera = np.zeros(count, np.bool_)
         self._age = np.zeros(count)
         self._noise, self._error, self._last = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+
+    @property
+    def late_positions(self) -> Array:
+        """Return the true positions at the time of the last measurement, float64 [B, 5], rad."""
+        return self._last
 
     def reset(
         self, rows: NDArray[np.intp], twins: Twins, by_camera: NDArray[np.bool_],
@@ -58,7 +73,7 @@ class JointSensor:
         self._last[rows] = positions
         return JointReading(self._seen(positions, self._error[rows], by_camera), -twins.age)
 
-    def read(self, twin: KinematicTwin, now: Array, random: np.random.Generator) -> JointReading:
+    def read(self, twin: Twin, now: Array, random: np.random.Generator) -> JointReading:
         """Return the latest measurement at ``now``, float64 [B], s."""
         late = np.where(self._age > 0.0, random.uniform(0.0, JITTER, len(now)), 0.0)
         age = self._age + late

@@ -13,7 +13,9 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.simulation.twin_parameters import TwinParameters
 
-__all__ = ['HELD_OUT', 'INSIDE', 'NOMINAL', 'RANDOMISATIONS', 'TwinRanges', 'Twins']
+__all__ = [
+    'HELD_OUT', 'INSIDE', 'NOMINAL', 'RANDOMISATIONS', 'Ranges', 'TwinRanges', 'Twins', 'uniform',
+]
 
 Array = NDArray[np.float64]
 #: Intervals; a value is drawn uniformly from their union.
@@ -86,14 +88,14 @@ class TwinRanges:
         speed = geometry.velocity if speed is None else speed
         joints = (count, len(JOINTS))
         parameters = TwinParameters(
-            speed=speed * _uniform(random, self.speed, joints),
-            **{field.name: _uniform(random, getattr(self, field.name), (count,))
+            speed=speed * uniform(random, self.speed, joints),
+            **{field.name: uniform(random, getattr(self, field.name), (count,))
                for field in dataclasses.fields(TwinParameters)[1:]})
-        return Twins(parameters, _uniform(random, self.age, (count,)),
-                     _uniform(random, self.noise, joints))
+        return Twins(parameters, uniform(random, self.age, (count,)),
+                     uniform(random, self.noise, joints))
 
 
-def _uniform(random: np.random.Generator, ranges: Ranges, shape: tuple[int, ...]) -> Array:
+def uniform(random: np.random.Generator, ranges: Ranges, shape: tuple[int, ...]) -> Array:
     """Return values uniformly distributed over the union of ``ranges``."""
     lengths = np.array([high - low for low, high in ranges])
     along = random.uniform(0.0, lengths.sum(), shape)

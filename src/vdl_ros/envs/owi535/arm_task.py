@@ -1,0 +1,189 @@
+"""
+What the tasks have in common: random twins, late and noisy measurements, commands of B arms.
+
+A task says where its arms start, simulates them, and computes observations and rewards.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.arm.calibration import calibration_file
+from vdl_ros.arm.model.geometry import ArmGeometry
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.simulation.collisions import CollisionChecker
+from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.common.settings import SettingError, build
+from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.owi535.arm_observation import IN_FLIGHT, MOVING, JointReading
+from vdl_ros.envs.owi535.joint_sensor import JointSensor
+from vdl_ros.envs.owi535.twin_ranges import INSIDE, RANDOMISATIONS, Twins
+from vdl_ros.envs.owi535.workspace import Workspace
+
+__all__ = ['FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'world']
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+#: For how long a task has to be done, s.
+HOLD = 1.0
+REWARDS = ('dense', 'sparse')
+#: How joints are measured; `mixed`: an episode in four by camera.
+FEEDBACKS = ('mixed', 'truth', 'camera')
+CAMERA_SHARE = 0.25
+#: Inside the ranges, the largest share of steps whose command is a step late, by chance: a policy
+#: that learned with it waits to see what its commands do, also on twins that are slower to react.
+LATE = 0.5
+# Somebody straightens a wrist that is not measured by hand, rad.
+STRAIGHT = 0.05
+
+
+class World:
+    """What all tasks of a process share: scene, collisions, poses to start from and to reach."""
+
+    def __init__(self) -> None:
+        """Sample the poses; takes a second."""
+        self.scene = build_scene()
+        self.checker = CollisionChecker(self.scene)
+        self.free = Workspace(self.checker)
+        self.straight = Workspace(self.checker, straight=True)
+
+
+world = functools.cache(World)
+
+
+def _measured(path: str, geometry: ArmGeometry) -> TwinParameters:
+    """Return the parameters of the arm in a calibration file; defaults for those it lacks."""
+    try:
+        config = build(SimulationConfig, calibration_file.read(path).simulation)
+    except SettingError as error:
+        raise EnvError(str(error)) from None
+    return TwinParameters.of(geometry, 1, config)
+
+
+class ArmTask:
+    """B arms with their sensors and commands."""
+
+    def __init__(
+        self, count: int, motors: Sequence[str], reward: str, randomisation: str, feedback: str,
+        calibration: str, *, measurement_delay: float = 0.0, command_delay: float = 0.0,
+    ) -> None:
+        """
+        Prepare ``count`` arms.
+
+        Args:
+            count: number of arms, B.
+            motors: those of the actions, the first ones of ``JOINTS``.
+            reward: one of ``REWARDS``.
+            randomisation: a name in ``RANDOMISATIONS``.
+            feedback: one of ``FEEDBACKS``.
+            calibration: file of a measured arm, about which twins are drawn; empty: none.
+            measurement_delay: added to the age of every measurement, s.
+            command_delay: added to that of every command, s.
+
+        Raises:
+            EnvError: an argument that is not allowed.
+        """
+        for name, value, allowed in (
+                ('reward', reward, REWARDS), ('feedback', feedback, FEEDBACKS),
+                ('randomisation', randomisation, tuple(RANDOMISATIONS))):
+            if value not in allowed:
+                raise EnvError(f'{name}: {value!r} is not allowed: one of {", ".join(allowed)}')
+        self._dense = reward == 'dense'
+        self._ranges = RANDOMISATIONS[randomisation]
+        self._most_late = LATE if self._ranges is INSIDE else 0.0
+        self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
+        self._world = world()
+        self._geometry = self._world.scene.geometry
+        self._speed = self._geometry.velocity
+        if calibration:
+            measured = _measured(calibration, self._geometry)
+            self._ranges, self._speed = self._ranges.about(measured), measured.speed[0]
+        self._delays = measurement_delay, command_delay
+        self._sensor = JointSensor(count)
+        self._time, self._held = np.zeros(count), np.zeros(count, np.int64)
+        self._commands = np.zeros((count, IN_FLIGHT, len(motors)), np.int8)
+        # What the motors do: the latest command or, if that is late, the one before.
+        self._motors, self._late = np.zeros((count, len(motors)), np.int8), np.zeros(count)
+        self._before = JointReading(np.zeros((count, len(JOINTS))), np.zeros(count))
+
+    @property
+    def geometry(self) -> ArmGeometry:
+        """Return the arm's geometry."""
+        return self._geometry
+
+    @property
+    def checker(self) -> CollisionChecker:
+        """Return what finds its collisions."""
+        return self._world.checker
+
+    @property
+    def time(self) -> Array:
+        """Return the time since each arm's reset, float64 [B], s."""
+        return np.array(self._time)
+
+    @property
+    def reading(self) -> JointReading:
+        """Return the latest measurements; their stamps are times as of ``time``."""
+        return self._before
+
+    @property
+    def late_positions(self) -> Array:
+        """Return the true joint positions at the latest measurement, float64 [B, 5], rad."""
+        return self._sensor.late_positions
+
+    def _draw(self, count: int, random: np.random.Generator) -> tuple[Twins, Bools]:
+        """Return ``count`` twins, and which of them are measured by camera."""
+        twins = self._ranges.draw(
+            random, self._geometry, count, self._speed).delayed(*self._delays)
+        return twins, random.random(count) < self._camera_share
+
+    @staticmethod
+    def _bend(starts: Array, by_camera: Bools, random: np.random.Generator) -> None:
+        """Bend wrists that are not measured by what somebody leaves who straightens them."""
+        bent = random.uniform(-STRAIGHT, STRAIGHT, len(starts))
+        starts[by_camera, JOINTS.index('wrist')] = bent[by_camera]
+
+    def _begin(
+        self, rows: NDArray[np.intp], twins: Twins, by_camera: Bools, starts: Array,
+        random: np.random.Generator,
+    ) -> JointReading:
+        """Start episodes of arms ``rows`` [N] at ``starts`` [N, 5]; return what is measured."""
+        reading = self._sensor.reset(rows, twins, by_camera, starts, random)
+        self._before.positions[rows], self._before.stamp[rows] = reading
+        for state in (self._time, self._held, self._commands, self._motors):
+            state[rows] = 0
+        self._late[rows] = random.uniform(0.0, self._most_late, len(rows))
+        return reading
+
+    def _command(
+        self, actions: NDArray[np.integer], random: np.random.Generator,
+    ) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
+        """
+        Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward.
+
+        Returns:
+            What the motors of the twins do now, int8 [B, 5], and how many were switched, int [B].
+        """
+        motors = np.asarray(actions, np.int8) - np.int8(1)
+        # A wrist that is not measured is not moved.
+        motors[self._sensor.by_camera, MOVING.index('wrist')] = 0
+        switched = (motors != self._commands[:, 0]).sum(axis=1)
+        self._commands = np.concatenate([motors[:, None], self._commands[:, :-1]], axis=1)
+        directions = np.zeros((len(motors), len(JOINTS)), np.int8)
+        late = random.random(len(motors)) < self._late
+        self._motors = np.where(late[:, None], self._motors, motors)
+        directions[:, :motors.shape[1]] = self._motors
+        return directions, switched
+
+    def _hold(self, done: Bools, period: float) -> Bools:
+        """Return which arms have succeeded, bool [B], if ``done`` says which are at it now."""
+        self._held = np.where(done, self._held + 1, 0)
+        # The first of these steps begins the time, so one more than HOLD has periods.
+        return np.asarray(self._held > round(HOLD / period))

@@ -1,0 +1,1 @@
+"""The tasks *push* and *pick and place*."""

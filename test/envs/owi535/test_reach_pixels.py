@@ -1,0 +1,113 @@
+"""Reach from images: Gymnasium's rules, what the image shows and when, what stands beside it."""
+
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.owi535.reach_observation import FEATURES
+from vdl_ros.envs.owi535.reach_pixels import ReachPixelsTask
+from vdl_ros.envs.owi535.task_renderer import TaskRenderer
+from vdl_ros.envs.registration import REACH, REACH_PIXELS
+
+OFF = np.ones(4, np.int64)
+
+
+def green(image):
+    red, middle, blue = (image[..., channel].astype(int) for channel in range(3))
+    return (middle > red + 30) & (middle > blue + 30)
+
+
+def test_gymnasium_accepts_it():
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        env = gymnasium.make(REACH_PIXELS).unwrapped
+        check_env(env, skip_render_check=True)
+        env.close()
+
+
+def test_one_arm_and_a_vector_of_one_give_the_same():
+    one = gymnasium.make(REACH_PIXELS, render_mode='rgb_array')
+    many = gymnasium.make_vec(REACH_PIXELS, 1)
+    left, right = one.reset(seed=3)[0], many.reset(seed=3)[0]
+    for _ in range(5):
+        for name in ('image', 'arm'):
+            assert np.array_equal(left[name], right[name][0])
+        left, right = one.step([2, 0, 1, 2])[0], many.step(np.array([[2, 0, 1, 2]]))[0]
+    # What render() shows is what the policy sees.
+    assert np.array_equal(one.render()[::4, ::4], left['image'])
+    one.close()
+    many.close()
+
+
+def test_the_numbers_are_those_of_reach_that_do_not_tell_the_target():
+    plain, seen = gymnasium.make(REACH), gymnasium.make(REACH_PIXELS)
+    blind = gymnasium.make(REACH_PIXELS, joints=False)
+    whole = plain.reset(seed=1)[0]
+    numbers = seen.reset(seed=1)[0]['arm']
+    kept = [index for index, feature in enumerate(FEATURES) if not any(
+        word in feature.name for word in ('target', 'approach', 'turn', 'nearness'))]
+    assert np.array_equal(numbers, whole[kept])
+    blind.reset(seed=1)
+    commands = blind.step([2, 0, 1, 1])[0]['arm']
+    assert commands.tolist() == [1, -1, 0, 0] + 12 * [0]
+    seen.close()
+    blind.close()
+
+
+def test_the_image_shows_arm_and_target_as_old_as_the_measurement():
+    task = ReachPixelsTask(3, randomisation='held_out', feedback='truth')
+    random = np.random.default_rng(0)
+    images = task.reset(np.arange(3), random)['image']
+    assert all(green(image).sum() > 15 for image in images)
+    assert not np.array_equal(images[0], images[1])
+    for _ in range(8):
+        images = task.step(np.full((3, 4), 2), random).observations['image']
+    renderer = TaskRenderer(84, 84, rod=True)
+    reach = task._reach
+    age = reach.time - reach.reading.stamp
+    assert (age > 0.15).all()
+    late = reach._twin.positions_before(age)
+    for row, image in enumerate(images):
+        assert np.array_equal(image, renderer.render(late[row], reach.targets[row]))
+        assert not np.array_equal(image, renderer.render(reach.positions[row], reach.targets[row]))
+    renderer.close()
+    task.close()
+
+
+def test_the_rod_tells_near_and_far_apart():
+    renderer = TaskRenderer(84, 84, rod=True)
+    images = [renderer.render(np.zeros(5), np.array(target)) for target in (
+        [0.12, -0.12, 0.1], [0.2, -0.2, 0.0667])]
+    renderer.close()
+    bottoms = [np.flatnonzero(green(image).any(axis=1)).max() for image in images]
+    assert bottoms[1] - bottoms[0] > 3
+
+
+def test_images_of_two_sizes_can_be_drawn_in_one_process():
+    small, large = TaskRenderer(84, 84), TaskRenderer()
+    pose, target = np.zeros(5), np.array([0.15, 0.0, 0.1])
+    first = small.render(pose, target)
+    assert large.render(pose, target).shape == (240, 320, 3)
+    assert np.array_equal(small.render(pose, target), first)
+    small.close()
+    large.close()
+
+
+def test_the_factory_makes_an_image_with_numbers_of_it():
+    env = factory.make(EnvConfig(env_id=REACH_PIXELS, num_envs=2), seed=0)
+    space = env.single_observation_space
+    assert isinstance(space, ImageAndVector)
+    assert (space.image.shape, space.vector_size) == ((84, 84, 3), 29)
+    env.reset()
+    env.close()
+
+
+def test_unknown_arguments_are_refused():
+    with pytest.raises(TypeError, match='odd'):
+        gymnasium.make(REACH_PIXELS, odd=1)
