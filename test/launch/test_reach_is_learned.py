@@ -27,7 +27,8 @@ STEPS = 300_000
 PATIENCE = 12.0
 
 
-def test_the_arm_learns_to_reach_and_the_node_moves_the_twin_to_a_target(launch, peer, tmp_path):
+def test_the_arm_learns_to_reach_and_the_node_moves_the_twin_to_a_target(
+        launch, peer, tmp_path, own_signals):
     run = tmp_path / 'run'
     assert local_training.main([
         '--env_id', REACH, '--algorithm', 'ppo', '--total_steps', str(STEPS),

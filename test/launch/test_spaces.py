@@ -2,20 +2,17 @@
 
 import re
 
-import pytest
-
 ENV = 'env_id:=vdl/MixedCounter-v0'
 # Returns of whole episodes of a counter.
 RETURNS = [n * (n + 1) / 2 for n in range(5, 16)]
 
 
-@pytest.mark.parametrize(('inference', 'algorithm'), [
-    ('actor', 'ppo'), ('learner', 'impala')])
-def test_a_run_is_learned_resumed_and_played(launch, run, inference, algorithm):
-    settings = (f'inference:={inference}', 'num_actors:=2')
+def learned(launch, run, algorithm, inference):
+    """Train, and return the run's summary."""
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', ENV,
                    f'algorithm:={algorithm}', 'last_action_reward:=true',
-                   'normalize_observations:=true', 'total_steps:=1500', *settings)
+                   'normalize_observations:=true', 'total_steps:=1500',
+                   f'inference:={inference}', 'num_actors:=2')
     assert train.wait() == 0, train.output
     first = run.summary
     assert first['trajectories_lost'] == first['trajectories_rejected'] == 0
@@ -24,9 +21,17 @@ def test_a_run_is_learned_resumed_and_played(launch, run, inference, algorithm):
     # Every other episode of an environment terminates, and is a success.
     assert 0.3 < first['success_rate_100'] < 0.7
     assert re.search(r'return +[0-9.]+   success +[3-6][0-9]%   lag', train.output)
+    return first
 
+
+def test_a_run_is_learned_from_observations_at_the_learner(launch, run):
+    learned(launch, run, 'impala', 'learner')
+
+
+def test_a_run_is_learned_resumed_and_played(launch, run):
+    first = learned(launch, run, 'ppo', 'actor')
     again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
-                   f'total_steps:={first["agent_steps"] + 1}', *settings)
+                   f'total_steps:={first["agent_steps"] + 1}', 'num_actors:=2')
     assert again.wait() == 0, again.output
     second = run.summary
     assert second['agent_steps'] > first['agent_steps']

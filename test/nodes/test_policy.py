@@ -178,12 +178,17 @@ def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
     found = arm.process.nodes('policy')
     node = found[0] if found else psutil.Process(arm.process.process.pid)
     node.suspend()
+    # What waits for the process when it goes on must not move the arm either.
+    arm.ask()
     begin = peer.node.get_clock().now().nanoseconds
     peer.until(lambda: peer.node.get_clock().now().nanoseconds > begin + 1.5e9, 'the gap',
                say=arm.measure)
     node.resume()
-    arm.until(lambda: arm.status[-1].reason.startswith('no update for'), 'the end')
+    arm.until(lambda: arm.status[-1].reason == 'target refused: the process stood still',
+              'the end')
     arm.until_off()
+    assert arm.status[-1].state == 'idle'
+    arm.until_turning()
 
 
 @pytest.mark.parametrize(('make', 'reason'), [

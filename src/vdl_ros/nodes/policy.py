@@ -49,7 +49,7 @@ from vdl_ros.saved_policy import SavedPolicy, load_policy
 
 SETTINGS = (PolicyConfig, GeometryConfig, ProcessConfig)
 BASE = 'base_link'
-# A target is refused for so long after another node has moved the arm, s.
+# A target is refused for so long after another node has moved the arm, or a standstill, s.
 YIELD_S = 1.0
 # Maximum age of a pose of the camera that explains why joint states are missing, s.
 POSE_S = 1.0
@@ -91,6 +91,8 @@ class PolicyNode(Node):
         self._emergency = EmergencyStopState()
         self._viewer_alive_at = self._moved_at = self._posed_at = -math.inf
         self._moved_by = self._refusal = self._told = ''
+        self._is_simulated_time = simulated
+        self._updated_at, self._went_on_at = time.monotonic(), -math.inf
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._status = self.create_publisher(
             TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
@@ -146,8 +148,14 @@ class PolicyNode(Node):
         point = message.point
         if self._emergency.engaged:
             return 'emergency stop'
-        if time.monotonic() - self._moved_at < YIELD_S:
+        now = time.monotonic()
+        if now - self._moved_at < YIELD_S:
             return f'{self._moved_by} moves the arm'
+        # What was sent while the process or the machine stood still arrives when nobody expects
+        # motion any more.
+        if not self._is_simulated_time and (
+                now - self._updated_at > LONGEST_GAP or now - self._went_on_at < YIELD_S):
+            return 'the process stood still'
         if not message.header.frame_id:
             return f'frame_id: empty, {BASE} for example'
         if not all(math.isfinite(each) for each in (point.x, point.y, point.z)):
@@ -201,6 +209,10 @@ class PolicyNode(Node):
 
     def _update(self) -> None:
         """Command the motors while there is a target."""
+        now = time.monotonic()
+        if now - self._updated_at > LONGEST_GAP:
+            self._went_on_at = now
+        self._updated_at = now
         waiting = self._place()
         if self._runner.target is None:
             return

@@ -17,7 +17,8 @@ GEOMETRY = load()
 OBSERVER = ReachObserver(GEOMETRY)
 POSE = np.array([0.7, 0.4, -0.9, 0.3, 0.1])
 TARGET = np.array([0.1, -0.2, 0.15])
-COMMANDS = np.array([[1, 0, -1, 0], [0, 0, -1, 0], [0, 0, 0, 0], [0, 1, 0, 0]], np.int8)
+COMMANDS = np.array([[1, 0, -1, 0], [0, 0, -1, 0], [0, 0, 0, 0], [0, 1, 0, 0],
+                     [0, 0, 0, 1], [0, 0, 0, -1], [-1, 0, 0, 0], [0, -1, 1, 0]], np.int8)
 
 
 def observed(pose=POSE, before=POSE, stamp=5.0, stamp_before=4.9, now=5.04):

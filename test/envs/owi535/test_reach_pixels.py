@@ -55,7 +55,7 @@ def test_the_numbers_are_those_of_reach_that_do_not_tell_the_target():
     assert np.array_equal(numbers, whole[kept])
     blind.reset(seed=1)
     commands = blind.step([2, 0, 1, 1])[0]['arm']
-    assert commands.tolist() == [1, -1, 0, 0] + 12 * [0]
+    assert commands.tolist() == [1, -1, 0, 0] + 28 * [0]
     seen.close()
     blind.close()
 
@@ -103,7 +103,7 @@ def test_the_factory_makes_an_image_with_numbers_of_it():
     env = factory.make(EnvConfig(env_id=REACH_PIXELS, num_envs=2), seed=0)
     space = env.single_observation_space
     assert isinstance(space, ImageAndVector)
-    assert (space.image.shape, space.vector_size) == ((84, 84, 3), 29)
+    assert (space.image.shape, space.vector_size) == ((84, 84, 3), 45)
     env.reset()
     env.close()
 
