@@ -25,10 +25,10 @@ import numpy as np
 import vdl_ros.envs  # noqa: F401
 from benchmarks import report
 from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.simulation.kinematic_twin import KinematicTwin
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation
+from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
 from vdl_ros.envs.owi535.cube_scene import add_cube
 from vdl_ros.envs.owi535.reach_pixels import SIZE
 from vdl_ros.envs.registration import PICK_PLACE, PUSH, REACH, REACH_PIXELS

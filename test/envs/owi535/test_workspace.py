@@ -10,7 +10,7 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 from vdl_ros.envs.owi535.twin_ranges import HELD_OUT, INSIDE, NOMINAL, TwinRanges
 from vdl_ros.envs.owi535.workspace import CUBE, Workspace
 

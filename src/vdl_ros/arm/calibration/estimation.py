@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from vdl_ros.arm.calibration.moves import SETTLE
 from vdl_ros.arm.calibration.recording import Recording, Stroke
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.simulation.gravity import Gravity
 from vdl_ros.arm.simulation.scene import Scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.twins.gravity import Gravity
 
 __all__ = ['Estimate', 'JointEstimate', 'estimate', 'lag']
 

@@ -18,7 +18,7 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535.arm_observation import IN_FLIGHT, MOVING, JointReading

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.history import MEMORY
-from vdl_ros.arm.simulation.kinematic_twin import KinematicTwin
+from vdl_ros.arm.twins.history import MEMORY
+from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
 from vdl_ros.envs.owi535.arm_observation import feature_space
 from vdl_ros.envs.owi535.arm_task import HOLD, ArmTask
 from vdl_ros.envs.owi535.reach_observation import (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 
 __all__ = [
     'HELD_OUT', 'INSIDE', 'NOMINAL', 'RANDOMISATIONS', 'Ranges', 'TwinRanges', 'Twins', 'uniform',

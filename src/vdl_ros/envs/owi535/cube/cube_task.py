@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.history import MEMORY
-from vdl_ros.arm.simulation.physics_twin import PhysicsTwin
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.twins.history import MEMORY
+from vdl_ros.arm.twins.physics_twin import PhysicsTwin
 from vdl_ros.envs.owi535.arm_observation import MOVING, RATE, JointReading, feature_space
 from vdl_ros.envs.owi535.arm_task import ArmTask, World
 from vdl_ros.envs.owi535.cube.cube_observation import (

@@ -16,11 +16,11 @@ from mujoco import rollout
 from numpy.typing import NDArray
 
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.simulation.batched_motors import SUBSTEPS, BatchedMotors
-from vdl_ros.arm.simulation.gravity import Gravity
-from vdl_ros.arm.simulation.history import MEMORY, History
 from vdl_ros.arm.simulation.scene import Scene
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.batched_motors import SUBSTEPS, BatchedMotors
+from vdl_ros.arm.twins.gravity import Gravity
+from vdl_ros.arm.twins.history import MEMORY, History
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 
 __all__ = ['PhysicsTwin']
 

@@ -7,12 +7,12 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.history import MEMORY
-from vdl_ros.arm.simulation.kinematic_twin import KinematicTwin
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.history import MEMORY
+from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 
 SCENE = build_scene()
 GEOMETRY = SCENE.geometry

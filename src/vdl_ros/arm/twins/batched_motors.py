@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.scene import Scene
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 
 __all__ = ['SUBSTEPS', 'BatchedMotors']
 

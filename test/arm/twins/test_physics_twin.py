@@ -8,10 +8,10 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.physics_twin import PhysicsTwin
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation
-from vdl_ros.arm.simulation.twin_parameters import TwinParameters
+from vdl_ros.arm.twins.physics_twin import PhysicsTwin
+from vdl_ros.arm.twins.twin_parameters import TwinParameters
 from vdl_ros.envs.owi535.cube_scene import CUBE, EDGE, add_cube
 from vdl_ros.envs.owi535.twin_ranges import INSIDE
 

@@ -1,0 +1,1 @@
+"""Many simulated arms at once, for training and measurements; without ROS."""
