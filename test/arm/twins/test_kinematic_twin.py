@@ -34,15 +34,6 @@ def free_poses(random, count):
     return poses[~CollisionChecker(SCENE).collides(poses)][:count]
 
 
-def play_of_second_reset(seed):
-    """Return what a simulation draws for the play at its first reset after construction."""
-    random = np.random.default_rng(seed)
-    for _ in range(2):
-        random.uniform(size=len(JOINTS))  # speeds
-        play = random.uniform(-1.0, 1.0, len(JOINTS))
-    return play
-
-
 def twin(count=1, parameters=None, poses=None, play=None):
     made = KinematicTwin(SCENE, count, PERIOD)
     made.reset(np.arange(count), np.zeros((count, 5)) if poses is None else poses,
@@ -51,14 +42,14 @@ def twin(count=1, parameters=None, poses=None, play=None):
     return made
 
 
-def test_joints_and_tool_agree_with_the_simulation():
+def test_joints_and_tool_agree_with_the_simulation(play_of_simulations):
     count, steps = 24, 80
     random = np.random.default_rng(5)
     parameters, poses = random_parameters(random, count), free_poses(random, count)
     arms = [ArmSimulation(parameters.config(arm), arm, GEOMETRY) for arm in range(count)]
     for arm, pose in zip(arms, poses, strict=True):
         arm.reset(pose)
-    batch = twin(count, parameters, poses, np.array([*map(play_of_second_reset, range(count))]))
+    batch = twin(count, parameters, poses, play_of_simulations(count))
     kinematics, free = Kinematics(GEOMETRY), np.ones(count, bool)
     directions = np.zeros((count, 5), int)
     joint_errors, tool_errors = [], []

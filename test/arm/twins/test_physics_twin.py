@@ -32,16 +32,7 @@ def twin(poses, cubes, parameters=None, friction=0.6, play=None):
     return made
 
 
-def play_of_second_reset(seed):
-    """Return what a simulation draws for the play at its first reset after construction."""
-    random = np.random.default_rng(seed)
-    for _ in range(2):
-        random.uniform(size=len(JOINTS))  # speeds
-        play = random.uniform(-1.0, 1.0, len(JOINTS))
-    return play
-
-
-def test_joints_agree_with_the_simulation_without_contacts():
+def test_joints_agree_with_the_simulation_without_contacts(play_of_simulations):
     count = 16
     random = np.random.default_rng(0)
     poses = random.uniform(GEOMETRY.lower, GEOMETRY.upper, (200, 5))
@@ -51,7 +42,7 @@ def test_joints_agree_with_the_simulation_without_contacts():
     for arm, pose in zip(arms, poses, strict=True):
         arm.reset(pose)
     batch = twin(poses, np.tile([-0.4, 0.3, EDGE / 2], (count, 1)), parameters,
-                 play=np.array([*map(play_of_second_reset, range(count))]))
+                 play=play_of_simulations(count))
     free, errors = np.ones(count, bool), []
     directions = np.zeros((count, 5), int)
     for _ in range(60):
