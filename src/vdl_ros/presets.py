@@ -42,7 +42,9 @@ def preset(env_id: str, algorithm: str) -> dict[str, object]:
     if path.is_file():
         found |= yaml.safe_load(path.read_text())['settings']
     task = _task(env_id)
-    return found | task.get('settings', {}) | task.get('algorithms', {}).get(algorithm, {})
+    found |= task.get('settings', {})
+    found |= task.get('algorithms', {}).get(algorithm, {})
+    return found
 
 
 def _task(env_id: str) -> Mapping[str, Any]:

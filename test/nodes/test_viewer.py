@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import browser as browsers
 import numpy as np
 import page_client
+import psutil
 import pytest
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import Image, JointState
@@ -34,6 +35,7 @@ from vdl_ros.msg import (
     MotorCommand,
     TargetStatus,
 )
+from vdl_ros.nodes.viewer import STANDSTILL_S
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
 
@@ -206,6 +208,7 @@ def test_motors_are_off_after_a_viewer_that_ends_while_a_button_is_held(launch, 
     peer.until(lambda: motors[-1].base == 0, 'motors off')
 
 
+@pytest.mark.alone  # a standstill is measured
 def test_a_target_that_is_dragged_is_published_while_there_is_a_policy(launch, peer):
     viewer = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0')
     targets = peer.listen(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
@@ -230,6 +233,18 @@ def test_a_target_that_is_dragged_is_published_while_there_is_a_policy(launch, p
         point = targets[-1].point
         assert [point.x, point.y, point.z] == [0.1, 0.1, 0.2]
         assert targets[-1].header.frame_id == 'base_link'
+        # What waited while the view stood still is not published.
+        found = viewer.nodes('viewer')
+        node = found[0] if found else psutil.Process(viewer.process.pid)
+        node.suspend()
+        begin = time.monotonic()
+        drag()
+        peer.until(lambda: time.monotonic() > begin + STANDSTILL_S + 0.5, 'the gap')
+        count, seen = len(targets), len(alive)
+        node.resume()
+        peer.until(lambda: len(alive) > seen + 2, 'signs of life')
+        assert len(targets) == count
+        peer.until(lambda: len(targets) > count, 'a target', say=drag, every=0.1)
     assert 'refused' not in viewer.output
 
 
