@@ -21,14 +21,17 @@ from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.twins.twin_parameters import TwinParameters
 from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.lag.delays import Delay
 from vdl_ros.envs.owi535.arm_observation import IN_FLIGHT, MOVING, JointReading
 from vdl_ros.envs.owi535.joint_sensor import JointSensor
 from vdl_ros.envs.owi535.twin_ranges import INSIDE, RANDOMISATIONS, Twins
 from vdl_ros.envs.owi535.workspace import Workspace
 
-__all__ = ['FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'world']
+__all__ = ['AddedDelay', 'FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'world']
 
 Array = NDArray[np.float64]
+#: A delay, or the lowest and highest one, s.
+AddedDelay = float | Sequence[float]
 Bools = NDArray[np.bool_]
 
 #: For how long a task has to be done, s.
@@ -72,7 +75,7 @@ class ArmTask:
 
     def __init__(
         self, count: int, motors: Sequence[str], reward: str, randomisation: str, feedback: str,
-        calibration: str, *, measurement_delay: float = 0.0, command_delay: float = 0.0,
+        calibration: str, *, measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
         """
         Prepare ``count`` arms.
@@ -84,8 +87,9 @@ class ArmTask:
             randomisation: a name in ``RANDOMISATIONS``.
             feedback: one of ``FEEDBACKS``.
             calibration: file of a measured arm, about which twins are drawn; empty: none.
-            measurement_delay: added to the age of every measurement, s.
-            command_delay: added to that of every command, s.
+            measurement_delay: added to the age of every measurement, s; or [low, high], between
+                which each episode draws.
+            command_delay: added to that of every command.
 
         Raises:
             EnvError: an argument that is not allowed.
@@ -105,12 +109,14 @@ class ArmTask:
         if calibration:
             measured = _measured(calibration, self._geometry)
             self._ranges, self._speed = self._ranges.about(measured), measured.speed[0]
-        self._delays = measurement_delay, command_delay
+        self._delays = (Delay.of('measurement_delay', measurement_delay),
+                        Delay.of('command_delay', command_delay))
         self._sensor = JointSensor(count)
         self._time, self._held = np.zeros(count), np.zeros(count, np.int64)
         self._commands = np.zeros((count, IN_FLIGHT, len(motors)), np.int8)
         # What the motors do: the latest command or, if that is late, the one before.
         self._motors, self._late = np.zeros((count, len(motors)), np.int8), np.zeros(count)
+        self._command_delay = np.zeros(count)
         self._before = JointReading(np.zeros((count, len(JOINTS))), np.zeros(count))
 
     @property
@@ -140,8 +146,8 @@ class ArmTask:
 
     def _draw(self, count: int, random: np.random.Generator) -> tuple[Twins, Bools]:
         """Return ``count`` twins, and which of them are measured by camera."""
-        twins = self._ranges.draw(
-            random, self._geometry, count, self._speed).delayed(*self._delays)
+        twins = self._ranges.draw(random, self._geometry, count, self._speed).delayed(
+            *(delay.draw(random, count) for delay in self._delays))
         return twins, random.random(count) < self._camera_share
 
     @staticmethod
@@ -160,6 +166,7 @@ class ArmTask:
         for state in (self._time, self._held, self._commands, self._motors):
             state[rows] = 0
         self._late[rows] = random.uniform(0.0, self._most_late, len(rows))
+        self._command_delay[rows] = twins.parameters.command_delay
         return reading
 
     def _command(
@@ -181,6 +188,10 @@ class ArmTask:
         self._motors = np.where(late[:, None], self._motors, motors)
         directions[:, :motors.shape[1]] = self._motors
         return directions, switched
+
+    def _lags(self) -> tuple[Array, Array]:
+        """Return the age of the measurements and that of applied commands, float64 [B], s."""
+        return self._time - self._before.stamp, self._command_delay.copy()
 
     def _hold(self, done: Bools, period: float) -> Bools:
         """Return which arms have succeeded, bool [B], if ``done`` says which are at it now."""
