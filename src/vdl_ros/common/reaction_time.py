@@ -9,14 +9,20 @@ processing       from the arrival of an observation until its return to the agen
 action_lag       from sending an action until it is applied
 observation_lag  from the making of an observation until its arrival
 ===============  ==============================================================================
+
+A vector environment on its own clock has them in ``info['reaction_time']``, float32 [B, 4], of the
+action of that step, and in ``info['late_actions']``, int32 [B], how many of its steps held the
+action before while this one was not there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['PARTS', 'ReactionTime']
+__all__ = ['PARTS', 'ReactionTime', 'in_ms']
 
 #: Names of the parts, in the order of the columns of :meth:`ReactionTime.take`.
 PARTS = ('thinking', 'processing', 'action_lag', 'observation_lag')
@@ -55,9 +61,10 @@ class ReactionTime:
         rows = np.asarray(parts, np.float64).reshape(-1, len(PARTS))
         good = (np.isfinite(rows) & (rows >= 0)).all(axis=1)
         self.rejected += len(rows) - int(good.sum())
-        for row in rows[good]:
-            self._parts[self.count % len(self._parts)] = row
-            self.count += 1
+        rows = rows[good]
+        self.count += len(rows)
+        latest = rows[-len(self._parts):]
+        self._parts[np.arange(self.count - len(latest), self.count) % len(self._parts)] = latest
 
     def take(self) -> NDArray[np.float64]:
         """Return the parts that are new since the last call, s, [N, 4], the oldest first."""
@@ -81,3 +88,10 @@ class ReactionTime:
         return {**dict(zip(PARTS, map(float, parts.mean(axis=0)), strict=True)),
                 'reaction_time': float(sums.mean()),
                 'reaction_time_p50': float(p50), 'reaction_time_p99': float(p99)}
+
+
+def in_ms(summary: Mapping[str, float]) -> dict[str, float]:
+    """Return a summary in ms: the parts, and ``mean``, ``p50`` and ``p99`` of their sum."""
+    names = {'reaction_time': 'mean', 'reaction_time_p50': 'p50', 'reaction_time_p99': 'p99'}
+    return {names.get(name, name): round(1e3 * seconds, 3)
+            for name, seconds in summary.items()}
