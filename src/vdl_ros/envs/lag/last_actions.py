@@ -45,7 +45,6 @@ class LastActionsVectorEnv(Wrapper):
         sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 1))).ravel()
         self._columns = np.cumsum(sizes) - sizes
         size = space.shape[0] if self._box is not None else int(sizes.sum())
-        self._last = np.zeros((env.num_envs, number, size), np.float32)
         self._over: NDArray[np.bool_] = np.zeros(env.num_envs, np.bool_)
         before: Any = env.single_observation_space
         self._mixed = before if isinstance(before, ImageAndVector) else None
@@ -61,6 +60,7 @@ class LastActionsVectorEnv(Wrapper):
         except ValueError as error:
             env.close()
             raise EnvError(f'observe_last_actions: {error}') from None
+        self._last = np.zeros((env.num_envs, number, size), np.float32)
         self.single_observation_space = after
         self.observation_space = batch_space(after, env.num_envs)
 
