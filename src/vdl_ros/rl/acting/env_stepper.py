@@ -15,6 +15,9 @@ from vdl_ros.rl.data.unroll import OPTIONAL
 
 __all__ = ['EnvStepper', 'Step']
 
+# Their names in an environment's info.
+_IN_INFO = {name: 'is_success' if name == 'success' else name for name in OPTIONAL}
+
 
 class Step(NamedTuple):
     """
@@ -78,9 +81,10 @@ class EnvStepper:
     def _told(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return what ``info`` tells, as in :class:`Step`."""
         told = {}
-        for name, (dtype, shape) in OPTIONAL.items():
-            found = np.asarray(info.get('is_success' if name == 'success' else name))
-            # Anybody's environment may have something else of this name.
-            if found.shape == (self.envs.num_envs, *shape):
-                told[name] = found.astype(dtype)
+        for name, key in _IN_INFO.items():
+            if key in info:
+                found, (dtype, shape) = np.asarray(info[key]), OPTIONAL[name]
+                # Anybody's environment may have something else of this name.
+                if found.shape == (self.envs.num_envs, *shape):
+                    told[name] = found.astype(dtype)
         return told
