@@ -11,6 +11,11 @@ BAD_INPUT = {
     'bench_cube': [
         (['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 10000'),
         (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
+    'bench_lag': [
+        (['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 100000'),
+        (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),
+        (['--trained', 'naive,50'],
+         "--trained: '50' is not allowed: some of naive, 40, 100, 200, aware")],
     'bench_pose': [(['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000')],
     'bench_reach': [
         (['--targets', '0'], '--targets: 0 is not allowed: 1 to 10000'),

@@ -3,6 +3,9 @@
 import pytest
 import yaml
 from PIL import Image
+from statistics_msgs.msg import MetricsMessage
+
+from vdl_ros.ros import qos
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 SHORT = ('total_steps:=5000', 'stop_at_return:=1e9')
@@ -98,6 +101,29 @@ def test_ctrl_c_saves_and_resume_goes_on_from_there(launch, run):
     lines = (run.path / 'progress.csv').read_text().splitlines()[1:]
     steps = [int(line.split(',')[0]) for line in lines]
     assert steps == sorted(set(steps)), 'the progress goes on where it was left'
+
+
+def test_environments_on_their_own_clock_report_reaction_time(launch, run, peer):
+    received = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
+                   'env_id:=CartPole-v1', 'num_actors:=1', 'realtime_fps:=100',
+                   'action_delay:=0.04', 'random_observation_delay:=0.02',
+                   'observe_last_actions:=6', 'status_period:=1.0', 'total_steps:=10000',
+                   'stop_at_return:=1e9')
+    peer.until(lambda: {'reaction_time', 'late_actions'} <= {
+        each.metrics_source for each in received}, 'reaction times')
+    assert train.wait() == 0, train.output
+    found = run.summary
+    figures = found['reaction_time_ms']
+    # The delay, and what passes until the next step.
+    assert figures['action_lag'] > 40.0
+    assert figures['p50'] <= figures['p99']
+    assert found['late_actions'] >= 0
+    assert found['bytes_per_s'] > 0 < found['rewards_per_s']
+    assert ' reaction ' in train.output
+    assert ' late ' in train.output
+    assert max(run.scalars('reaction_time/mean_ms')) > 40.0
+    assert max(run.scalars('charts/rewards_per_s')) > 0
 
 
 def test_each_node_runs_by_itself(launch, run):

@@ -37,6 +37,25 @@ class EnvConfig:
     time_limit: int = setting(
         0, "Steps after which an episode is truncated; 0: the environment's own limit.",
         minimum=0, maximum=1_000_000_000, unit='steps')
+    realtime_fps: float = setting(
+        0.0, 'Steps per second of an environment that does not wait for its agent: it runs on its '
+        'own clock, and without a new action it holds the last one; 0: it waits.',
+        minimum=0.0, maximum=1000.0, unit='1/s')
+    observation_delay: float = setting(
+        0.0, 'How much later observations are shown, in the time of the environment.',
+        minimum=0.0, maximum=10.0, unit='s')
+    random_observation_delay: float = setting(
+        0.0, 'Largest delay beside observation_delay, drawn for each episode.',
+        minimum=0.0, maximum=10.0, unit='s')
+    action_delay: float = setting(
+        0.0, 'How much later actions are applied, in the time of the environment.',
+        minimum=0.0, maximum=10.0, unit='s')
+    random_action_delay: float = setting(
+        0.0, 'Largest delay beside action_delay, drawn for each episode.',
+        minimum=0.0, maximum=10.0, unit='s')
+    observe_last_actions: int = setting(
+        0, 'Number of last actions that are added to an observation.',
+        minimum=0, maximum=1000, unit='actions')
     frame_skip: int = setting(
         4, 'Atari only: emulator frames for which an action is repeated.',
         minimum=1, maximum=100, unit='frames')

@@ -3,7 +3,7 @@ Creates vector environments by id: Gymnasium's, Atari's, this package's and thos
 
 The B copies of an actor are in one process: in the environment's own vectorized version if it has
 one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the result see
-``envs/checked_vector_env.py``.
+``envs/checked_vector_env.py``, and for delays and real time ``envs/lag/``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from vdl_ros.envs.checked_vector_env import (
 from vdl_ros.envs.env_arguments import parse_kwargs
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_wrappers import make_wrappers
+from vdl_ros.envs.lag.lag import add_lag, delay_arguments
 
 __all__ = ['EnvError', 'describe', 'frames_per_observation', 'make', 'spaces']
 
@@ -41,7 +42,7 @@ counter.register()
 
 def make(
     config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False,
-) -> CheckedVectorEnv:
+) -> VectorEnvironment:
     """
     Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
 
@@ -54,6 +55,11 @@ def make(
     count = config.num_envs if num_envs is None else num_envs
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
+    return add_lag(_make(config, seed, count, render), config, seed)
+
+
+def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
+    """Return ``count`` copies that wait for their agent."""
     for name in ('env_kwargs', 'env_wrappers'):
         if getattr(config, name) and config.env_id.startswith((ATARI, dummy.NAMESPACE)):
             raise EnvError(f'{name}: {quoted(getattr(config, name))} is not allowed with env_id '
@@ -75,6 +81,7 @@ def make(
     try:
         if render and not _draws(spec):
             raise EnvError(f'env_id: {spec.id} cannot render images')
+        kwargs |= delay_arguments(config, _creator(spec), kwargs)
         # Wrappers are of single environments.
         if spec.vector_entry_point is not None and not wrappers:
             env: VectorEnvironment = gymnasium.make_vec(
@@ -120,8 +127,11 @@ def frames_per_observation(config: EnvConfig) -> int:
     Return the number of frames stacked on axis 0 of an observation, or of the image in it.
 
     It is 1 if there is no stack. Stacks of consecutive observations overlap, and
-    ``rl/data/frame_stack.py`` sends each frame once.
+    ``rl/data/frame_stack.py`` sends each frame once; not if observations come late, because then
+    some are skipped or repeated.
     """
+    if config.realtime_fps or config.observation_delay or config.random_observation_delay:
+        return 1
     if config.env_id.startswith(ATARI):
         return config.frame_stack
     stacked = (counter.PIXEL_COUNTER, counter.MIXED_COUNTER)

@@ -4,8 +4,8 @@ The actor node: steps environments with the learner's policy and publishes traje
 Subscribes: ``policy`` (vdl_ros/Policy, latched), and with central inference ``actions``
 (vdl_ros/Action). Publishes: ``trajectories`` (vdl_ros/Trajectory), or with central inference
 ``observations`` (vdl_ros/Observation); ``episodes`` (vdl_ros/Episode); ``/statistics``, also of
-its thread time. The settings of environments and policy come from the learner, modules of
-environments from this host.
+its thread time and reaction time. The settings of environments and policy come from the learner,
+modules of environments from this host.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 """
 
@@ -39,6 +39,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.statistics.reaction_time_statistics import ReactionTimeStatistics
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
@@ -77,6 +78,7 @@ class ActorNode(Node):
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
         self._statistics = TopicStatistics(self, 'policy')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
+        self._reaction_time = ReactionTimeStatistics(self)
         self._subscription = self.create_subscription(
             Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
@@ -152,14 +154,14 @@ class ActorNode(Node):
                 mode = CentralInferenceMode(
                     self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard)
+                    heard=self._choice.heard, told=self._reaction_time.add)
             else:
                 mode = LocalInferenceMode(
                     self, envs, train, algorithm_config, frames, actor_id=self._id,
                     start_id=self._start_id, sequence=self._sequence, seed=seed,
                     credit_timeout=self._settings.credit_timeout,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard)
+                    heard=self._choice.heard, told=self._reaction_time.add)
         except ValueError:
             # The next policy may be refused too, and each would leave its environments.
             envs.close()

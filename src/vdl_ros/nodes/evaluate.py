@@ -103,6 +103,11 @@ def play(node: EvaluateNode, stop: threading.Event) -> int:
         f'{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, {interval}'
         f'from {min(result.returns):g} to {max(result.returns):g}, '
         f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
+    if result.reaction_time_ms:
+        figures = result.reaction_time_ms
+        node.get_logger().info(
+            f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '
+            f'{figures["p99"]:.0f}), {result.late_actions} late actions')
     if node.settings.video and not stop.is_set():
         node.record(Path(node.settings.video))
     return EXIT_OK

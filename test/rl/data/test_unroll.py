@@ -162,6 +162,23 @@ def test_success_may_be_absent_and_is_checked(mixed):
     schema.check_lengths(lengths)
 
 
+def test_reaction_times_may_be_there_and_are_checked(mixed):
+    schema, arrays = mixed[0], dict(mixed[1])
+    arrays['reaction_time'] = np.zeros((STEPS, BATCH, 4), np.float32)
+    arrays['late_actions'] = np.zeros((STEPS, BATCH), np.int32)
+    schema.check(arrays)
+    lengths = {name: array.nbytes for name, array in arrays.items()}
+    schema.check_lengths(lengths)
+    for name in ('reaction_time', 'late_actions'):
+        refused(schema, arrays, name, **{name: arrays[name][:-1]})
+        refused(schema, arrays, name, **{name: arrays[name].astype(np.float64)})
+        with pytest.raises(UnrollError, match=f'^{name}: '):
+            schema.check_lengths({**lengths, name: lengths[name] + 4})
+    endless = np.full((STEPS, BATCH, 4), np.inf, np.float32)
+    assert 'not all finite' in refused(
+        schema, arrays, 'reaction_time', reaction_time=endless)
+
+
 @pytest.mark.parametrize('value', [np.nan, np.inf, -2e9])
 def test_numbers_beside_an_image_are_checked(mixed, value):
     schema, arrays = mixed

@@ -101,3 +101,34 @@ def test_success_of_all_learners_is_reported_and_restored():
     before = Progress(FlowStats())
     before.load_state(state)
     assert math.isnan(before.success_rate)
+
+
+def in_real_time(sequence, thinking):
+    """Return an unroll of environments on their own clock; each step held one action."""
+    parts = np.zeros((6, 2, 4), np.float32)
+    parts[..., 0] = thinking
+    plain = unroll(sequence)
+    return Unroll(
+        {**plain.arrays, 'reaction_time': parts, 'late_actions': np.ones((6, 2), np.int32)},
+        plain.actor_id, plain.start_id, sequence, 0)
+
+
+def test_reaction_time_and_late_actions_of_all_learners_are_reported():
+    alone = Progress(FlowStats())
+    alone.record(unroll(0))
+    assert alone.summary()['reaction_time_ms'] is None
+    assert alone.summary()['late_actions'] == 0
+    first, second = (Progress(FlowStats(), reports=reports) for reports in (False, True))
+    first.record(in_real_time(0, 0.5))
+    second.record(in_real_time(0, 0.25))
+    for _ in range(2):
+        first.merge_reports({1: second.drain_report()})
+    found = first.summary()
+    assert found['reaction_time_ms'] == {
+        'thinking': 375.0, 'processing': 0.0, 'action_lag': 0.0, 'observation_lag': 0.0,
+        'mean': 375.0, 'p50': 375.0, 'p99': 500.0}
+    assert found['late_actions'] == 24
+    assert first.totals['rewards'] == 20.0
+    again = Progress(FlowStats())
+    again.load_state(json.loads(json.dumps(first.state())))
+    assert again.summary()['late_actions'] == 24

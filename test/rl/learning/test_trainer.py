@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import status_line
+from vdl_ros.rl.learning.progress import realtime_text, status_line
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -527,3 +527,9 @@ def test_status_line_is_readable():
     line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
                        mean_return=2.0, lag_mean=0.52, lag_max=4, lost=7, success_rate=0.925)
     assert 'return     2.0   success  92%   lag' in line
+    end = realtime_text({'updates': 3.14159, 'bytes': 23456.7, 'rewards': -0.256},
+                        {'mean': 61.7, 'p50': 60.2, 'p99': 121.9}, 0.0312)
+    line = status_line(agent_steps=1, total_steps=2, steps_per_s=15.0, mean_return=2.0,
+                       lag_mean=0.52, lag_max=4, lost=7, realtime=end)
+    assert line.endswith('lost 7   updates 3.1/s   bytes 23,457/s   reward -0.26/s   '
+                         'reaction 62 ms (p50 60, p99 122)   late 3.1%')

@@ -15,6 +15,8 @@ from vdl_ros.envs.owi535.arm_observation import RATE
 
 __all__ = ['ArmEnv', 'ArmVectorEnv']
 
+#: Of all tasks, for the delays of observations and of actions; see ``envs/lag/lag.py``.
+_DELAY_ARGUMENTS = ('measurement_delay', 'command_delay')
 #: Of N arms: an array [N, ...], or one for each part of a ``Dict``.
 Observations = Any
 
@@ -66,12 +68,14 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     """
     One arm; see docs/arm_learning.md for observations, actions and rewards.
 
-    ``info`` has ``is_success``, and ``distance``, m, of each step.
+    ``info`` has ``is_success``, and ``distance``, m, of each step; ``observation_delay``, s, the
+    age of the measurement, and ``action_delay``, s, that of commands when they are applied.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
     #: Makes the task for a number of arms.
     task: ClassVar[Any]
+    delay_arguments = _DELAY_ARGUMENTS
 
     def __init__(self, render_mode: str | None = None, **arguments: Any) -> None:
         """
@@ -123,6 +127,7 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': ['rgb_array'],
                 'render_fps': RATE}
     task: ClassVar[Any]
+    delay_arguments = _DELAY_ARGUMENTS
     #: Steps after which an episode is truncated.
     steps: ClassVar[int]
 

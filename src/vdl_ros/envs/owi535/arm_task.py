@@ -22,16 +22,20 @@ from vdl_ros.arm.twins.twin_parameters import TwinParameters
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.lag.delays import Delay
 from vdl_ros.envs.owi535.arm_observation import IN_FLIGHT, MOVING, JointReading
 from vdl_ros.envs.owi535.joint_sensor import JointSensor
 from vdl_ros.envs.owi535.twin_ranges import RANDOMISATIONS, TwinRanges, Twins
 from vdl_ros.envs.owi535.workspace import Workspace
 
 __all__ = [
-    'FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'check_range', 'ranges_and_speed', 'world',
+    'AddedDelay', 'FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'check_range',
+    'ranges_and_speed', 'world',
 ]
 
 Array = NDArray[np.float64]
+#: A delay, or the lowest and highest one, s.
+AddedDelay = float | Sequence[float]
 Bools = NDArray[np.bool_]
 
 #: For how long a task has to be done, s.
@@ -43,8 +47,6 @@ CAMERA_SHARE = 0.25
 #: Inside the ranges, the largest share of steps whose command is a step late, by chance: a policy
 #: that learned with it waits to see what its commands do, also on twins that are slower to react.
 LATE = 0.5
-#: Largest delay that may be added, s.
-MOST_DELAY = 2.0
 # Somebody straightens a wrist that is not measured by hand, rad.
 STRAIGHT = 0.05
 
@@ -107,7 +109,7 @@ class ArmTask:
 
     def __init__(
         self, count: int, motors: Sequence[str], reward: str, randomisation: str, feedback: str,
-        calibration: str, *, measurement_delay: float = 0.0, command_delay: float = 0.0,
+        calibration: str, *, measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
         """
         Prepare ``count`` arms.
@@ -119,28 +121,29 @@ class ArmTask:
             randomisation: a name in ``RANDOMISATIONS``.
             feedback: one of ``FEEDBACKS``.
             calibration: file of a measured arm, about which twins are drawn; empty: none.
-            measurement_delay: added to the age of every measurement, s.
-            command_delay: added to that of every command, s.
+            measurement_delay: added to the age of every measurement, s; or [low, high], between
+                which each episode draws.
+            command_delay: added to that of every command.
 
         Raises:
             EnvError: an argument that is not allowed.
         """
         check_choice('reward', reward, REWARDS)
         check_choice('feedback', feedback, FEEDBACKS)
-        check_range('measurement_delay', measurement_delay, 0.0, MOST_DELAY)
-        check_range('command_delay', command_delay, 0.0, MOST_DELAY)
         self._dense = reward == 'dense'
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = world()
         self._geometry = self._world.scene.geometry
         self._ranges, self._speed = ranges_and_speed(randomisation, calibration, self._geometry)
         self._most_late = LATE if randomisation == 'inside' else 0.0
-        self._delays = measurement_delay, command_delay
+        self._delays = (Delay.of('measurement_delay', measurement_delay),
+                        Delay.of('command_delay', command_delay))
         self._sensor = JointSensor(count)
         self._time, self._held = np.zeros(count), np.zeros(count, np.int64)
         self._commands = np.zeros((count, IN_FLIGHT, len(motors)), np.int8)
         # What the motors do: the latest command or, if that is late, the one before.
         self._motors, self._late = np.zeros((count, len(motors)), np.int8), np.zeros(count)
+        self._command_delay = np.zeros(count)
         self._before = JointReading(np.zeros((count, len(JOINTS))), np.zeros(count))
 
     @property
@@ -170,8 +173,8 @@ class ArmTask:
 
     def _draw(self, count: int, random: np.random.Generator) -> tuple[Twins, Bools]:
         """Return ``count`` twins, and which of them are measured by camera."""
-        twins = self._ranges.draw(
-            random, self._geometry, count, self._speed).delayed(*self._delays)
+        twins = self._ranges.draw(random, self._geometry, count, self._speed).delayed(
+            *(delay.draw(random, count) for delay in self._delays))
         return twins, random.random(count) < self._camera_share
 
     @staticmethod
@@ -190,6 +193,7 @@ class ArmTask:
         for state in (self._time, self._held, self._commands, self._motors):
             state[rows] = 0
         self._late[rows] = random.uniform(0.0, self._most_late, len(rows))
+        self._command_delay[rows] = twins.parameters.command_delay
         return reading
 
     def _command(
@@ -211,6 +215,10 @@ class ArmTask:
         self._motors = np.where(late[:, None], self._motors, motors)
         directions[:, :motors.shape[1]] = self._motors
         return directions, switched
+
+    def _lags(self) -> tuple[Array, Array]:
+        """Return the age of the measurements and that of applied commands, float64 [B], s."""
+        return self._time - self._before.stamp, self._command_delay.copy()
 
     def _hold(self, done: Bools, period: float) -> Bools:
         """Return which arms have succeeded, bool [B], if ``done`` says which are at it now."""

@@ -18,7 +18,7 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.twins.history import MEMORY
 from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
 from vdl_ros.envs.owi535.arm_observation import feature_space
-from vdl_ros.envs.owi535.arm_task import HOLD, ArmTask, check_range
+from vdl_ros.envs.owi535.arm_task import HOLD, AddedDelay, ArmTask, check_range
 from vdl_ros.envs.owi535.reach_observation import (
     FEATURES,
     MOTORS,
@@ -56,7 +56,9 @@ class Outcome(NamedTuple):
 
     ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` the one
     of ``tool0`` from its target, float64 [B], m; ``switched`` counts the motors whose command is
-    not that of the step before, int [B]; the others are bool [B].
+    not that of the step before, int [B]; ``observation_delay`` is the age of the measurements and
+    ``action_delay`` that of commands when they are applied, float64 [B], s; the others are bool
+    [B].
     """
 
     observations: NDArray[np.float32]
@@ -65,6 +67,8 @@ class Outcome(NamedTuple):
     distance: Array
     collided: Bools
     switched: NDArray[np.intp]
+    observation_delay: Array
+    action_delay: Array
 
     @property
     def terminated(self) -> Bools:
@@ -74,7 +78,9 @@ class Outcome(NamedTuple):
     @property
     def info(self) -> dict[str, NDArray[Any]]:
         """Return what ``info`` has besides ``is_success``."""
-        return {'distance': self.distance, 'collided': self.collided}
+        return {
+            'distance': self.distance, 'collided': self.collided,
+            'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
 
 
 class ReachTask(ArmTask):
@@ -91,7 +97,7 @@ class ReachTask(ArmTask):
     def __init__(
         self, count: int, reward: str = 'dense', randomisation: str = 'inside',
         feedback: str = 'mixed', calibration: str = '', *, rate: float = RATE,
-        measurement_delay: float = 0.0, command_delay: float = 0.0,
+        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
         """
         Make ``count`` arms; reset them before the first step.
@@ -103,8 +109,9 @@ class ReachTask(ArmTask):
             feedback: one of ``FEEDBACKS``.
             calibration: file of a measured arm, about which twins are drawn; empty: none.
             rate: steps per second, for controllers that are faster than the task, Hz.
-            measurement_delay: added to the age of every measurement, s.
-            command_delay: added to that of every command, s.
+            measurement_delay: added to the age of every measurement, s; or [low, high], between
+                which each episode draws.
+            command_delay: added to that of every command.
 
         Raises:
             EnvError: an argument that is not allowed.
@@ -116,7 +123,7 @@ class ReachTask(ArmTask):
         self._kinematics = Kinematics(self._geometry)
         self._observer = ReachObserver(self._geometry)
         self._twin = KinematicTwin(
-            self._world.scene, count, 1.0 / rate, MEMORY + measurement_delay)
+            self._world.scene, count, 1.0 / rate, MEMORY + self._delays[0].high)
         self.targets: Array = np.zeros((count, 3))
         self._distance, self._travel = np.zeros(count), np.zeros(count)
         self._at_target = np.zeros((count, POSES_AT_TARGET, len(JOINTS)))
@@ -175,7 +182,8 @@ class ReachTask(ArmTask):
         observations = self._observer.observe(
             reading, self._before, self._time, self._commands, self.targets)
         self._before = reading
-        return Outcome(observations, rewards, success, distance, collided, switched)
+        return Outcome(observations, rewards, success, distance, collided, switched,
+                       *self._lags())
 
     def render(self, arm: int) -> NDArray[np.uint8]:
         """Return an image of one arm and its target, uint8 [H, W, 3]."""

@@ -35,8 +35,8 @@ class Twins:
     age: Array
     noise: Array
 
-    def delayed(self, measurements: float, commands: float) -> Twins:
-        """Return them with both delays, s, added."""
+    def delayed(self, measurements: Array, commands: Array) -> Twins:
+        """Return them with both delays, float64 [N], s, added."""
         parameters = dataclasses.replace(
             self.parameters, command_delay=self.parameters.command_delay + commands)
         return Twins(parameters, self.age + measurements, self.noise)

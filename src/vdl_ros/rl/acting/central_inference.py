@@ -23,7 +23,14 @@ from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.actor import load_weights
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
-from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError, UnrollSchema
+from vdl_ros.rl.data.unroll import (
+    OPTIONAL,
+    Arrays,
+    Unroll,
+    UnrollError,
+    UnrollSchema,
+    add_told,
+)
 from vdl_ros.rl.policy.policy import Policy
 
 __all__ = ['Answer', 'CentralInference', 'Request']
@@ -240,9 +247,8 @@ class CentralInference:
         arrays['is_reset'][t] = request.arrays['is_reset']
         for name in ('rewards', 'terminated', 'truncated'):
             arrays[name][t - 1] = request.arrays[name]
-        if 'success' in request.arrays:
-            success = arrays.setdefault('success', np.zeros_like(arrays['terminated']))
-            success[t - 1] = request.arrays['success']
+        add_told(arrays, {
+            name: request.arrays[name] for name in OPTIONAL if name in request.arrays}, t - 1)
         session.state = self._policy.append_last_action(session.state, *(
             torch.from_numpy(arrays[name][t - 1]) for name in ('actions', 'rewards')))
         session.request = request

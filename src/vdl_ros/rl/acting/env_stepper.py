@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -9,7 +11,12 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.rl.data.unroll import OPTIONAL
+
 __all__ = ['EnvStepper', 'Step']
+
+# Their names in an environment's info.
+_IN_INFO = {name: 'is_success' if name == 'success' else name for name in OPTIONAL}
 
 
 class Step(NamedTuple):
@@ -23,8 +30,9 @@ class Step(NamedTuple):
         truncated: [B] bool.
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
             ignored the action and reset itself.
-        success: [B] bool, where the episode, if it ends here, reached its aim; None if the
-            environment's info has no ``is_success``.
+        told: what the environment's info tells of those in ``unroll.OPTIONAL``: ``success``
+            [B] bool, where the episode, if it ends here, reached its aim, from ``is_success``;
+            of environments on their own clock ``reaction_time`` and ``late_actions``.
     """
 
     observation: NDArray[Any]
@@ -32,7 +40,12 @@ class Step(NamedTuple):
     terminated: NDArray[Any]
     truncated: NDArray[Any]
     is_reset: NDArray[Any]
-    success: NDArray[Any] | None = None
+    told: Mapping[str, NDArray[Any]] = MappingProxyType({})
+
+    @property
+    def success(self) -> NDArray[Any] | None:
+        """Return where the episode reached its aim, bool [B]; None if that is not told."""
+        return self.told.get('success')
 
 
 class EnvStepper:
@@ -60,9 +73,18 @@ class EnvStepper:
         if self._box is not None:
             actions = np.clip(actions, self._box.low, self._box.high)
         observation, reward, terminated, truncated, info = self.envs.step(actions)
-        success = info.get('is_success')
-        step = Step(observation, reward, terminated, truncated, self._done,
-                    None if success is None else np.asarray(success).astype(np.bool_))
+        step = Step(observation, reward, terminated, truncated, self._done, self._told(info))
         self.observation, self.is_reset = observation, self._done
         self._done = np.logical_or(terminated, truncated)
         return step
+
+    def _told(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return what ``info`` tells, as in :class:`Step`."""
+        told = {}
+        for name, key in _IN_INFO.items():
+            if key in info:
+                found, (dtype, shape) = np.asarray(info[key]), OPTIONAL[name]
+                # Anybody's environment may have something else of this name.
+                if found.shape == (self.envs.num_envs, *shape):
+                    told[name] = found.astype(dtype)
+        return told

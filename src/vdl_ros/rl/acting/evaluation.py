@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -14,6 +14,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.common.reaction_time import ReactionTime, in_ms
 from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
@@ -28,9 +29,14 @@ class Evaluation:
 
     Attributes:
         episodes: in the order in which they ended.
+        reaction_time_ms: as of ``reaction_time.in_ms``; {} unless the environments run on their
+            own clock.
+        late_actions: of their steps, those that held the last action.
     """
 
     episodes: tuple[FinishedEpisode, ...]
+    reaction_time_ms: Mapping[str, float] = field(default_factory=dict)
+    late_actions: int = 0
 
     @property
     def returns(self) -> list[float]:
@@ -131,16 +137,19 @@ def evaluate(
     shares = np.full(batch, episodes // batch)
     shares[:episodes % batch] += 1
     counted: list[FinishedEpisode] = []
+    reaction_time, late = ReactionTime(), 0
     stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
     rewards: NDArray[Any] = np.zeros(batch)
     while shares.any() and not (stop and stop.is_set()):
         is_reset = stepper.is_reset
         step = stepper.step(act(stepper.observation, is_reset, rewards))
         rewards = step.reward
+        reaction_time.extend(step.told.get('reaction_time', ()))
+        late += int(np.sum(step.told.get('late_actions', 0)))
         for episode in counter.add(rewards[None], step.terminated[None], step.truncated[None],
                                    np.stack([is_reset, step.is_reset]),
                                    None if step.success is None else step.success[None]):
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)
-    return Evaluation(tuple(counted))
+    return Evaluation(tuple(counted), in_ms(reaction_time.summary()), late)

@@ -181,6 +181,8 @@ class FlowStats:
         lag_count: trajectories learned from.
         bytes_in: size of the messages of the unrolls received.
         bytes_out: size of the policies or actions published, each counted once.
+        rewards: sum of the rewards in the unrolls received.
+        late_actions: steps of environments on their own clock that held the last action.
         actor_records: by start_id.
         other_credits: credits of the actors of other learners, by start_id.
         earlier_starts: start_id by actor_id, of the actors of this learner's earlier process.
@@ -201,6 +203,8 @@ class FlowStats:
     lag_count: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    rewards: float = 0.0
+    late_actions: int = 0
     actor_records: dict[int, ActorRecord] = field(default_factory=dict)
     other_credits: dict[int, tuple[str, int]] = field(default_factory=dict)
     earlier_starts: dict[str, int] = field(default_factory=dict)

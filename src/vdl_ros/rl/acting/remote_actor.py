@@ -17,7 +17,8 @@ whole_stacks            [n, S, H, W] uint8
 is_reset                [B] bool     the observation is the first of an episode
 rewards                 [B] float32  of the last step; 0 before the first
 terminated, truncated   [B] bool     of the last step
-success                 [B] bool     of the last step; absent if the environment does not say
+success, reaction_time, [B], [B, 4], of the last step, as in ``unroll.py``; absent if the
+late_actions            [B]          environment does not tell them
 ======================  ===========  ============================================================
 """
 
@@ -40,7 +41,7 @@ from vdl_ros.rl.data.unroll import (
     UnrollError,
     check_arrays,
     check_lengths,
-    with_success,
+    with_optional,
 )
 
 __all__ = ['RemoteActor', 'StepSchema']
@@ -83,7 +84,7 @@ class StepSchema:
         Raises:
             UnrollError: names the array and what is wrong with it.
         """
-        num_envs = check_arrays(with_success(self._expected, arrays), arrays)
+        num_envs = check_arrays(with_optional(self._expected, arrays), arrays)
         index = arrays.get('whole_index')
         if index is not None and index.size and not (
                 int(index.min()) >= 0 and int(index.max()) < num_envs):
@@ -98,7 +99,7 @@ class StepSchema:
         Raises:
             UnrollError: they cannot be those of a step.
         """
-        check_lengths(with_success(self._expected, lengths), lengths, 1, 1)
+        check_lengths(with_optional(self._expected, lengths), lengths, 1, 1)
 
     def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
         """Return the arrays that encode an observation; ``whole`` [B]: send the whole stack."""
@@ -169,10 +170,14 @@ class RemoteActor:
         """Return the arrays of the current step; ``whole``: the reader lacks the previous one."""
         last = self._last
         stacks = np.ones_like(last.is_reset) if whole else last.is_reset
-        success = {} if last.success is None else {'success': last.success}
         return {'is_reset': last.is_reset, 'rewards': last.reward,
-                'terminated': last.terminated, 'truncated': last.truncated, **success,
+                'terminated': last.terminated, 'truncated': last.truncated, **last.told,
                 **self._schema.encode(last.observation, stacks)}
+
+    @property
+    def told(self) -> Mapping[str, NDArray[Any]]:
+        """Return what the environments told of the last step."""
+        return self._last.told
 
     def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:
         """Step with ``actions`` [B] or [B, A]; return the episodes that ended."""

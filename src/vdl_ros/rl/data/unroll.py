@@ -15,10 +15,15 @@ actions                [T, B] or           int64, each part from 0; or float32 b
 rewards                [T, B] float32      from the environment
 terminated, truncated  [T, B] bool         how episodes ended
 behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
-success                [T, B] bool         an episode that ends here reached its aim; absent if the
-                                           environment does not say
+success                [T, B] bool         an episode that ends here reached its aim
+reaction_time          [T, B, 4] float32   parts of the reaction time, s, in the order of
+                                           ``common/reaction_time.py``
+late_actions           [T, B] int32        steps of the environment that held the last action while
+                                           this one was not there
 state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
+
+The three before ``state`` are absent if the environment does not tell them.
 
 After the end of an episode the environment ignores the next action and resets, so a step into a
 reset observation, ``is_reset[t + 1]``, is not valid for learning.
@@ -37,11 +42,12 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.quoting import quoted
+from vdl_ros.common.reaction_time import PARTS
 from vdl_ros.rl.data import frame_stack
 
 __all__ = [
-    'LARGEST', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema', 'check_arrays',
-    'check_lengths', 'with_success',
+    'LARGEST', 'OPTIONAL', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema',
+    'add_told', 'check_arrays', 'check_lengths', 'with_optional',
 ]
 
 Arrays = dict[str, NDArray[Any]]
@@ -90,6 +96,11 @@ class Unroll:
 # dtype and shape by name. In a shape, -1 stands for B, which may differ between actors, and -2 for
 # the number of resets.
 Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+#: What some environments tell of each step, with its shape for one step of one environment.
+OPTIONAL: Expected = {
+    'success': (np.dtype(np.bool_), ()),
+    'reaction_time': (np.dtype(np.float32), (len(PARTS),)),
+    'late_actions': (np.dtype(np.int32), ())}
 
 
 def _check_names(expected: Expected, found: Mapping[str, object]) -> None:
@@ -99,9 +110,19 @@ def _check_names(expected: Expected, found: Mapping[str, object]) -> None:
         raise UnrollError(f'arrays missing: {missing}, unknown: {quoted(unknown)}')
 
 
-def with_success(expected: Expected, found: Container[str]) -> Expected:
-    """Return ``expected`` with an array like ``terminated`` for success, if it is ``found``."""
-    return expected | {'success': expected['terminated']} if 'success' in found else expected
+def with_optional(expected: Expected, found: Container[str]) -> Expected:
+    """Return ``expected`` with those of ``OPTIONAL`` that are ``found``."""
+    steps = expected['rewards'][1]
+    return expected | {name: (dtype, (*steps, *shape))
+                       for name, (dtype, shape) in OPTIONAL.items() if name in found}
+
+
+def add_told(arrays: Arrays, told: Mapping[str, NDArray[Any]], t: int) -> None:
+    """Write what environments told of step ``t``, by name in ``OPTIONAL``, into an unroll."""
+    for name, values in told.items():
+        if name not in arrays:
+            arrays[name] = np.zeros((len(arrays['rewards']), *values.shape), values.dtype)
+        arrays[name][t] = values
 
 
 def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
@@ -244,7 +265,7 @@ class UnrollSchema:
         Raises:
             UnrollError: the message names the array and the reason.
         """
-        check_arrays(with_success(self._expected, arrays), arrays)
+        check_arrays(with_optional(self._expected, arrays), arrays)
         if self._action_sizes.size:
             actions = arrays['actions'].reshape(-1, self._action_sizes.size)
             low, high = actions.min(axis=0), actions.max(axis=0)
@@ -266,7 +287,7 @@ class UnrollSchema:
             UnrollError: they cannot be those of an unroll.
         """
         self.check_size(check_lengths(
-            with_success(self._expected, lengths), lengths, self.unroll_length,
+            with_optional(self._expected, lengths), lengths, self.unroll_length,
             self.unroll_length))
 
     def num_bytes(self, num_envs: int) -> int:
@@ -289,7 +310,7 @@ class UnrollSchema:
 
     def empty(self, num_envs: int) -> Arrays:
         """
-        Return empty arrays for an unroll of ``num_envs`` environments, without success.
+        Return empty arrays for an unroll of ``num_envs`` environments, without ``OPTIONAL``.
 
         Raises:
             UnrollError: they are too large.

@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from vdl_ros.common.reaction_time import PARTS, ReactionTime, in_ms
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import EpisodeCounter
 from vdl_ros.rl.data.unroll import Unroll
 
-__all__ = ['Progress', 'status_line']
+__all__ = ['Progress', 'realtime_text', 'status_line']
 
 # Actor processes whose episodes are counted at a time.
 _MAX_ACTORS = 1024
 # Counts of FlowStats that continue when a run is resumed.
-_TOTALS = ('received', 'lost', 'rejected', 'stale', 'actor_restarts', 'bytes_in', 'bytes_out')
+_TOTALS = ('received', 'lost', 'rejected', 'stale', 'actor_restarts', 'bytes_in', 'bytes_out',
+           'rewards', 'late_actions')
 
 
 class Progress:
@@ -34,23 +36,25 @@ class Progress:
         flow_stats: counts of the trajectories of this learner's actors.
         episodes: number of episodes that have ended.
         restarts: restarts of the learner.
+        reaction_time: of the latest actions in environments on their own clock.
     """
 
     def __init__(self, flow_stats: FlowStats, *, reports: bool = False) -> None:
         """Start at zero; with ``reports``, keep what is new for :meth:`drain_report`."""
         self.flow_stats, self._keeps_reports = flow_stats, reports
         self.episodes = self.restarts = 0
+        self.reaction_time = ReactionTime()
         self._returns: deque[float] = deque(maxlen=100)
         self._lengths: deque[int] = deque(maxlen=100)
         self._successes: deque[bool] = deque(maxlen=100)
         self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
         self._ages_ms: deque[float] = deque(maxlen=100_000)
-        self._totals_before = dict.fromkeys(_TOTALS, 0)
+        self._totals_before: dict[str, Any] = dict.fromkeys(_TOTALS, 0)
         self._wall_before = 0.0
         self._started: float | None = None
         # New since the last report, and the last report of each other learner by rank.
-        self._unreported: dict[str, list[float]] = {
-            'returns': [], 'lengths': [], 'successes': [], 'ages_ms': []}
+        self._unreported: dict[str, list[Any]] = {
+            'returns': [], 'lengths': [], 'successes': [], 'ages_ms': [], 'reaction_times': []}
         self._reports: dict[int, dict[str, Any]] = {}
 
     def start_clock(self) -> bool:
@@ -71,6 +75,12 @@ class Progress:
         elif unroll.sequence != expected:
             counter.forget()
         arrays = unroll.arrays
+        self.flow_stats.rewards += float(arrays['rewards'].sum(dtype=np.float64))
+        if 'reaction_time' in arrays:
+            parts = arrays['reaction_time'].reshape(-1, len(PARTS))
+            self._extend('reaction_times', parts.tolist())
+        if 'late_actions' in arrays:
+            self.flow_stats.late_actions += int(arrays['late_actions'].sum(dtype=np.int64))
         finished = counter.add(
             arrays['rewards'], arrays['terminated'],
             arrays['truncated'], arrays['is_reset'], arrays.get('success'))
@@ -81,8 +91,9 @@ class Progress:
         self._extend('lengths', [episode.length for episode in finished])
         self._extend('successes', counter.take_successes())
 
-    def _extend(self, name: str, values: Sequence[float]) -> None:
-        getattr(self, f'_{name}').extend(values)
+    def _extend(self, name: str, values: Sequence[Any]) -> None:
+        kept = self.reaction_time if name == 'reaction_times' else getattr(self, f'_{name}')
+        kept.extend(values)
         if self._keeps_reports:
             self._unreported[name] += values
         if name == 'returns':
@@ -139,7 +150,7 @@ class Progress:
         return self._wall_before + running
 
     @property
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, Any]:
         """Counts of FlowStats, of all learners and all starts."""
         return {name: self._totals_before[name] + getattr(self.flow_stats, name)
                 + sum(each['totals'][name] for each in self._reports.values()) for name in _TOTALS}
@@ -177,6 +188,8 @@ class Progress:
             'policy_lag': {'mean': round(self.lag_mean, 3), 'max': self.lag[1]},
             'message_age_ms': {'p50': self._age_percentile(50), 'p99': self._age_percentile(99)},
             'wire_bytes': {'in': totals['bytes_in'], 'out': totals['bytes_out']},
+            'reaction_time_ms': in_ms(self.reaction_time.summary()) or None,
+            'late_actions': totals['late_actions'],
             'actor_restarts': totals['actor_restarts'],
             'learner_restarts': self.restarts,
         }
@@ -229,10 +242,28 @@ class Progress:
 
 def status_line(
     *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
-    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
+    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan, realtime: str = '',
 ) -> str:
     """Return one line of progress for the log; without a success rate that is NaN."""
     shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
     success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
     return (f'steps {agent_steps:>9,} / {total_steps:,}   {steps_per_s:>7,.0f}/s   '
-            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}')
+            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}'
+            f'{realtime}')
+
+
+def realtime_text(
+    rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
+) -> str:
+    """
+    Return the end of a line of progress of environments on their own clock.
+
+    Args:
+        rates: ``updates``, ``bytes`` and ``rewards`` per second.
+        reaction_ms: the reaction time, as of :func:`in_ms`.
+        late_share: share of the environments' steps that held the last action.
+    """
+    return (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
+            f'reward {rates["rewards"]:.2f}/s   reaction {reaction_ms["mean"]:.0f} ms '
+            f'(p50 {reaction_ms["p50"]:.0f}, p99 {reaction_ms["p99"]:.0f})   '
+            f'late {late_share:.1%}')

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from vdl_ros.common.reaction_time import in_ms
 from vdl_ros.common.thread_timer import ThreadTimer, TimerWindow
 from vdl_ros.rl.device import describe
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Progress, status_line
+from vdl_ros.rl.learning.progress import Progress, realtime_text, status_line
+from vdl_ros.rl.learning.rates import RateWindow
 from vdl_ros.rl.runs.run_folder import RunFolder
 
 __all__ = ['RunReporter']
@@ -42,6 +44,7 @@ class RunReporter:
         self._actors_due = 0.0
         if folder is not None:
             folder.open(settings, learner.agent_steps)
+        self._row_rates, self._status_rates = RateWindow(self._counts), RateWindow(self._counts)
         self._steps_in_row = self._steps_in_status = learner.agent_steps
         self.start()
 
@@ -49,6 +52,15 @@ class RunReporter:
         """Count the periods of reports and checkpoints from now."""
         self._last_status = self._last_row = time.monotonic()
         self._checkpoint_due = self._last_row + self._checkpoint_period
+        self._row_rates.restart()
+        self._status_rates.restart()
+
+    def _counts(self) -> dict[str, float]:
+        """Return what rates are of."""
+        totals = self._progress.totals
+        return {'updates': self._learner.version, 'bytes': totals['bytes_in'],
+                'rewards': totals['rewards'], 'late': totals['late_actions'],
+                'actions': self._progress.reaction_time.count}
 
     def restart_windows(self) -> None:
         """Count the shares of the threads' time from now."""
@@ -103,6 +115,8 @@ class RunReporter:
         seconds, self._last_row = now - self._last_row, now
         rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
         self._steps_in_row = learner.agent_steps
+        grown, rates = self._row_rates.take()
+        reaction = in_ms(progress.reaction_time.summary())
         row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
                'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
                'success_rate_100': progress.success_rate, 'episodes': progress.episodes,
@@ -115,6 +129,9 @@ class RunReporter:
             **({} if math.isnan(progress.success_rate)
                else {'charts/success_rate': progress.success_rate}),
             'charts/SPS': rate,
+            **{f'charts/{name}_per_s': rates[name] for name in ('updates', 'bytes', 'rewards')},
+            **{f'reaction_time/{name}_ms': value for name, value in reaction.items()},
+            **({'reaction_time/late_share': _late_share(grown)} if reaction else {}),
             'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
             'flow/trajectories_lost': totals['lost'],
             'flow/trajectories_stale': totals['stale'],
@@ -129,11 +146,14 @@ class RunReporter:
         seconds, self._last_status = now - self._last_status, now
         rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
         self._steps_in_status = learner.agent_steps
+        grown, rates = self._status_rates.take()
+        reaction = in_ms(progress.reaction_time.summary())
         return status_line(
             agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
             steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
             lag_max=progress.lag[1], lost=progress.totals['lost'],
-            success_rate=progress.success_rate)
+            success_rate=progress.success_rate,
+            realtime=realtime_text(rates, reaction, _late_share(grown)) if reaction else '')
 
     def save(self) -> None:
         """Write the checkpoint, if this is learner 0."""
@@ -146,6 +166,8 @@ class RunReporter:
     def summary(self, reason: str) -> dict[str, Any]:
         """Return the content of summary.json; see docs/runs.md."""
         learner, wall = self._learner, self._progress.wall_s
+        rates = {f'{name}_per_s': round(self._counts()[name] / wall, 3) if wall else 0.0
+                 for name in ('updates', 'bytes', 'rewards')}
         return {
             'env_id': self._settings['env_id'],
             'algorithm': learner.config.algorithm,
@@ -156,6 +178,7 @@ class RunReporter:
             'updates': learner.version,
             'wall_s': round(wall, 3),
             'steps_per_s': round(learner.agent_steps / wall, 1) if wall else 0.0,
+            **rates,
             **self._progress.summary(),
             'time_shares': {
                 name: {phase: round(share, 4) for phase, share in window.shares().items()}
@@ -166,3 +189,8 @@ class RunReporter:
         """Write summary.json and the learning curve, and close the folder."""
         if self._folder is not None:
             self._folder.close(self.summary(reason))
+
+
+def _late_share(grown: Mapping[str, float]) -> float:
+    """Return the share of the environments' steps that held the last action."""
+    return grown['late'] / max(grown['late'] + grown['actions'], 1.0)

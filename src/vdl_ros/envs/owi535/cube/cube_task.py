@@ -20,7 +20,7 @@ from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.twins.history import MEMORY
 from vdl_ros.arm.twins.physics_twin import PhysicsTwin
 from vdl_ros.envs.owi535.arm_observation import MOVING, RATE, JointReading, feature_space
-from vdl_ros.envs.owi535.arm_task import ArmTask, World
+from vdl_ros.envs.owi535.arm_task import AddedDelay, ArmTask, World
 from vdl_ros.envs.owi535.cube.cube_observation import (
     CLOSE,
     CubeObserver,
@@ -59,7 +59,9 @@ class Outcome(NamedTuple):
 
     ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` that of the
     cube from its goal, float64 [B], m; ``switched`` counts the motors whose command is not that
-    of the step before, int [B]; ``lost`` says which cubes are out of reach, bool [B].
+    of the step before, int [B]; ``lost`` says which cubes are out of reach, bool [B];
+    ``observation_delay`` is the age of the measurements and ``action_delay`` that of commands when
+    they are applied, float64 [B], s.
     """
 
     observations: NDArray[np.float32]
@@ -68,6 +70,8 @@ class Outcome(NamedTuple):
     distance: Array
     lost: Bools
     switched: NDArray[np.intp]
+    observation_delay: Array
+    action_delay: Array
 
     @property
     def terminated(self) -> Bools:
@@ -77,7 +81,9 @@ class Outcome(NamedTuple):
     @property
     def info(self) -> dict[str, NDArray[Any]]:
         """Return what ``info`` has besides ``is_success``."""
-        return {'distance': self.distance, 'lost': self.lost}
+        return {
+            'distance': self.distance, 'lost': self.lost,
+            'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
 
 
 @functools.cache
@@ -114,7 +120,8 @@ class CubeTask(ArmTask):
 
     def __init__(
         self, count: int, reward: str = 'dense', randomisation: str = 'inside',
-        feedback: str = 'truth', calibration: str = '',
+        feedback: str = 'truth', calibration: str = '', *,
+        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
         """
         Make ``count`` arms; reset them before the first step.
@@ -127,16 +134,22 @@ class CubeTask(ArmTask):
             feedback: joints measured by ``truth``, by ``camera``, or ``mixed``, by episode.
             calibration: file of ``ros2 run vdl_ros calibrate``: motors are drawn about those of
                 that arm, by the shares of ``randomisation`` for speeds.
+            measurement_delay: added to the age of every measurement, s; or [low, high], between
+                which each episode draws.
+            command_delay: added to that of every command.
 
         Raises:
             EnvError: an argument that is not allowed.
         """
-        super().__init__(count, self.motors, reward, randomisation, feedback, calibration)
+        super().__init__(
+            count, self.motors, reward, randomisation, feedback, calibration,
+            measurement_delay=measurement_delay, command_delay=command_delay)
         self._cube_ranges = CUBES[randomisation]
         self._kinematics = Kinematics(self._geometry)
         self._observer = CubeObserver(self._geometry, self.motors, self.behind)
         self._twin = PhysicsTwin(
-            build_scene(self._geometry, furnish=add_cube), count, CUBE, 1.0 / RATE, MEMORY)
+            build_scene(self._geometry, furnish=add_cube), count, CUBE, 1.0 / RATE,
+            MEMORY + self._delays[0].high)
         self.goals: Array = np.zeros((count, 3))
         self._error = np.zeros((count, 2))
         self._distance, self._tool_away = np.zeros(count), np.zeros(count)
@@ -200,7 +213,8 @@ class CubeTask(ArmTask):
         self._before = self._sensor.read(self._twin, self._time, random)
         observations = self._observer.observe(
             self._before, before, self._time, self._commands, self.cube_reading, self.goals)
-        return Outcome(observations, rewards, success, distance, lost & ~success, switched)
+        return Outcome(observations, rewards, success, distance, lost & ~success, switched,
+                       *self._lags())
 
     def render(self, arm: int) -> NDArray[np.uint8]:
         """Return an image of one arm, its cube and its goal, uint8 [H, W, 3]."""

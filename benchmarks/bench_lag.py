@@ -1,0 +1,239 @@
+"""
+What late actions cost: policies trained with and without a delay, measured at each delay.
+
+    ros2 run vdl_ros bench_lag [--task reach|pong|cartpole] [--delays MS,MS] [--seeds N,N]
+                               [--steps N] [--runs FOLDER] [--output FILE]
+
+Trains a policy without a delay (*naive*), one with each delay, and one whose delay is drawn for
+each episode up to the largest, and which observes its last actions (*aware*); then plays episodes
+with each of them at each delay. Reaction times are of the same environments on their own clock.
+Runs that are there are not trained again but continued up to ``--steps``, and figures that the
+output has are not measured again, so an interrupted benchmark goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import report
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.registration import REACH
+from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
+from vdl_ros.saved_policy import SavedPolicy, load_policy
+
+NAIVE, AWARE = 'naive', 'aware'
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """
+    What is learned.
+
+    Attributes:
+        env_id: the environment.
+        algorithm: learns it.
+        rate: steps per second of the environment.
+        steps: agent steps of a training.
+        observes: whether its observation lacks the last actions, which the aware policy needs.
+    """
+
+    env_id: str
+    algorithm: str
+    rate: float
+    steps: int
+    observes: bool = True
+
+    def delays(self, trained: str, delays: Sequence[int]) -> dict[str, str]:
+        """Return the settings of the delay that ``trained`` names, in ms or by a word."""
+        longest = max(delays) / 1000.0
+        if trained != AWARE:
+            late = 0 if trained == NAIVE else int(trained)
+            return {'action_delay': f'{late / 1000.0}'} if late else {}
+        # As many as are under way, the one that is chosen next included.
+        number = {'observe_last_actions': f'{math.ceil(longest * self.rate) + 1}'}
+        return {'random_action_delay': f'{longest}', **(number if self.observes else {})}
+
+
+TASKS = {
+    'reach': Task(REACH, 'ppo', 10.0, 1_500_000, observes=False),
+    'pong': Task('ALE/Pong-v5', 'impala', 15.0, 10_000_000),
+    'cartpole': Task('CartPole-v1', 'ppo', 50.0, 300_000)}
+
+
+def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Path:
+    """
+    Train a policy up to ``options.steps``, unless it is; return the folder of the run.
+
+    Raises:
+        RuntimeError: the training failed.
+    """
+    task, folder = TASKS[name], options.runs / f'{name}-{trained}-{seed}'
+    checkpoint, steps = folder / 'checkpoint.pt', options.steps or task.steps
+    if checkpoint.is_file() and (options.as_they_are or load_policy(
+            checkpoint).agent_steps >= steps):
+        return folder
+    settings = {'env_id': task.env_id, 'algorithm': task.algorithm, 'seed': str(seed),
+                'stop_at_return': '1e9', **task.delays(trained, options.delays),
+                'run_dir': str(folder)}
+    if checkpoint.is_file():
+        settings = {'resume': str(folder)}
+    words = [word for key, value in {**settings, 'total_steps': str(steps)}.items()
+             for word in (f'--{key}', value)]
+    report.log(f'{folder.name}: training')
+    command = [sys.executable, '-m', 'vdl_ros.local_training', *words]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise RuntimeError(f'{folder.name}: the training ended with status {done.returncode}')
+    return folder
+
+
+def play(
+    saved: SavedPolicy, delay_ms: int, episodes: int, seed: int, *, realtime_fps: float = 0.0,
+    stop: threading.Event | None = None,
+) -> Evaluation:
+    """Play episodes with the policy's most likely actions, all with the same delay."""
+    env: EnvConfig = dataclasses.replace(
+        saved.env, action_delay=delay_ms / 1000.0, random_action_delay=0.0, episodic_life=False,
+        realtime_fps=realtime_fps)
+    envs = factory.make(env, seed, num_envs=min(saved.env.num_envs, episodes))
+    try:
+        return evaluate(envs, saved.act(), episodes, seed, stop)
+    finally:
+        envs.close()
+
+
+def figures(
+    saved: SavedPolicy, delay_ms: int, rate: float, options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Return return, success and reaction time of a policy at a delay."""
+    torch.manual_seed(options.seed)
+    found = play(saved, delay_ms, options.episodes, options.seed)
+    known = [each.success for each in found.episodes if each.success is not None]
+    stop = threading.Event()
+    timer = threading.Timer(options.seconds, stop.set)
+    timer.start()
+    in_real_time = play(saved, delay_ms, 1_000_000, options.seed, realtime_fps=rate, stop=stop)
+    timer.cancel()
+    return {
+        'mean_return': round(found.mean, 3), 'return_interval': round(found.interval, 3),
+        'success': round(statistics.fmean(known), 4) if known else None,
+        'reaction_time_ms': in_real_time.reaction_time_ms,
+        'late_actions': in_real_time.late_actions}
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options; ValueError for one that is not allowed."""
+    parser = report.Parser('bench_lag', __doc__, quick='CartPole, hardly trained, two delays')
+    parser.add_argument('--task', choices=tuple(TASKS), help='(reach; quick: cartpole)')
+    parser.add_argument('--delays', help='of actions, ms (0,40,100,200; quick: 0,40)')
+    parser.add_argument('--seeds', help='of the trainings (1)')
+    parser.add_argument('--steps', type=int, help='of each training (by task; quick: 4000)')
+    parser.add_argument('--trained', help='which policies: naive, aware, delays in ms (all)')
+    parser.add_argument('--as-they-are', action='store_true', help='train no run that is there')
+    parser.add_argument('--episodes', type=int, help='for each figure (200; quick: 8)')
+    parser.add_argument('--seconds', type=float, help='in real time, s (20; quick: 1)')
+    parser.add_argument('--runs', type=Path, default=Path('runs/lag'), metavar='FOLDER',
+                        help='folder of the trainings (runs/lag)')
+    parser.add_argument('--seed', type=int, default=1000, help='of the episodes (1000)')
+    options = parser.parse_args()
+    report.complete(
+        options, {'task': ('reach', 'cartpole'), 'delays': ('0,40,100,200', '0,40'),
+                  'seeds': ('1', '1'), 'steps': (0, 4000), 'episodes': (200, 8),
+                  'seconds': (20.0, 1.0)},
+        {'steps': (0, 10**12), 'episodes': (1, 100_000), 'seconds': (0.1, 3600),
+         'seed': (0, 2**31 - 1)})
+    options.delays = report.numbers('--delays', options.delays, 0, 10_000)
+    options.seeds = report.numbers('--seeds', options.seeds, 0, 2**31 - 1)
+    known = [NAIVE, *(str(delay) for delay in options.delays if delay), AWARE]
+    options.trained = options.trained.split(',') if options.trained else known
+    for each in options.trained:
+        if each not in known:
+            raise ValueError(f'--trained: {each!r} is not allowed: some of {", ".join(known)}')
+    return options
+
+
+def main() -> int:
+    """Train, measure, and print a table or one JSON object."""
+    return report.run('bench_lag', arguments, _measure_and_deliver)
+
+
+def _measure_and_deliver(options: argparse.Namespace) -> None:
+    # More threads do not pay for such small batches.
+    torch.set_num_threads(1)
+    name, task = options.task, TASKS[options.task]
+    before = list(_measured(options))
+    found: list[dict[str, Any]] = []
+
+    def delivered() -> dict[str, Any]:
+        return {'task': name, 'env_id': task.env_id, 'algorithm': task.algorithm,
+                'episodes': options.episodes, 'seed': options.seed, 'seconds': options.seconds,
+                'delays_ms': options.delays, 'figures': found}
+
+    for seed in options.seeds:
+        for trained in options.trained:
+            folder = train(name, trained, seed, options)
+            saved = load_policy(folder / 'checkpoint.pt', env_id=task.env_id)
+            for delay in options.delays:
+                key = {'trained': trained, 'training_seed': seed, 'delay_ms': delay,
+                       'agent_steps': saved.agent_steps}
+                known = next((each for each in before if key.items() <= each.items()), None)
+                found.append(known or key | figures(saved, delay, task.rate, options))
+                report.log(f'{trained}, seed {seed}, {delay} ms: {found[-1]["mean_return"]}')
+                if options.output is not None:
+                    options.output.write_text(json.dumps(delivered()) + '\n', encoding='utf-8')
+    report.deliver('lag', delivered(), options, text)
+
+
+def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the figures that the output has, if they are of the same episodes."""
+    if options.output is None or not options.output.is_file():
+        return
+    found = json.loads(options.output.read_text(encoding='utf-8'))
+    if all(found.get(name) == getattr(options, name)
+           for name in ('task', 'episodes', 'seed', 'seconds')):
+        yield from found['figures']
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """Return the figures as Markdown tables: of returns and success, of reaction times."""
+    delays: Sequence[int] = found['delays_ms']
+    rows: Sequence[Mapping[str, Any]] = found['figures']
+
+    def cell(trained: str, delay: int) -> str:
+        each = [row for row in rows if (row['trained'], row['delay_ms']) == (trained, delay)]
+        success = [row['success'] for row in each if row['success'] is not None]
+        shown = f'{statistics.fmean(row["mean_return"] for row in each):.1f}'
+        return shown + (f' · {statistics.fmean(success):.0%}' if success else '')
+
+    def reaction(delay: int) -> tuple[str, ...]:
+        each = [row['reaction_time_ms'] for row in rows if row['delay_ms'] == delay]
+        return tuple(f'{statistics.median(row[name] for row in each):.0f}' for name in (
+            'thinking', 'processing', 'action_lag', 'observation_lag', 'p50', 'p99'))
+
+    names = list(dict.fromkeys(row['trained'] for row in rows))
+    steps = {name: min(row['agent_steps'] for row in rows if row['trained'] == name)
+             for name in names}
+    return '\n'.join([
+        f'{found["env_id"]}: mean return of {found["episodes"]} episodes'
+        + (' · success' if any(row['success'] is not None for row in rows) else ''), '',
+        *report.table(
+            ('trained', 'steps', *(f'{delay} ms' for delay in delays)),
+            [(name if name in (NAIVE, AWARE) else f'{name} ms', f'{steps[name]:,}',
+              *(cell(name, delay) for delay in delays)) for name in names]),
+        '', 'Reaction time in real time, ms', '',
+        *report.table(
+            ('delay, ms', 'thinking', 'processing', 'action lag', 'observation lag', 'p50', 'p99'),
+            [(str(delay), *reaction(delay)) for delay in delays])])

@@ -1,0 +1,1 @@
+"""Delays of observations and actions, and environments on their own clock."""

@@ -1,0 +1,257 @@
+"""Delays, last actions and their settings, in environments of all kinds."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import frames_per_observation, make
+from vdl_ros.envs.lag.delays import Delay, DelayedVectorEnv
+from vdl_ros.envs.lag.last_actions import LastActionsVectorEnv
+from vdl_ros.envs.owi535.reach_task import ReachTask
+from vdl_ros.envs.registration import PUSH, REACH
+
+IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0', REACH,
+       'ALE/Pong-v5']
+
+
+class Echo(VectorEnv):
+    """Shows what was applied: an observation is (steps since the reset, action); ends after 6."""
+
+    metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_fps': 10}
+
+    def __init__(self, num_envs=3, action_space=None):
+        self.num_envs = num_envs
+        self.single_observation_space = spaces.Box(-99, 99, (2,), np.float32)
+        self.single_action_space = action_space or spaces.Discrete(100)
+        self.observation_space = spaces.Box(-99, 99, (num_envs, 2), np.float32)
+        self.time = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return np.zeros((self.num_envs, 2), np.float32), {}
+
+    def step(self, actions):
+        over = self.time == 6
+        self.time = 0 if over else self.time + 1
+        shown = np.full((self.num_envs, 2), self.time, np.float32)
+        shown[:, 1] = 0 if over else actions
+        nothing = np.zeros(self.num_envs, np.bool_)
+        return shown, shown[:, 0], nothing, nothing | (self.time == 6), {}
+
+
+def delayed(observations=0.0, actions=0.0, most=0.0, seed=1, num_envs=3):
+    env = CheckedVectorEnv(Echo(num_envs), seed=0)
+    return DelayedVectorEnv(env, 10.0, observations=Delay(observations, observations),
+                            actions=Delay(actions, actions + most), seed=seed)
+
+
+def roll(env, steps=13):
+    """Return observations of steps with the actions 1, 2, ..., [steps, B, ...], and the ends."""
+    observations, ends = [], []
+    for action in range(1, steps + 1):
+        found = env.step(np.full(env.num_envs, action))
+        observations.append(found[0])
+        ends.append(found[3])
+    return np.array(observations), np.array(ends)
+
+
+def test_actions_are_applied_later_and_none_before_the_first():
+    env = delayed(actions=0.2)
+    env.reset()
+    observations, ends = roll(env)
+    assert observations[:, 0, 0].tolist() == [1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6]
+    # The action of the reset, 7, is never applied.
+    assert observations[:, 0, 1].tolist() == [0, 0, 1, 2, 3, 4, 0, 0, 0, 8, 9, 10, 11]
+    assert ends[:, 0].nonzero()[0].tolist() == [5, 12]
+
+
+def test_observations_are_shown_later_and_the_first_until_then():
+    env = delayed(observations=0.3)
+    env.reset()
+    observations, ends = roll(env)
+    assert observations[:, 0, 0].tolist() == [0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 1, 2, 3]
+    # Ends and rewards are not late.
+    assert ends[:, 0].nonzero()[0].tolist() == [5, 12]
+
+
+def test_a_delay_between_two_steps_is_the_mean_over_episodes_and_constant_in_each():
+    env = delayed(actions=0.06, num_envs=500)
+    env.reset()
+    late = []
+    for action in range(1, 40):
+        info = env.step(np.full(500, action))[4]
+        late.append(info['action_delay'])
+        assert not info['observation_delay'].any()
+    late = np.array(late)
+    assert set(np.unique(late)) == {0.0, 0.1}
+    # An episode is seven steps with its reset.
+    assert (late[7:13] == late[7]).all()
+    assert (late[7] != late[5]).any()
+    assert late.mean() == pytest.approx(0.06, abs=0.01)
+
+
+def test_random_delays_are_drawn_for_each_episode_by_the_seed():
+    def found(seed):
+        env = delayed(actions=0.1, most=0.4, seed=seed, num_envs=50)
+        env.reset()
+        return roll(env)[0]
+
+    assert np.array_equal(found(1), found(1))
+    assert not np.array_equal(found(1), found(2))
+    env = delayed(actions=0.1, most=0.4, num_envs=500)
+    info = env.reset()[1]
+    assert info['action_delay'].mean() == pytest.approx(0.3, abs=0.02)
+    assert set(np.round(info['action_delay'], 6)) >= {0.1, 0.2, 0.3, 0.4, 0.5}
+    # Of the seed that reset gets, as every actor gives one.
+    first = env.reset(seed=7)[1]['action_delay']
+    assert np.array_equal(env.reset(seed=7)[1]['action_delay'], first)
+
+
+@pytest.mark.parametrize('env_id', IDS)
+@pytest.mark.parametrize('number', [0, 3])
+def test_all_kinds_of_environments_run(env_id, number):
+    settings = {'observation_delay': 0.15, 'random_observation_delay': 0.1, 'action_delay': 0.1,
+                # It shows them itself.
+                'observe_last_actions': 0 if env_id == REACH else number}
+    # Counters do not tell how long a step is.
+    fps = {'realtime_fps': 500.0} if 'Counter' in env_id else {}
+    env = make(EnvConfig(env_id=env_id, time_limit=7, **settings, **fps), seed=3, num_envs=2)
+    env.action_space.seed(0)
+    observations, _ = env.reset()
+    for _ in range(20):
+        kept = observations.copy()
+        observations, rewards, terminated, truncated, _ = env.step(env.action_space.sample())
+        assert observations.shape == (2, *env.single_observation_space.shape)
+        assert observations.dtype == env.single_observation_space.dtype
+        assert rewards.shape == terminated.shape == truncated.shape == (2,)
+    assert kept.shape == observations.shape
+    env.close()
+
+
+def test_last_actions_are_one_hot_the_newest_first_and_empty_after_a_reset():
+    env = LastActionsVectorEnv(
+        CheckedVectorEnv(Echo(2, spaces.MultiDiscrete([2, 3])), seed=0), 2)
+    assert env.single_observation_space.shape == (2 + 2 * 5,)
+
+    def last(*actions):
+        return env.step(np.array(actions))[0][:, :10].reshape(2, 2, 5).tolist()
+
+    env.reset()
+    none, first, second = [0] * 5, [1, 0, 0, 0, 1], [0, 1, 1, 0, 0]
+    Echo.step, step = lambda self, actions: step(self, actions[:, 0]), Echo.step
+    try:
+        assert last((0, 2), (1, 0)) == [[first, none], [second, none]]
+        assert last((1, 0), (0, 2)) == [[second, first], [first, second]]
+        for _ in range(4):
+            before = last((0, 2), (0, 2))
+        assert before == [[first, first]] * 2
+        assert last((0, 2), (0, 2)) == [[none, none]] * 2
+        assert last((0, 2), (1, 0)) == [[first, none], [second, none]]
+    finally:
+        Echo.step = step
+
+
+def test_last_actions_stand_beside_images_and_those_of_a_box_are_clipped():
+    env = make(EnvConfig(env_id='ALE/Pong-v5', observe_last_actions=4), seed=0, num_envs=1)
+    space = env.single_observation_space
+    assert isinstance(space, ImageAndVector)
+    assert (space.image.shape, space.vector_size) == ((4, 84, 84), 4 * 6)
+    env.reset()
+    image, numbers = space.split(env.step(np.array([2]))[0])
+    assert numbers[0].nonzero()[0].tolist() == [2]
+    assert image.any()
+    env.close()
+    env = make(EnvConfig(env_id='Pendulum-v1', observe_last_actions=1), seed=0, num_envs=1)
+    env.reset()
+    assert env.step(np.array([[7.0]], np.float32))[0][0, 0] == 2.0
+    env.close()
+
+
+def test_the_arm_simulates_its_delays_itself_between_its_steps():
+    env = make(EnvConfig(env_id=REACH, action_delay=0.04, random_observation_delay=0.3), seed=0,
+               num_envs=400)
+    plain = make(EnvConfig(env_id=REACH), seed=0, num_envs=400)
+    found = []
+    for each in (plain, env):
+        each.reset()
+        info = each.step(np.ones((400, 4), np.int64))[4]
+        found.append([info['observation_delay'], info['action_delay']])
+        each.close()
+    (age, command), (later, commanded) = found
+    # The same twins but for the delays: a constant one is not drawn.
+    assert commanded.min() >= 0.04
+    assert commanded.max() <= 0.14
+    assert (later - age).mean() == pytest.approx(0.15, abs=0.03)
+    assert command.max() <= 0.1
+    # Its observation has its last commands, and delays come in its arguments too.
+    with pytest.raises(EnvError, match='observe_last_actions: 2 is not allowed'):
+        make(EnvConfig(env_id=REACH, observe_last_actions=2), seed=0)
+    with pytest.raises(EnvError, match='action_delay: not allowed with command_delay'):
+        make(EnvConfig(env_id=REACH, action_delay=0.1, env_kwargs='{"command_delay": 0.2}'), 0)
+
+
+@pytest.mark.parametrize('value', ['"a"', '[0.1]', '[0.2, 0.1]', '-0.1', '21', 'true', '[0, 1e9]'])
+def test_delays_of_the_arm_that_are_none_are_refused(value):
+    with pytest.raises(EnvError, match='command_delay: .* is not allowed: 0 to 20 s'):
+        make(EnvConfig(env_id=REACH, env_kwargs=f'{{"command_delay": {value}}}'), 0, num_envs=1)
+
+
+def test_the_tasks_with_physics_take_delays_too():
+    env = make(EnvConfig(env_id=PUSH, action_delay=0.3, observation_delay=0.6), 0, num_envs=2)
+    env.reset()
+    for _ in range(8):
+        info = env.step(np.full((2, *env.single_action_space.shape), 2))[4]
+    assert info['observation_delay'].min() >= 0.6
+    assert info['action_delay'].min() >= 0.3
+    env.close()
+
+
+def test_late_measurements_of_the_arm_are_those_of_then():
+    late = ReachTask(6, randomisation='none', feedback='truth', measurement_delay=[0.2, 0.2])
+    random = np.random.default_rng(1)
+    late.reset(np.arange(6), random)
+    true = []
+    for _ in range(6):
+        late.step(np.full((6, 4), 2), random)
+        true.append(late.positions)
+    # The camera's period makes an age vary by a third of a step.
+    low, high = np.minimum(true[2], true[3]), np.maximum(true[2], true[3])
+    assert (late.reading.positions >= low - 1e-9).all()
+    assert (late.reading.positions <= high + 1e-9).all()
+
+
+def test_a_delay_needs_the_duration_of_a_step():
+    with pytest.raises(EnvError, match=r"without realtime_fps: env_id 'vdl/Counter-v0' does not"):
+        make(EnvConfig(env_id='vdl/Counter-v0', action_delay=0.1), seed=0)
+    env = make(EnvConfig(env_id='ALE/Pong-v5', frame_skip=2, action_delay=0.5), 0, num_envs=1)
+    # 15 steps at 30 steps per second.
+    assert env.reset()[1]['action_delay'].tolist() == [0.5]
+    env.close()
+
+
+def test_delays_that_fill_the_memory_are_refused():
+    for late in ({'observations': Delay(1.0, 1.0), 'actions': Delay()},
+                 {'observations': Delay(), 'actions': Delay(0.0, 1.0)}):
+        with pytest.raises(EnvError, match='not allowed: at most'):
+            DelayedVectorEnv(CheckedVectorEnv(Echo(), seed=0), 1e8, seed=0, **late)
+
+
+def test_late_stacks_of_frames_are_sent_whole():
+    assert frames_per_observation(EnvConfig(env_id='ALE/Pong-v5', action_delay=0.1)) == 4
+    for name in ('realtime_fps', 'observation_delay', 'random_observation_delay'):
+        assert frames_per_observation(EnvConfig(env_id='ALE/Pong-v5', **{name: 0.1})) == 1
+
+
+def test_a_wrapped_arm_is_not_delayed_twice():
+    env = make(EnvConfig(env_id=REACH, env_wrappers='TimeAwareObservation', action_delay=0.2),
+               seed=0, num_envs=1)
+    assert not isinstance(env, DelayedVectorEnv)
+    env.reset()
+    assert 0.2 <= env.step(np.ones((1, 4), np.int64))[4]['action_delay'][0] <= 0.3
+    env.close()
+    assert gymnasium.make(REACH, command_delay=0.1)

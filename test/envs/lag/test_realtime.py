@@ -1,0 +1,176 @@
+"""Environments on their own clock: late actions, held actions, reaction time, errors, threads."""
+
+import threading
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import make
+from vdl_ros.envs.lag.realtime import RealTimeVectorEnv
+
+LIMIT = 60.0
+
+
+class Ticks(VectorEnv):
+    """Counts its steps and keeps their actions; the reward of a step is 1."""
+
+    metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}
+    single_observation_space = observation_space = spaces.Box(0, 1e9, (1,), np.float32)
+    single_action_space = spaces.Discrete(1000)
+
+    def __init__(self, delays=None, breaks_at=None):
+        self.num_envs = 1
+        self.observation_space = spaces.Box(0, 1e9, (1, 1), np.float32)
+        self.applied, self.threads = [], set()
+        self.changed = threading.Condition()
+        self._info, self._breaks_at = delays or {}, breaks_at
+
+    def reset(self, *, seed=None, options=None):
+        self.threads.add(threading.current_thread().name)
+        return np.zeros((1, 1), np.float32), {}
+
+    def step(self, actions):
+        self.threads.add(threading.current_thread().name)
+        with self.changed:
+            self.applied.append(int(actions[0]))
+            self.changed.notify_all()
+        if len(self.applied) == self._breaks_at:
+            raise RuntimeError('broken')
+        no = np.zeros(1, np.bool_)
+        return (np.full((1, 1), len(self.applied), np.float32), np.ones(1), no, no,
+                dict(self._info))
+
+    def wait_for(self, steps):
+        """Wait until there were so many steps more."""
+        with self.changed:
+            wanted = len(self.applied) + steps
+            assert self.changed.wait_for(lambda: len(self.applied) >= wanted, LIMIT)
+
+    def render(self):
+        self.threads.add(threading.current_thread().name)
+        return (np.zeros((2, 2, 3), np.uint8),)
+
+    def close_extras(self, **kwargs):
+        self.threads.add(threading.current_thread().name)
+
+
+@pytest.fixture
+def start():
+    """Return a function that makes the environment on its own clock."""
+    made = []
+
+    def make_env(fps=500.0, **arguments):
+        ticks = Ticks(**arguments)
+        made.append(RealTimeVectorEnv(CheckedVectorEnv(ticks, seed=0), fps))
+        return ticks, made[-1]
+
+    yield make_env
+    for each in made:
+        each.close()
+
+
+def test_a_late_action_is_counted_and_the_last_one_is_held_meanwhile(start):
+    ticks, env = start()
+    env.reset()
+    env.step(np.array([7]))
+    ticks.wait_for(10)
+    observations, rewards, _, _, info = env.step(np.array([8]))
+    late = int(info['late_actions'][0])
+    assert late >= 10
+    first = ticks.applied.index(7)
+    # Before the first action none is applied.
+    assert set(ticks.applied[:first]) <= {0}
+    assert ticks.applied[first:first + late + 2] == [7] * (late + 1) + [8]
+    # All rewards arrive, and the newest observation.
+    assert rewards[0] >= late + 1
+    assert observations[0, 0] >= first + late + 2
+
+
+def test_rewards_of_all_ticks_arrive_once(start):
+    ticks, env = start()
+    env.reset()
+    total = 0.0
+    for action in range(1, 6):
+        ticks.wait_for(action)
+        observations, rewards, _, _, _ = env.step(np.array([action]))
+        total += rewards[0]
+        assert total == observations[0, 0]
+
+
+def test_every_action_is_applied_in_order(start):
+    ticks, env = start()
+    env.reset()
+    for action in range(1, 50):
+        env.step(np.array([action]))
+    held = ticks.applied
+    assert list(dict.fromkeys(held))[-49:] == list(range(1, 50))
+    assert held == sorted(held)
+
+
+def test_reaction_time_has_what_passes_and_the_delays_that_are_simulated(start):
+    delays = {'action_delay': np.array([100.0]), 'observation_delay': np.array([2000.0])}
+    ticks, env = start(delays=delays)
+    env.reset()
+    env.step(np.array([1]))
+    ticks.wait_for(20)
+    thinking, processing, action_lag, observation_lag = env.step(
+        np.array([2]))[4]['reaction_time'][0]
+    # 20 ticks of 2 ms, of which the elastic clock may have made up for a late one.
+    assert 18 * 0.002 <= thinking < LIMIT
+    assert 0.0 <= processing < LIMIT
+    assert 100.0 <= action_lag < 100.0 + LIMIT
+    assert 2000.0 <= observation_lag < 2000.0 + LIMIT
+
+
+def test_a_new_episode_begins_with_no_action(start):
+    ticks, env = start()
+    env.reset()
+    env.step(np.array([9]))
+    env.reset()
+    ticks.applied.clear()
+    ticks.wait_for(2)
+    assert set(ticks.applied[1:]) == {0}
+
+
+def test_all_calls_are_made_in_one_thread_that_ends(start):
+    ticks, env = start()
+    env.reset()
+    env.step(np.array([1]))
+    assert len(env.render()) == 1
+    env.close()
+    env.close()
+    assert ticks.threads == {'environment'}
+    assert not env._thread.is_alive()
+
+
+def test_an_error_of_the_environment_is_raised_where_it_is_used(start):
+    _, env = start(breaks_at=3)
+    env.reset()
+
+    def act():
+        return env.step(np.array([3]))
+
+    with pytest.raises(RuntimeError, match='broken'):
+        list(iter(act, None))
+
+
+@pytest.mark.parametrize('env_id', ['CartPole-v1', 'ALE/Pong-v5', 'vdl_ros/OWI535Reach-v0'])
+def test_environments_of_all_kinds_run_on_their_own_clock(env_id):
+    env = make(EnvConfig(env_id=env_id, realtime_fps=200.0, time_limit=9, action_delay=0.01),
+               seed=0, num_envs=2)
+    env.action_space.seed(1)
+    env.reset(seed=3)
+    ends = 0
+    while ends < 4:
+        found = env.step(env.action_space.sample())
+        ends += (found[2] | found[3]).sum()
+    assert found[4]['reaction_time'].shape == (2, 4)
+    assert found[4]['reaction_time'].dtype == np.float32
+    assert found[4]['late_actions'].shape == (2,)
+    # At least the delay that is simulated, beside the time until the next tick.
+    assert (found[4]['reaction_time'].sum(axis=1) >= 0.005 - 1e-6).all()
+    env.close()
