@@ -22,7 +22,8 @@ class Step(NamedTuple):
         terminated: [B] bool.
         truncated: [B] bool.
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
-            ignored the action and reset itself.
+            ignored the action and reset itself; also where its info has ``is_lost``: a robot was
+            silent, and this step is none of an episode.
         success: [B] bool, where the episode, if it ends here, reached its aim; None if the
             environment's info has no ``is_success``.
     """
@@ -60,9 +61,10 @@ class EnvStepper:
         if self._box is not None:
             actions = np.clip(actions, self._box.low, self._box.high)
         observation, reward, terminated, truncated, info = self.envs.step(actions)
-        success = info.get('is_success')
-        step = Step(observation, reward, terminated, truncated, self._done,
+        success, lost = info.get('is_success'), info.get('is_lost')
+        is_reset = self._done if lost is None else self._done | np.asarray(lost, np.bool_)
+        step = Step(observation, reward, terminated, truncated, is_reset,
                     None if success is None else np.asarray(success).astype(np.bool_))
-        self.observation, self.is_reset = observation, self._done
+        self.observation, self.is_reset = observation, is_reset
         self._done = np.logical_or(terminated, truncated)
         return step
