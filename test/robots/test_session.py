@@ -100,6 +100,7 @@ def test_the_clock_goes_on_without_the_agent_and_stops_the_robot(robot):
     # The action comes, late but within the limit, and is applied.
     result = robot.tick(act=0.4)
     assert result.action_age == pytest.approx(PERIOD)
+    assert result.late == 1
     assert robot.sent[-1] == 0.4
 
 

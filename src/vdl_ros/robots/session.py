@@ -90,6 +90,7 @@ class Result:
         is_first: it is the first of an episode; then the others have no meaning.
         observation_age: of the oldest measurement in it, s.
         action_age: time from the observation before to the action that followed, s.
+        late: number of ticks at which this action was not there.
         arrived_wall: when its latest measurement arrived, of the monotonic clock, s.
         observation_lag: time from that measurement to its arrival, s.
     """
@@ -102,6 +103,7 @@ class Result:
     success: bool = False
     observation_age: float = 0.0
     action_age: float = 0.0
+    late: int = 0
     arrived_wall: float = 0.0
     observation_lag: float = 0.0
 
@@ -112,7 +114,8 @@ class Session:
 
     Attributes:
         state: what it does.
-        late: number of ticks at which the agent had not acted.
+        ticks: number of ticks at which an action was due.
+        late: number of those at which the agent had not acted.
         lost: number of episodes that ended because the robot or the agent was silent or stopped.
     """
 
@@ -133,18 +136,18 @@ class Session:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._send, self._log = send, log
         self.state = State.WAITING
-        self.late = self.lost = 0
+        self.ticks = self.late = self.lost = 0
         self._random = np.random.default_rng()
         self._neutral = np.array(contract.actions.neutral, np.float64)
         self._in_force = self._neutral
-        self._has_commanded = False
+        self._has_commanded = self._was_late = False
         self._history: deque[NDArray[np.float64]] = deque(maxlen=HISTORY)
         self._readings: dict[str, Reading] = {}
         self._stops: dict[str, bool] = {}
         self._other, self._other_until = '', -np.inf
         self._logged = ''
         self._retry_at = self._neutral_at = self._began = self._settled = self._observed = -np.inf
-        self._steps = 0
+        self._steps = self._late = 0
         self._before: Measured | None = None
         self._action_age: float | None = None
         self._result: Result | None = None
@@ -188,7 +191,10 @@ class Session:
             return
         age = now - self._observed
         if age > self._contract.late.limit:
-            self._lose(f'the agent took {age:.2g} s for an action, more than late: limit')
+            # Logged once: a simulation that is fast may lose many.
+            self._lose('' if self._was_late else f'the agent took {age:.2g} s for an action, '
+                       'more than late: limit; later ones are only counted')
+            self._was_late = True
             return
         assert self._before is not None
         self._action_age = age
@@ -260,7 +266,7 @@ class Session:
         self._report(reason)
 
     def _report(self, reason: str) -> None:
-        if reason != self._logged:
+        if reason and reason != self._logged:
             self._logged = reason
             self._log(f'waits: {reason}')
 
@@ -298,11 +304,13 @@ class Session:
 
     def _run(self, now: float) -> None:
         """Give the agent what its action led to; without an action, keep or stop the robot."""
+        self.ticks += 1
         self._history.appendleft(self._in_force)
         measured = self._measure(now)
         self._check_limits(measured)
         if self._action_age is None:
             self.late += 1
+            self._late += 1
             late = self._contract.late
             hold = late.hold and now - self._observed < late.limit and not self._broken
             # Sent again: a driver may stop without commands.
@@ -321,7 +329,7 @@ class Session:
         age = self._action_age
         self._deliver(measured, now, Result(
             self._task.observe(measured), False, reward, terminated, truncated, success,
-            max(measured.ages.values()), age))
+            max(measured.ages.values()), age, self._late))
         if terminated or truncated:
             self.state = State.OVER
             self._command(self._neutral)
@@ -331,6 +339,7 @@ class Session:
         self._result = Result(**{
             **vars(result), 'arrived_wall': newest.arrived_wall, 'observation_lag': newest.lag})
         self._before, self._observed, self._action_age = measured, now, None
+        self._late = 0
 
     def _check_limits(self, measured: Measured) -> None:
         """Send the neutral action, from now to the end of the episode, at a broken limit."""

@@ -1,126 +1,25 @@
 """Robots on real topics: what an agent gets, what stops them, and which contracts are refused."""
 
-import threading
-
-import numpy as np
 import pytest
-import rclpy
-import yaml
-from geometry_msgs.msg import Twist
-from nav_msgs.msg import Odometry
-from rclpy.node import Node
+from builtin_interfaces.msg import Time
 from robot_contract import GOOD
-from std_msgs.msg import Bool
+from rosgraph_msgs.msg import Clock
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.robots.registration import register
 
 ODOM = {'name': 'odom', 'topic': 'odom', 'type': 'nav_msgs/msg/Odometry', 'timeout': 0.5}
-
-
-class Robot:
-    """A robot whose speed is what it was commanded last; it measures in a thread."""
-
-    def __init__(self, peer):
-        self._peer, self.commands, self.is_silent = peer, [], False
-        self._odom = peer.node.create_publisher(Odometry, 'odom', qos.SENSOR)
-        self._stop = peer.node.create_publisher(Bool, 'stop', qos.LATCHED)
-        peer.node.create_subscription(Twist, 'cmd_vel', self._on_command, 10)
-
-    def _on_command(self, message):
-        self.commands.append(message.linear.x)
-
-    def measure(self):
-        if self.is_silent:
-            return
-        message = Odometry()
-        message.header.stamp = self._peer.node.get_clock().now().to_msg()
-        message.twist.twist.linear.x = self.commands[-1] if self.commands else 0.0
-        self._odom.publish(message)
-
-    def stop(self, stopped=True):
-        self._stop.publish(Bool(data=stopped))
-
-    def until_still(self):
-        self._peer.until(lambda: self.commands and self.commands[-1] == 0.0, 'a neutral action')
-
-
-@pytest.fixture
-def node(ros_domain):
-    rclpy.init()
-    node = Node('test')
-    yield node
-    node.destroy_node()
-    rclpy.shutdown()
-
-
-@pytest.fixture
-def make(node, tmp_path):
-    """Return a function that makes the environment of a contract."""
-    stop, made = threading.Event(), []
-
-    def start(**changes):
-        (tmp_path / 'rewards.py').write_text(
-            'def speed(before, after, factor):\n    return factor * after["speed"]\n')
-        (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | changes))
-        register(EnvModulesConfig(robots=str(tmp_path)), node, stop)
-        made.append(factory.make(EnvConfig(env_id='robot/mine', num_envs=1), seed=1))
-        return made[-1]
-
-    start.stop = stop
-    yield start
-    for each in made:
-        each.close()
-
-
-class Agent:
-    """Steps an environment in a thread, with one action, and keeps what it gets."""
-
-    def __init__(self, env, action=0.5, thinks=0.0):
-        self.env, self.action, self.thinks, self.steps = env, action, thinks, []
-        self.over, self.error = threading.Event(), None
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self):
-        try:
-            self.env.reset()
-            while not self.over.wait(self.thinks):
-                self.steps.append(self.env.step(np.array([[self.action]], np.float32)))
-        except EnvStopped as error:
-            self.error = error
-
-    def end(self, stop):
-        self.over.set()
-        stop.set()
-        self.thread.join()
-
-
-@pytest.fixture
-def act(make):
-    """Return a function that starts an agent; it ends with the test."""
-    agents = []
-
-    def start(env, **arguments):
-        agents.append(Agent(env, **arguments))
-        return agents[-1]
-
-    yield start
-    for each in agents:
-        each.end(make.stop)
 
 
 def lost(step):
     return bool(step[4]['is_lost'][0])
 
 
-def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(peer, make, act):
+def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(
+        peer, robot, make, act):
     """One robot for all: it takes seconds to start."""
-    robot = Robot(peer)
     env = make(stops=[{'topic': 'stop', 'type': 'std_msgs/msg/Bool', 'field': 'data'}])
     agent = act(env)
     with peer.saying(robot.measure, every=0.01):
@@ -156,8 +55,8 @@ def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(peer,
         assert isinstance(agent.error, EnvStopped)
 
 
-def test_an_agent_that_does_not_come_back_leaves_a_robot_that_stands_still(peer, make, act):
-    robot = Robot(peer)
+def test_an_agent_that_does_not_come_back_leaves_a_robot_that_stands_still(
+        peer, robot, make, act):
     agent = act(make(late={'action': 'hold', 'limit': 0.3}))
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: robot.commands and robot.commands[-1] == 0.5, 'a command')
@@ -168,8 +67,8 @@ def test_an_agent_that_does_not_come_back_leaves_a_robot_that_stands_still(peer,
         assert {*robot.commands[count:]} == {0.0}
 
 
-def test_closing_leaves_a_robot_that_stands_still(peer, make, act):
-    robot = Robot(peer)
+def test_closing_leaves_a_robot_that_stands_still(
+        peer, robot, make, act):
     env = make()
     agent = act(env)
     with peer.saying(robot.measure, every=0.01):
@@ -179,8 +78,7 @@ def test_closing_leaves_a_robot_that_stands_still(peer, make, act):
         robot.until_still()
 
 
-def test_an_environment_waits_for_another_one_of_the_same_robot(peer, make, act):
-    robot = Robot(peer)
+def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, make, act):
     first, second = act(make(), action=0.5), None
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: len(first.steps) > 3, 'steps')
@@ -234,3 +132,31 @@ def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(
     make()
     with pytest.raises(EnvError, match=reason):
         factory.make(EnvConfig(**{'env_id': 'robot/mine', 'num_envs': 1, **config}), seed=1)
+
+
+def test_a_simulated_clock_that_stands_still_or_jumps_stops_the_robot(peer, robot, make, act):
+    clock = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
+    agent, time = act(make(clock='simulated')), [100.0]
+
+    def go_on():
+        time[0] += 0.02
+        stamp = Time(sec=int(time[0]), nanosec=int(time[0] % 1.0 * 1e9))
+        robot.measure(stamp)
+        clock.publish(Clock(clock=stamp))
+
+    def until_moving():
+        count = len(robot.commands)
+        peer.until(lambda: 0.5 in robot.commands[count:], 'motion', say=go_on, every=0.005)
+
+    until_moving()
+    # Twenty ticks per second of the simulation, which is faster than real time.
+    steps, begun = len(agent.steps), time[0]
+    peer.until(lambda: len(agent.steps) >= steps + 30, 'steps', say=go_on, every=0.005)
+    assert 20.0 * (time[0] - begun) + 1 >= 30
+    robot.until_still()
+    until_moving()
+    time[0] = 10.0
+    go_on()
+    robot.until_still()
+    until_moving()
+    assert any(map(lost, agent.steps))

@@ -43,10 +43,13 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
       one again while the robot waits;
     * ``observation_age``, ``action_age``: age of the oldest measurement in the observation, and
       time from the observation before it to the action, s;
-    * ``reaction_time``: float64 [B, 4], s: thinking, processing, action lag, observation lag.
+    * ``reaction_time``: float32 [B, 4], s, of this action: thinking, processing, action lag,
+      observation lag;
+    * ``late_actions``: ticks since the last step at which this action was not there.
 
-    Autoreset is NEXT_STEP. A step ends at the next tick at which a robot has something to say, so
-    while no robot runs it waits for one.
+    Continuous actions are -1 to 1, for ``low`` to ``high`` of the contract. Autoreset is
+    NEXT_STEP. A step ends at the next tick at which a robot has something to say, so while no
+    robot runs it waits for one.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -119,7 +122,8 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             results = self._wait()
         count = self.num_envs
         self._returned = now = time.monotonic()
-        rewards, ages, parts = np.zeros(count), np.zeros((2, count)), np.zeros((count, 4))
+        rewards, ages = np.zeros(count), np.zeros((2, count))
+        parts, late = np.zeros((count, 4), np.float32), np.zeros(count, np.int32)
         terminated, truncated, success = np.zeros((3, count), np.bool_)
         lost = np.ones(count, np.bool_)
         for robot, result in enumerate(results):
@@ -128,13 +132,13 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._observations[robot] = result.observation
             lost[robot], rewards[robot] = result.is_first, result.reward
             terminated[robot], truncated[robot] = result.terminated, result.truncated
-            success[robot] = result.success
+            success[robot], late[robot] = result.success, result.late
             ages[:, robot] = result.observation_age, result.action_age
             parts[robot] = (thinking, max(0.0, now - result.arrived_wall),
                             self._graph.action_lag(robot), result.observation_lag)
         return self._observations.copy(), rewards, terminated, truncated, {
             'is_success': success, 'is_lost': lost, 'observation_age': ages[0],
-            'action_age': ages[1], 'reaction_time': parts}
+            'action_age': ages[1], 'reaction_time': parts, 'late_actions': late}
 
     def close_extras(self, **kwargs: Any) -> None:
         """Send neutral actions, and end the thread."""
@@ -161,14 +165,16 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         parts = self._contract.actions.parts
         chosen = np.asarray(actions).reshape(self.num_envs, len(parts))
         if not self._contract.actions.is_discrete:
-            return chosen.astype(np.float64)
+            low, high = np.array([(part.low, part.high) for part in parts]).T
+            scaled = low + 0.5 * (np.clip(chosen, -1.0, 1.0) + 1.0) * (high - low)
+            return np.asarray(scaled, np.float64)
         return np.array([[part.levels[index] for part, index in zip(parts, row, strict=True)]
                          for row in chosen.tolist()])
 
 
 def _action_space(actions: Actions) -> spaces.Space[Any]:
     if not actions.is_discrete:
-        low, high = np.array([(part.low, part.high) for part in actions.parts], np.float32).T
-        return spaces.Box(low, high, dtype=np.float32)
+        # Of a policy that knows nothing yet, the actions are about so large.
+        return spaces.Box(-1.0, 1.0, (len(actions.parts),), np.float32)
     sizes = [len(part.levels) for part in actions.parts]
     return spaces.Discrete(sizes[0]) if len(sizes) == 1 else spaces.MultiDiscrete(sizes)

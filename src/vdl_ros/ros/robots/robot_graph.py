@@ -112,11 +112,6 @@ class RobotGraph:
         """Return the time that the latest action took until the robot repeated it, s, or 0."""
         return self._robots[robot].action_lag
 
-    @property
-    def late(self) -> int:
-        """Return the number of ticks at which an agent had not acted."""
-        return sum(session.late for session in self._sessions)
-
     def close(self) -> None:
         """Send neutral actions and leave the graph."""
         with self._lock:
@@ -125,6 +120,10 @@ class RobotGraph:
             self._is_closed = True
             self._stop_all()
         self._thread.join()
+        late, lost, ticks = (sum(getattr(each, name) for each in self._sessions)
+                             for name in ('late', 'lost', 'ticks'))
+        self._node.get_logger().info(
+            f'{self._contract.env_id}: {late} of {ticks} actions were late, {lost} episodes lost')
         for robot in self._robots:
             robot.wait_for_acks()
         self._node.destroy_node()

@@ -132,8 +132,8 @@ class RobotTopics:
         self._node, self._interfaces, self._lock = node, interfaces, lock
         self._now, self._stamp = now, stamp
         contract = interfaces.contract
-        # The messages of a simulated clock may arrive after those that it stamps.
-        self._skew = max(_CLOCK_SKEW, 2.0 / contract.rate if contract.simulated_clock else 0.0)
+        # A message may arrive before that of the simulated clock that it was stamped by.
+        self._skew = math.inf if contract.simulated_clock else _CLOCK_SKEW
         self._namespace = contract.topics_of(copy)
         self._name = node.get_fully_qualified_name()
         self._session: Session | None = None
