@@ -20,6 +20,7 @@ from launch_ros.substitutions import FindPackageShare
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
@@ -56,6 +57,12 @@ def start(context):
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
+    if str(given.get('env_id', '')).startswith(ROBOT):
+        # One actor has all robots of a contract.
+        if given.get('num_actors', 1) != 1:
+            raise SettingError(f'num_actors: {given["num_actors"]} is not allowed with '
+                               f'{given["env_id"]}: 1')
+        task = {'num_actors': '1'}
     address = given.get('group_address') or (free_address() if count > 1 else '')
     verify_run(select(RunConfig, given | {'group_address': address}))
     learners = [
@@ -64,7 +71,8 @@ def start(context):
         for rank in range(count)]
     # Actors receive the environment from the learner, also when it resumes another run.
     return [*learners, GroupAction([include(
-        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1')])]
+        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
+        **({'num_actors': '1'} if task.keys() == {'num_actors'} else {}))])]
 
 
 def free_address():

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from vdl_ros.envs.canonical_spaces import Actions, Observations
 
 __all__ = [
-    'CheckedVectorEnv', 'EnvError', 'Seeds', 'VectorEnvironment', 'Wrapper', 'check_memory',
-    'seeds_for',
+    'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'Seeds', 'VectorEnvironment', 'Wrapper',
+    'check_memory', 'seeds_for',
 ]
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
@@ -39,6 +39,10 @@ _LARGEST_OBSERVATIONS = 1 << 30
 
 class EnvError(ValueError):
     """An environment that cannot be created or stepped; the message is one line."""
+
+
+class EnvStopped(Exception):  # noqa: N818
+    """The process ends while an environment waits for something, such as a robot."""
 
 
 def check_memory(num_envs: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Settings of one host: the modules with its environments."""
+"""Settings of one host: the modules with its environments, and its robots."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ class EnvModulesConfig:
         '', 'Python modules that this process imports, separated by commas; they register '
         'environments and contain wrappers. Each host has its own: the learner sends no names of '
         'modules, and what it sends imports nothing.')
+    robots: str = setting(
+        '', 'Folder with contracts of robots, NAME.yaml for env_id:=robot/NAME, beside those of '
+        'this package. A contract names Python functions of this host: use files that you trust. '
+        'Each host has its own, as of env_modules.')

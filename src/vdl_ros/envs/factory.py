@@ -31,9 +31,11 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_wrappers import make_wrappers
 from vdl_ros.envs.lag.lag import add_lag, delay_arguments
 
-__all__ = ['EnvError', 'describe', 'frames_per_observation', 'make', 'spaces']
+__all__ = ['ROBOT', 'EnvError', 'describe', 'frames_per_observation', 'make', 'spaces']
 
 ATARI = 'ALE/'
+#: Begin of the ids of robots, which nodes register (``ros/robots/registration.py``).
+ROBOT = 'robot/'
 # Environments of Gymnasium that import what an argument names.
 _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
 
@@ -61,7 +63,7 @@ def make(
 def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
     """Return ``count`` copies that wait for their agent."""
     for name in ('env_kwargs', 'env_wrappers'):
-        if getattr(config, name) and config.env_id.startswith((ATARI, dummy.NAMESPACE)):
+        if getattr(config, name) and config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
             raise EnvError(f'{name}: {quoted(getattr(config, name))} is not allowed with env_id '
                            f'{quoted(config.env_id)}: other settings choose its variant')
     # Of other environments the size is not known before they are there.
@@ -170,6 +172,11 @@ def _spec(env_id: str) -> EnvSpec:
     if env_id.startswith(dummy.NAMESPACE):
         dummy.register(env_id)
     spec = gymnasium.registry.get(env_id)
+    if spec is None and env_id.startswith(ROBOT):
+        raise EnvError(
+            f'env_id: no robot {quoted(env_id)} on this host, or this process is no ROS node: '
+            f'its contract is NAME.yaml in config/robots or in the folder robots'
+            f'{suggestion(env_id, gymnasium.registry)}')
     if spec is None:
         raise EnvError(
             f'env_id: no environment {quoted(env_id)} on this host, whose env_modules register '

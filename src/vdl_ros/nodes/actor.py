@@ -26,6 +26,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -37,8 +38,16 @@ from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.episodes import to_episode
-from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    call_back,
+    make_executor,
+    run_node,
+    set_up,
+    take_settings,
+)
 from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.robots.registration import register
 from vdl_ros.ros.statistics.reaction_time_statistics import ReactionTimeStatistics
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
@@ -61,7 +70,8 @@ class ActorNode(Node):
         """
         super().__init__('actor')
         given, self.process = take_settings(self, *SETTINGS)
-        import_modules(select(EnvModulesConfig, given))
+        self.modules = select(EnvModulesConfig, given)
+        import_modules(self.modules)
         self._settings = select(ActorConfig, given)
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
@@ -162,7 +172,7 @@ class ActorNode(Node):
                     credit_timeout=self._settings.credit_timeout,
                     finished=self._publish_episodes, timer=self.timer,
                     heard=self._choice.heard, told=self._reaction_time.add)
-        except ValueError:
+        except (ValueError, EnvStopped):
             # The next policy may be refused too, and each would leave its environments.
             envs.close()
             raise
@@ -188,14 +198,21 @@ def act(node: ActorNode, stop: threading.Event) -> int:
     """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
+    with set_up():
+        register(node.modules, node, stop)
     node.get_logger().info('waiting for a policy')
     acted = False
-    while not stop.is_set():
-        with node.timer.executor_wait():
-            call_back(executor, 0.0 if acted else 0.1)
-        acted = node.act()
+    try:
+        while not stop.is_set():
+            with node.timer.executor_wait():
+                call_back(executor, 0.0 if acted else 0.1)
+            acted = node.act()
+    except EnvStopped:
+        pass  # in the middle of an unroll
+    finally:
+        # A robot must not go on after an error.
+        node.close()
     executor.remove_node(node)
-    node.close()
     return EXIT_OK
 
 

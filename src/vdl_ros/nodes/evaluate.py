@@ -18,6 +18,7 @@ from rclpy.node import Node
 
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.video import record_episodes
@@ -28,6 +29,7 @@ from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up
 from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.robots.registration import register
 from vdl_ros.saved_policy import load_policy
 
 SETTINGS = (EvaluateConfig, EnvModulesConfig, ProcessConfig)
@@ -50,7 +52,10 @@ class EvaluateNode(Node):
         path = self.settings.checkpoint
         if not path:
             raise SettingError('checkpoint: not set: checkpoint:=runs/<name>/checkpoint.pt')
-        import_modules(select(EnvModulesConfig, given))
+        self.modules = select(EnvModulesConfig, given)
+        import_modules(self.modules)
+        # For its spaces; it is registered again when it is known what ends the process.
+        register(self.modules, self, threading.Event())
         loaded = load_policy(Path(path), env_id=self.settings.env_id,
                              algorithm=self.settings.algorithm)
         self._saved, self._env = loaded, loaded.env
@@ -65,6 +70,10 @@ class EvaluateNode(Node):
         """Play the episodes and publish them."""
         settings = self.settings
         count = min(settings.num_envs, settings.episodes)
+        if self._env.env_id.startswith(factory.ROBOT):
+            # As many robots as there were.
+            count = min(count, self._env.num_envs)
+            register(self.modules, self, stop)
         # The score of a game counts all lives, also if the policy was trained with episodic_life.
         env = replace(self._env, episodic_life=False)
         with set_up():
@@ -90,7 +99,10 @@ class EvaluateNode(Node):
 
 def play(node: EvaluateNode, stop: threading.Event) -> int:
     """Play, log the results, record a video."""
-    result = node.play(stop)
+    try:
+        result = node.play(stop)
+    except EnvStopped:
+        return EXIT_OK
     if not result.returns:
         return EXIT_OK
     # Where the environment says so.

@@ -64,6 +64,7 @@ from vdl_ros.ros.process import (
     set_up,
 )
 from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.robots.registration import register
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
@@ -110,6 +111,8 @@ class LearnerNode(Node):
         verify_run(self.run)
         self.modules = select(EnvModulesConfig, self._given)
         import_modules(self.modules)
+        # Only their spaces: the actors run them.
+        register(self.modules, self, threading.Event())
         if not rank:
             self.configs()
         self.device = choose_device(self.run.device, self.run.learner_rank)

@@ -237,3 +237,23 @@ def test_episodes_are_padded_to_the_longest():
         assert not observations[length + 1:, n].any()
         assert not rewards[length:, n].any()
         assert mask[:, n].tolist() == [1.0] * length + [0.0] * (5 - length)
+
+
+@pytest.mark.parametrize('steps', [3, 4, 12])
+def test_an_episode_that_was_broken_off_is_left_out(steps):
+    """A robot was lost: another episode begins, without an end of the one before."""
+    stream, = streams_of(1, 1, 60)
+    broken = next(each for each in stream.episodes if len(each.rewards) > 2)
+    # The last step and the reset after it, as one step that is not valid.
+    end = broken.steps.stop - 1
+    observations, actions, rewards, *_ = stream.rows[end]
+    stream.rows[end:end + 2] = [(observations, actions, rewards, False, False, False)]
+    for each in stream.begun:
+        each.start -= each.start > broken.start
+    left = [each for each in stream.begun if each is not broken
+            and each.steps.stop <= (len(stream.rows) - 1) // steps * steps]
+    assembly = EpisodeAssembly(FOREVER)
+    found = [each for batch in sent([stream], steps) for each in assembly.add(batch)]
+    assert [len(each.rewards) for each in found] == [len(each.rewards) for each in left]
+    for one, other in zip(found, left, strict=True):
+        np.testing.assert_array_equal(one.rewards.numpy(), other.rewards)

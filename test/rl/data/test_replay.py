@@ -254,3 +254,17 @@ def test_the_memory_check_includes_arrays_besides_observations(monkeypatch, sche
         else:
             with pytest.raises(ValueError, match='^replay_size: 8000 steps'):
                 make(schema, columns)
+
+
+def test_returns_end_where_an_episode_was_broken_off(schema, batch):
+    """A robot was lost: the step of the loss, 5, is not valid, and has no end before it."""
+    given = batch(1)
+    given.is_reset[:], given.terminated[:], given.truncated[:] = False, False, False
+    given.is_reset[6, 0] = True
+    replay = Replay(schema, 100, 0.9, 3, 0.0)
+    replay.add(given, given.rewards)
+    assert replay.times[0].tolist()[:5] == [3, 4, 5, 5, 5]
+    assert not replay.valid[0, 5]
+    assert replay.times[1].tolist()[:6] == [3, 4, 5, 6, 7, 8]
+    assert float(replay.returns[0, 3]) == pytest.approx(
+        float(given.rewards[3, 0] + 0.9 * given.rewards[4, 0]))

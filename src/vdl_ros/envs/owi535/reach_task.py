@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.twins.history import MEMORY
@@ -27,7 +28,8 @@ from vdl_ros.envs.owi535.reach_observation import (
 )
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 
-__all__ = ['CLOSE', 'HOLD', 'Outcome', 'ReachTask']
+__all__ = [
+    'CLOSE', 'HOLD', 'POSES_AT_TARGET', 'Outcome', 'ReachTask', 'dense_reward', 'travel_time']
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -81,6 +83,43 @@ class Outcome(NamedTuple):
         return {
             'distance': self.distance, 'collided': self.collided,
             'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
+
+
+def travel_time(geometry: ArmGeometry, positions: Array, at_target: Array) -> Array:
+    """
+    Return the time to the nearest of several poses, all joints moving at once, float64 [N], s.
+
+    Args:
+        geometry: of the arms.
+        positions: float64 [N, 5], rad.
+        at_target: poses, float64 [N, K, 5], rad; the gripper does not count.
+    """
+    count = len(MOTORS)
+    times = np.abs(at_target[..., :count] - positions[:, None, :count])
+    times /= geometry.velocity[:count]
+    nearest: Array = times.max(axis=2).min(axis=1)
+    return np.maximum(nearest, NO_TRAVEL)
+
+
+def dense_reward(
+    nearer: Array, travelled: Array, distance: Array, success: Bools,
+    switched: NDArray[np.intp], collided: Bools,
+) -> Array:
+    """
+    Return the dense reward of a step of N arms, float64 [N].
+
+    Args:
+        nearer: how much nearer ``tool0`` came to the target, m.
+        travelled: by how much the travel time became less, s.
+        distance: of ``tool0`` from the target after it, m.
+        success: which arms have succeeded.
+        switched: number of motors that were switched.
+        collided: which arms collided.
+    """
+    return np.asarray(
+        PROGRESS * nearer + TRAVEL * travelled
+        + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
+        - STEP_COST - SWITCH_COST * switched - COLLISION_COST * collided)
 
 
 class ReachTask(ArmTask):
@@ -171,9 +210,8 @@ class ReachTask(ArmTask):
         success = self._hold(distance <= CLOSE, self._twin.period)
         if self._dense:
             travel = self._travel_time(self._twin.positions, self._at_target)
-            rewards = (PROGRESS * (self._distance - distance) + TRAVEL * (self._travel - travel)
-                       + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
-                       - STEP_COST - SWITCH_COST * switched - COLLISION_COST * collided)
+            rewards = dense_reward(self._distance - distance, self._travel - travel, distance,
+                                   success, switched, collided)
             self._travel = travel
         else:
             rewards = success.astype(np.float64)
@@ -194,18 +232,7 @@ class ReachTask(ArmTask):
         self._renderer.close()
 
     def _travel_time(self, positions: Array, at_target: Array) -> Array:
-        """
-        Return the time to the nearest of several poses, all joints moving at once, float64 [N], s.
-
-        Args:
-            positions: float64 [N, 5], rad.
-            at_target: poses, float64 [N, K, 5], rad; the gripper does not count.
-        """
-        count = len(MOTORS)
-        times = np.abs(at_target[..., :count] - positions[:, None, :count])
-        times /= self._geometry.velocity[:count]
-        nearest: Array = times.max(axis=2).min(axis=1)
-        return np.maximum(nearest, NO_TRAVEL)
+        return travel_time(self._geometry, positions, at_target)
 
     def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:
         """Return which joints, bool [B, 5], the obstacles of arms ``rows`` hold, as few as can."""

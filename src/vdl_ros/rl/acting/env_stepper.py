@@ -29,7 +29,8 @@ class Step(NamedTuple):
         terminated: [B] bool.
         truncated: [B] bool.
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
-            ignored the action and reset itself.
+            ignored the action and reset itself; also where its info has ``is_lost``: a robot was
+            silent, and this step is none of an episode.
         told: what the environment's info tells of those in ``unroll.OPTIONAL``: ``success``
             [B] bool, where the episode, if it ends here, reached its aim, from ``is_success``;
             of environments on their own clock ``reaction_time`` and ``late_actions``.
@@ -73,8 +74,10 @@ class EnvStepper:
         if self._box is not None:
             actions = np.clip(actions, self._box.low, self._box.high)
         observation, reward, terminated, truncated, info = self.envs.step(actions)
-        step = Step(observation, reward, terminated, truncated, self._done, self._told(info))
-        self.observation, self.is_reset = observation, self._done
+        lost = info.get('is_lost')
+        is_reset = self._done if lost is None else self._done | np.asarray(lost, np.bool_)
+        step = Step(observation, reward, terminated, truncated, is_reset, self._told(info))
+        self.observation, self.is_reset = observation, is_reset
         self._done = np.logical_or(terminated, truncated)
         return step
 

@@ -46,7 +46,7 @@ class _Pending:
 
 class EpisodeAssembly:
     """
-    Joins the columns of consecutive unrolls to episodes.
+    Joins the columns of consecutive unrolls to episodes; those that were broken off are left out.
 
     Attributes:
         cut: number of episodes that were cut because they were too long.
@@ -97,6 +97,11 @@ class EpisodeAssembly:
         while start is not None and start < steps:
             pending = pending or _Pending(0, [], 0)
             end = next((each for each in ends if each >= start), steps - 1)
+            begun = next((each for each in starts if start < each <= end), None)
+            if begun is not None:
+                # It was broken off: a robot was lost.
+                start, pending = begun, None
+                continue
             room = self._longest - pending.steps
             short = min(end, start + room - 1)
             part = slice(start, short + 1)

@@ -154,6 +154,8 @@ class Replay:
     def add(self, batch: Batch, rewards: Tensor) -> None:
         """Overwrite the oldest columns with a batch; ``rewards`` [T, B] as the loss uses them."""
         done = batch.terminated | batch.truncated
+        # Also where a robot was lost in the middle of an episode.
+        done[:-1] |= ~batch.valid[1:]
         returns, factors, times = n_step_returns(
             rewards, batch.terminated, done, self._discount, self._n)
         for b in range(rewards.shape[1]):

@@ -40,15 +40,17 @@ from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
-    'NOT_RELEASED', 'ArmTopics', 'CommandConflictDetector', 'Precedence', 'check_program',
-    'is_program', 'message_from_motors', 'motors_from_message', 'moves', 'stop_request',
-    'switches_off', 'wait_for_acks',
+    'NOT_RELEASED', 'ROBOT_ENVIRONMENT', 'ArmTopics', 'CommandConflictDetector', 'Precedence',
+    'check_program', 'is_program', 'message_from_motors', 'motors_from_message', 'moves',
+    'stop_request', 'switches_off', 'wait_for_acks',
 ]
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
 # Nodes of this package that command by themselves. All others are taken for a person's hand.
 _PROGRAMS = ('arm_controller', 'policy')
+#: Begin of the names of nodes that command a robot as its environment, programs too.
+ROBOT_ENVIRONMENT = 'robot_environment_'
 _WARN_AGAIN_S = 5.0
 # Publishers that a warning names.
 _NAMED = 5
@@ -81,7 +83,8 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
 
 def is_program(sender: str) -> bool:
     """Return whether a node, by its full name, commands by itself: controller or policy."""
-    return sender.rsplit('/', 1)[-1] in _PROGRAMS
+    name = sender.rsplit('/', 1)[-1]
+    return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
 
 
 def check_program(node: Node) -> None:
@@ -204,7 +207,8 @@ class CommandConflictDetector:
         elif not sender and now - self._counted_at >= _COUNT_AGAIN_S:
             self._counted_at = now
             names = sorted(name for name in self._publishers()
-                           if name.rsplit('/', 1)[-1] not in _MOSTLY_IDLE)
+                           if name.rsplit('/', 1)[-1] not in _MOSTLY_IDLE
+                           and not name.rsplit('/', 1)[-1].startswith(ROBOT_ENVIRONMENT))
         else:
             return ''
         if len(names) < 2:

@@ -1,0 +1,34 @@
+"""Drive to a place, which is another one in each episode."""
+
+import math
+
+from vdl_ros.robots.task import Task
+
+
+class Drive(Task):
+    # Added to the features in the observation: where the goal is, seen from the robot.
+    goals = ('ahead', 'left', 'near')
+
+    def __init__(self, contract, close):
+        super().__init__(contract)
+        self.close = close
+
+    def begin(self, measured, random):
+        self.place = random.uniform(-1.5, 1.5, 2)
+
+    def goal(self, measured):
+        distance = self.distance(measured)
+        bearing = math.atan2(self.place[1] - measured['y'], self.place[0] - measured['x'])
+        turn = bearing - measured['yaw']
+        return math.cos(turn), math.sin(turn), 1.0 - distance
+
+    def reward(self, before, after):
+        # Metres that it came nearer, less for each step that it takes.
+        nearer = self.distance(before) - self.distance(after)
+        return 10.0 * nearer - 0.05 + 5.0 * self.success(after)
+
+    def success(self, after):
+        return self.distance(after) < self.close
+
+    def distance(self, measured):
+        return math.hypot(self.place[0] - measured['x'], self.place[1] - measured['y'])

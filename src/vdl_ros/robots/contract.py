@@ -1,0 +1,274 @@
+"""
+The contract of a robot: which topics are its observation and its action, and how it is reset.
+
+``contract_file.py`` reads it from ``config/robots/NAME.yaml``; docs/robots.md describes the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    'CONVERSIONS', 'UNITS', 'ActionPart', 'Actions', 'Confirmation', 'Contract', 'ContractError',
+    'Feature', 'FunctionCall', 'LateAction', 'Limit', 'Reset', 'ServiceReset', 'StopTopic',
+    'Topic', 'TrajectoryReset',
+]
+
+#: Units of features and actions; '' has none.
+UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'Hz', 'kg', 'A',
+         'V', 'W', 'K', 'Pa', 'T')
+#: What can be computed from a field that is a quaternion, rad.
+CONVERSIONS = ('roll', 'pitch', 'yaw')
+
+
+class ContractError(ValueError):
+    """A contract that cannot be used; the message is one line with file, key and value."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """
+    A topic that the robot is measured by.
+
+    Attributes:
+        key: what features call it.
+        topic: name of the topic.
+        type: ``package/msg/Name``.
+        timeout: the robot is lost when its latest measurement is older, s.
+        stamped: whether ages count from the stamps in the headers; else from the arrival.
+    """
+
+    key: str
+    topic: str
+    type: str
+    timeout: float
+    stamped: bool
+
+
+@dataclass(frozen=True)
+class Feature:
+    """
+    A number of the robot's state.
+
+    Attributes:
+        name: of the feature.
+        source: key of its topic.
+        field: dotted path in the message.
+        key: entry of the message's ``name`` that chooses one of the numbers of ``field``.
+        index: chooses one of the numbers of ``field`` by its place; -1: ``field`` is one number.
+        convert: one of ``CONVERSIONS``, of a quaternion; '': none.
+        unit: one of ``UNITS``.
+        low, high: what becomes -1 and 1 in the observation.
+        optional: whether it may be missing in a message, and is then NaN.
+    """
+
+    name: str
+    source: str
+    field: str
+    unit: str
+    low: float
+    high: float
+    key: str = ''
+    index: int = -1
+    convert: str = ''
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class ActionPart:
+    """
+    One number of the action: one of ``levels``, or any from ``low`` to ``high`` if there are none.
+
+    Attributes:
+        neutral: its value while nothing may move.
+        index: place in ``field``, if that holds several numbers; else -1.
+    """
+
+    name: str
+    field: str
+    unit: str
+    levels: tuple[float, ...]
+    low: float
+    high: float
+    neutral: float
+    index: int = -1
+
+
+@dataclass(frozen=True)
+class Actions:
+    """
+    The message that moves the robot.
+
+    Attributes:
+        topic: name of the topic.
+        type: ``package/msg/Name``.
+        parts: all with levels, or none.
+        sender: field that names the sender; '': none. Commands of others are then known, and the
+            environment gives way to them.
+        echo: topic of the same type where the robot repeats what it does; '': none.
+    """
+
+    topic: str
+    type: str
+    parts: tuple[ActionPart, ...]
+    sender: str = ''
+    echo: str = ''
+
+    @property
+    def neutral(self) -> tuple[float, ...]:
+        """Return the action by which nothing moves."""
+        return tuple(part.neutral for part in self.parts)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Return whether the parts have levels."""
+        return bool(self.parts[0].levels)
+
+
+@dataclass(frozen=True)
+class LateAction:
+    """
+    What becomes of a robot whose agent has not acted when the next step begins.
+
+    Attributes:
+        hold: keep the last action; else the neutral one.
+        limit: the longest time from an observation to its action, s. Then the neutral action is
+            sent, the action is not, and the episode is lost.
+    """
+
+    hold: bool
+    limit: float
+
+
+@dataclass(frozen=True)
+class StopTopic:
+    """A topic whose ``field`` (bool) is true while nothing may move."""
+
+    topic: str
+    type: str
+    field: str
+    latched: bool
+
+
+@dataclass(frozen=True)
+class ServiceReset:
+    """
+    A service that resets the robot.
+
+    Attributes:
+        name: of the service.
+        type: ``package/srv/Name``.
+        request: values by dotted path; ``{'uniform': [low, high]}`` is drawn for each reset.
+        success: field of the response that is true if it was reset; '': none.
+        timeout: of a call, s.
+    """
+
+    name: str
+    type: str
+    request: dict[str, Any]
+    success: str
+    timeout: float
+
+
+@dataclass(frozen=True)
+class TrajectoryReset:
+    """
+    A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
+
+    Attributes:
+        topic: that takes it.
+        positions: by joint, each also the name of a feature, rad or m.
+        seconds: for the way, s.
+        tolerance: of the features at its end.
+        timeout: until they are there, s.
+    """
+
+    topic: str
+    positions: dict[str, float]
+    seconds: float
+    tolerance: float
+    timeout: float
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A person resets the robot and confirms it; ``text`` says what has to be done."""
+
+    text: str
+
+
+Reset = ServiceReset | TrajectoryReset | Confirmation | None
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """A Python function or class of this host, ``module:name``, with its arguments."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The episode ends when a feature is not within ``low`` to ``high``."""
+
+    feature: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Contract:
+    """
+    A robot as an environment.
+
+    Attributes:
+        name: that of the file; the environment is ``robot/NAME``.
+        path: of the file.
+        rate: steps per second of its clock, Hz.
+        simulated_clock: its clock is ``/clock``; else the monotonic one of this host.
+        topics: by key.
+        features: of the state, in the order of the observation.
+        actions: what moves it.
+        late: what becomes of late actions.
+        stops: topics that stop it.
+        reset: how an episode begins.
+        task: a class with goal, observation and reward; or None, and then the next three.
+        reward: a function ``(before, after, **arguments) -> float``.
+        success, failure: functions ``(after, **arguments) -> bool`` that end an episode.
+        limits: safety limits.
+        limit_penalty: subtracted from the reward of a step that breaks one.
+        episode_steps: steps after which an episode is truncated.
+        namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
+        copies: how many robots there are.
+    """
+
+    name: str
+    path: str
+    rate: float
+    simulated_clock: bool
+    topics: dict[str, Topic]
+    features: tuple[Feature, ...]
+    actions: Actions
+    late: LateAction
+    stops: tuple[StopTopic, ...]
+    reset: Reset
+    task: FunctionCall | None
+    reward: FunctionCall | None
+    success: FunctionCall | None
+    failure: FunctionCall | None
+    limits: tuple[Limit, ...]
+    limit_penalty: float
+    episode_steps: int
+    namespace: str
+    copies: int
+
+    @property
+    def env_id(self) -> str:
+        """Return the id of its environment."""
+        return f'robot/{self.name}'
+
+    def topics_of(self, copy: int) -> str:
+        """Return the namespace of one robot, '' for none."""
+        return self.namespace.format(copy)

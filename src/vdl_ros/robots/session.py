@@ -1,0 +1,368 @@
+"""
+One robot in real time: its episodes, late actions, silent topics, stops and resets; no ROS.
+
+The robot's clock calls :meth:`Session.tick` at the rate of the contract and waits for nobody. The
+agent calls :meth:`Session.act` when it has an action and :meth:`Session.take` after each tick. All
+times are seconds of the robot's clock. The caller holds one lock around all calls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.robots.contract import Contract
+from vdl_ros.robots.measured import HISTORY, Measured
+from vdl_ros.robots.task import Task
+
+__all__ = ['Reading', 'Resetter', 'ResetError', 'Result', 'Session', 'State']
+
+# A robot is left to others for so long after their last command, s.
+_YIELD_S = 1.0
+# Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
+_AGAIN_S = 1.0
+
+
+class ResetError(Exception):
+    """A robot that was not reset; the message is one line."""
+
+
+class Resetter(Protocol):
+    """Brings a robot to the start of an episode."""
+
+    def begin(self, random: np.random.Generator) -> None:
+        """Begin to reset it."""
+
+    def is_done(self, values: dict[str, float]) -> bool:
+        """
+        Return whether it is reset.
+
+        Args:
+            values: the latest features by name.
+
+        Raises:
+            ResetError: it could not be reset.
+        """
+
+
+class State(Enum):
+    """What a robot does."""
+
+    WAITING = 'waiting'
+    RESETTING = 'resetting'
+    SETTLING = 'settling'
+    RUNNING = 'running'
+    OVER = 'over'
+
+
+class Reading(NamedTuple):
+    """
+    The latest message of a topic.
+
+    Attributes:
+        values: features by name.
+        stamp: its own, s.
+        lag: time from its stamp to its arrival, s.
+        arrived: of the robot's clock, s.
+        arrived_wall: of the monotonic clock, s.
+    """
+
+    values: dict[str, float]
+    stamp: float
+    lag: float
+    arrived: float
+    arrived_wall: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    What the agent gets after a tick.
+
+    Attributes:
+        observation: float32, of the task's space.
+        is_first: it is the first of an episode; then the others have no meaning.
+        observation_age: of the oldest measurement in it, s.
+        action_age: time from the observation before to the action that followed, s.
+        late: number of ticks at which this action was not there.
+        arrived_wall: when its latest measurement arrived, of the monotonic clock, s.
+        observation_lag: time from that measurement to its arrival, s.
+    """
+
+    observation: NDArray[np.float32]
+    is_first: bool
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    success: bool = False
+    observation_age: float = 0.0
+    action_age: float = 0.0
+    late: int = 0
+    arrived_wall: float = 0.0
+    observation_lag: float = 0.0
+
+
+class Session:
+    """
+    Episodes of one robot.
+
+    Attributes:
+        state: what it does.
+        ticks: number of ticks at which an action was due.
+        late: number of those at which the agent had not acted.
+        lost: number of episodes that ended because the robot or the agent was silent or stopped.
+    """
+
+    def __init__(
+        self, contract: Contract, task: Task, resetter: Resetter | None,
+        send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None],
+    ) -> None:
+        """
+        Wait for the robot.
+
+        Args:
+            contract: of the robot.
+            task: of this robot alone.
+            resetter: resets it; None: it starts where it is.
+            send: sends an action, float64 [parts].
+            log: takes a line when the robot is lost, and when it is back.
+        """
+        self._contract, self._task, self._resetter = contract, task, resetter
+        self._send, self._log = send, log
+        self.state = State.WAITING
+        self.ticks = self.late = self.lost = 0
+        self._random = np.random.default_rng()
+        self._neutral = np.array(contract.actions.neutral, np.float64)
+        self._in_force = self._neutral
+        self._has_commanded = self._was_late = False
+        self._history: deque[NDArray[np.float64]] = deque(maxlen=HISTORY)
+        self._readings: dict[str, Reading] = {}
+        self._stops: dict[str, bool] = {}
+        self._other, self._other_until = '', -np.inf
+        self._logged = ''
+        self._retry_at = self._neutral_at = self._began = self._settled = self._observed = -np.inf
+        self._steps = self._late = 0
+        self._before: Measured | None = None
+        self._action_age: float | None = None
+        self._result: Result | None = None
+        self._broken = ''
+
+    def seed(self, random: np.random.Generator) -> None:
+        """Use a random generator for resets and goals."""
+        self._random = random
+
+    def on_reading(self, key: str, reading: Reading) -> None:
+        """Take the message of a topic."""
+        self._readings[key] = reading
+
+    def on_stop(self, name: str, stopped: bool) -> None:
+        """Take the state of a stop: nothing may move while one is true."""
+        self._stops[name] = stopped
+        if stopped and self.state is not State.WAITING:
+            self._lose(name)
+
+    def on_other(self, sender: str, now: float) -> None:
+        """Give way to somebody else who commands the robot."""
+        if self.state in (State.RESETTING, State.SETTLING):
+            return  # a controller that follows the trajectory of the reset, for example
+        self._other, self._other_until = sender, now + _YIELD_S
+        # No neutral action: it would stop the other one.
+        if self.state is not State.WAITING:
+            self._lose(f'{sender} commands the robot', command=False)
+
+    def lose(self, reason: str) -> None:
+        """End the episode, and wait for the robot."""
+        if self.state is not State.WAITING:
+            self._lose(reason)
+
+    def act(self, action: NDArray[np.float64], now: float) -> None:
+        """Send the agent's action for its latest observation; begin the next episode after one."""
+        if self.state is State.OVER:
+            self.state = State.WAITING
+        # An action for an observation that the agent has not seen is for another one.
+        if (self.state is not State.RUNNING or self._action_age is not None
+                or self._result is not None):
+            return
+        age = now - self._observed
+        if age > self._contract.late.limit:
+            # Logged once: a simulation that is fast may lose many.
+            self._lose('' if self._was_late else f'the agent took {age:.2g} s for an action, '
+                       'more than late: limit; later ones are only counted')
+            self._was_late = True
+            return
+        assert self._before is not None
+        self._action_age = age
+        if not self._broken:
+            self._command(self._task.command(action, self._before))
+
+    def take(self) -> Result | None:
+        """Return what the agent gets since the last call; None: nothing, or the robot is lost."""
+        result, self._result = self._result, None
+        return result
+
+    def stop(self) -> None:
+        """Send the neutral action, if any was sent, and wait."""
+        self.state, self._result = State.WAITING, None
+        if self._has_commanded:
+            self._command(self._neutral)
+
+    def tick(self, now: float) -> None:
+        """Go on at a tick of the clock."""
+        problem = self._problem(now)
+        if problem:
+            if self.state is not State.WAITING:
+                self._lose(problem)
+            self._wait(problem, now)
+        elif self.state is State.WAITING and now >= self._retry_at:
+            self._reset(now)
+        elif self.state is State.RESETTING:
+            self._go_on_resetting(now)
+        elif self.state is State.SETTLING:
+            if all(each.arrived > self._settled for each in self._readings.values()):
+                self._begin(now)
+        elif self.state is State.RUNNING:
+            self._run(now)
+
+    def _problem(self, now: float) -> str:
+        """Return why the robot cannot act now, or ''."""
+        for name, stopped in self._stops.items():
+            if stopped:
+                return name
+        if now < self._other_until:
+            return f'{self._other} commands the robot'
+        for key, topic in self._contract.topics.items():
+            reading = self._readings.get(key)
+            if reading is None:
+                return f'no message on {topic.topic} yet'
+            age = self._age(reading, now)
+            if age > topic.timeout:
+                return f'{topic.topic}: nothing newer than {topic.timeout:g} s'
+        return ''
+
+    @staticmethod
+    def _age(reading: Reading, now: float) -> float:
+        return reading.lag + max(0.0, now - reading.arrived)
+
+    def _wait(self, problem: str, now: float) -> None:
+        self._report(problem)
+        # A driver may need a neutral action before it moves again.
+        if any(self._stops.values()) and now >= self._neutral_at:
+            self._neutral_at = now + _AGAIN_S
+            self._command(self._neutral)
+
+    def _lose(self, reason: str, *, command: bool = True) -> None:
+        """End the episode without a result; the neutral action is sent before anything else."""
+        if command:
+            self._command(self._neutral)
+        self.lost += self.state is State.RUNNING
+        self.state, self._result = State.WAITING, None
+        self._retry_at = -np.inf
+        self._report(reason)
+
+    def _report(self, reason: str) -> None:
+        if reason and reason != self._logged:
+            self._logged = reason
+            self._log(f'waits: {reason}')
+
+    def _reset(self, now: float) -> None:
+        if self._resetter is None:
+            self._settled, self.state = now, State.SETTLING
+            return
+        self._command(self._neutral)
+        self.state = State.RESETTING
+        self._resetter.begin(self._random)
+
+    def _go_on_resetting(self, now: float) -> None:
+        assert self._resetter is not None
+        values = {name: value for each in self._readings.values()
+                  for name, value in each.values.items()}
+        try:
+            if self._resetter.is_done(values):
+                self._settled, self.state = now, State.SETTLING
+        except ResetError as error:
+            self._lose(f'reset: {error}')
+            self._retry_at = now + _AGAIN_S
+
+    def _begin(self, now: float) -> None:
+        """Begin an episode."""
+        self._history.clear()
+        self._in_force = self._neutral
+        self._began, self._steps, self._broken = now, 0, ''
+        measured = self._measure(now)
+        self._task.begin(measured, self._random)
+        self.state = State.RUNNING
+        if self._logged:
+            self._logged = ''
+            self._log('goes on')
+        self._deliver(measured, now, Result(self._task.observe(measured), is_first=True))
+
+    def _run(self, now: float) -> None:
+        """Give the agent what its action led to; without an action, keep or stop the robot."""
+        self.ticks += 1
+        self._history.appendleft(self._in_force)
+        measured = self._measure(now)
+        self._check_limits(measured)
+        if self._action_age is None:
+            self.late += 1
+            self._late += 1
+            late = self._contract.late
+            hold = late.hold and now - self._observed < late.limit and not self._broken
+            # Sent again: a driver may stop without commands.
+            self._command(self._in_force if hold else self._neutral)
+            return
+        assert self._before is not None
+        self._steps += 1
+        reward = self._task.reward(self._before, measured)
+        success = not self._broken and self._task.success(measured)
+        terminated = success or bool(self._broken) or self._task.failure(measured)
+        truncated = not terminated and self._steps >= self._contract.episode_steps
+        if self._broken:
+            reward -= self._contract.limit_penalty
+        if not np.isfinite(reward):
+            raise ValueError(f'{self._contract.name}: the reward {reward} is not finite')
+        age = self._action_age
+        self._deliver(measured, now, Result(
+            self._task.observe(measured), False, reward, terminated, truncated, success,
+            max(measured.ages.values()), age, self._late))
+        if terminated or truncated:
+            self.state = State.OVER
+            self._command(self._neutral)
+
+    def _deliver(self, measured: Measured, now: float, result: Result) -> None:
+        newest = max(self._readings.values(), key=lambda each: each.arrived_wall)
+        self._result = Result(**{
+            **vars(result), 'arrived_wall': newest.arrived_wall, 'observation_lag': newest.lag})
+        self._before, self._observed, self._action_age = measured, now, None
+        self._late = 0
+
+    def _check_limits(self, measured: Measured) -> None:
+        """Send the neutral action, from now to the end of the episode, at a broken limit."""
+        for limit in self._contract.limits:
+            value = measured.values[limit.feature]
+            # Not for NaN: that is missing.
+            if not self._broken and (value < limit.low or value > limit.high):
+                self._broken = limit.feature
+                self._log(f'limit: {limit.feature} is {value:.3g}, not {limit.low:g} to '
+                          f'{limit.high:g}')
+                self._command(self._neutral)
+
+    def _measure(self, now: float) -> Measured:
+        actions = np.tile(self._neutral, (HISTORY, 1))
+        for index, action in enumerate(self._history):
+            actions[index] = action
+        return Measured(
+            {name: value for each in self._readings.values()
+             for name, value in each.values.items()},
+            {key: each.stamp for key, each in self._readings.items()},
+            {key: self._age(each, now) for key, each in self._readings.items()},
+            now - self._began, actions)
+
+    def _command(self, action: NDArray[np.float64]) -> None:
+        self._in_force, self._has_commanded = np.array(action, np.float64), True
+        self._send(self._in_force)

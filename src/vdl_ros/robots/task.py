@@ -1,0 +1,178 @@
+"""
+The task of a robot: its goal, its observation, its reward, and when an episode is over.
+
+A contract names a subclass of :class:`Task`, or functions, of a module of this host.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from vdl_ros.common.quoting import cause
+from vdl_ros.robots.contract import Contract, ContractError, FunctionCall
+from vdl_ros.robots.measured import Measured
+
+__all__ = ['LAST_ACTIONS', 'Task', 'make_task']
+
+#: Number of latest actions in the observation of :class:`Task`.
+LAST_ACTIONS = 2
+
+
+class Task:
+    """
+    Base class of tasks: the observation is the features, then the goal, ages and last actions.
+
+    Features are scaled so that ``low`` and ``high`` of the contract are -1 and 1, and clipped; a
+    missing one is 0. An age is divided by the time-out of its topic. Actions are scaled like
+    features. Subclasses override :meth:`reward`, and what else they need; for each step
+    :meth:`reward`, :meth:`success`, :meth:`failure` and :meth:`observe` are called once, in this
+    order.
+    """
+
+    #: Names of the numbers that :meth:`goal` returns.
+    goals: Sequence[str] = ()
+
+    def __init__(self, contract: Contract, **arguments: Any) -> None:
+        """Take the contract, and the arguments that it has for this class."""
+        if arguments:
+            raise TypeError(f'{type(self).__name__} takes no arguments, not {sorted(arguments)}')
+        self.contract = contract
+        features, parts = contract.features, contract.actions.parts
+        self._names = [feature.name for feature in features]
+        self._low, self._span = _scale([(each.low, each.high) for each in features])
+        self._action_low, self._action_span = _scale([(each.low, each.high) for each in parts])
+        size = (len(features) + len(self.goals) + len(contract.topics)
+                + LAST_ACTIONS * len(parts))
+        self._space = spaces.Box(-1.0, 1.0, (size,), np.float32)
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        """Return the space of observations."""
+        return self._space
+
+    def begin(self, measured: Measured, random: np.random.Generator) -> None:
+        """Begin an episode: draw its goal."""
+
+    def goal(self, measured: Measured) -> Sequence[float]:
+        """Return the numbers of ``goals``, -1 to 1; others are clipped."""
+        return ()
+
+    def command(
+        self, action: NDArray[np.float64], measured: Measured,
+    ) -> NDArray[np.float64]:
+        """Return what is sent for an action of the agent, float64 [parts]: the action itself."""
+        return action
+
+    def observe(self, measured: Measured) -> NDArray[np.float32]:
+        """Return the observation."""
+        values = np.array([measured.values[name] for name in self._names])
+        timeouts = [topic.timeout for topic in self.contract.topics.values()]
+        ages = [measured.ages[key] for key in self.contract.topics]
+        actions = measured.actions[:LAST_ACTIONS] - self._action_low
+        found = np.concatenate([
+            np.nan_to_num((values - self._low) / self._span * 2.0 - 1.0), self.goal(measured),
+            np.divide(ages, timeouts), (actions / self._action_span * 2.0 - 1.0).ravel()])
+        return np.asarray(np.clip(found, -1.0, 1.0), np.float32)
+
+    def reward(self, before: Measured, after: Measured) -> float:
+        """Return the reward of a step, from what was known before it and after it."""
+        raise NotImplementedError
+
+    def success(self, after: Measured) -> bool:
+        """Return whether the aim is reached, which ends the episode."""
+        return False
+
+    def failure(self, after: Measured) -> bool:
+        """Return whether the episode has failed, which ends it."""
+        return False
+
+
+class _FunctionTask(Task):
+    """A task of functions without a state."""
+
+    def __init__(self, contract: Contract) -> None:
+        super().__init__(contract)
+        self._reward, self._success, self._failure = (
+            None if call is None else (_find(contract, key, call), call.arguments)
+            for key, call in (('reward', contract.reward), ('success', contract.success),
+                              ('failure', contract.failure)))
+
+    def reward(self, before: Measured, after: Measured) -> float:
+        assert self._reward is not None
+        function, arguments = self._reward
+        return float(function(before, after, **arguments))
+
+    def success(self, after: Measured) -> bool:
+        return self._success is not None and bool(self._success[0](after, **self._success[1]))
+
+    def failure(self, after: Measured) -> bool:
+        return self._failure is not None and bool(self._failure[0](after, **self._failure[1]))
+
+
+def make_task(contract: Contract) -> Task:
+    """
+    Return the task of a contract.
+
+    Raises:
+        ContractError: its class or function is not there, or refuses its arguments.
+    """
+    if contract.task is None:
+        return _FunctionTask(contract)
+    kind = _find(contract, 'task', contract.task)
+    where = f'{contract.name}.yaml: task: {contract.task.name}'
+    if not isinstance(kind, type) or not issubclass(kind, Task):
+        raise ContractError(f'{where} is not allowed: a subclass of vdl_ros.robots.task.Task')
+    try:
+        return kind(contract, **contract.task.arguments)
+    except (TypeError, ValueError) as error:
+        raise ContractError(f'{where}: {cause(error)}') from error
+
+
+def _find(contract: Contract, key: str, call: FunctionCall) -> Callable[..., Any]:
+    """Import what a contract of this host names: of a file beside it, or of a package."""
+    module, name = call.name.split(':')
+    where = f'{contract.name}.yaml: {key}: {call.name}'
+    path = Path(contract.path).parent / f'{module}.py'
+    try:
+        found = getattr(_load(path) if path.is_file() else importlib.import_module(module), name)
+    # A module that ends the process, too.
+    except (Exception, SystemExit) as error:
+        raise ContractError(f'{where} cannot be imported: {cause(error)}') from error
+    if not callable(found):
+        raise ContractError(f'{where} is not allowed: a function or a class')
+    function: Callable[..., Any] = found
+    return function
+
+
+def _load(path: Path) -> Any:
+    """Import a file, once."""
+    name = f'vdl_ros_robot_{path.stem}_{abs(hash(str(path.resolve())))}'
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _scale(
+    ranges: Sequence[tuple[float, float]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return lower ends and spans of ranges."""
+    low, high = np.array(ranges, np.float64).reshape(-1, 2).T
+    return low, high - low

@@ -1,0 +1,1 @@
+"""Environments on the topics of robots."""

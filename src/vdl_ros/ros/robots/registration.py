@@ -1,0 +1,78 @@
+"""Registers the contracts of this host as environments: the names that may come over the graph."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from rclpy.node import Node
+
+from vdl_ros.common.resources import find_resource
+from vdl_ros.common.settings import SettingError
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.factory import ROBOT
+from vdl_ros.robots.contract import Contract
+from vdl_ros.robots.contract_file import find_contracts, read_contract
+from vdl_ros.ros.robots.robot_env import RobotVectorEnv
+
+__all__ = ['contracts', 'find_contract', 'register']
+
+
+def contracts(config: EnvModulesConfig) -> dict[str, Path]:
+    """
+    Return the contracts of this host by name: those of the user's folder, then the package's.
+
+    Raises:
+        SettingError: the folder is not there.
+    """
+    folders = [find_resource('config/robots')]
+    if config.robots:
+        own = Path(config.robots)
+        if not own.is_dir():
+            raise SettingError(f'robots: {config.robots!r} is not allowed: a folder of contracts')
+        folders.insert(0, own)
+    return find_contracts(folders)
+
+
+def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> None:
+    """
+    Register ``robot/NAME`` for each contract of this host.
+
+    What comes over the graph can only choose among them. A contract is read when it is chosen.
+
+    Args:
+        config: settings of this host.
+        node: gives the namespace of the topics.
+        stop: ends waiting environments when set.
+
+    Raises:
+        SettingError: the user's folder is not there.
+    """
+    for name, path in contracts(config).items():
+        gymnasium.registry.pop(f'{ROBOT}{name}', None)
+        gymnasium.register(
+            f'{ROBOT}{name}', vector_entry_point=_creator(path, node.get_namespace(), stop))
+
+
+def find_contract(config: EnvModulesConfig, name: str) -> Contract:
+    """
+    Return the contract of a name.
+
+    Raises:
+        SettingError: there is none.
+        ContractError: it cannot be used.
+    """
+    known = contracts(config)
+    if name not in known:
+        raise SettingError(f'robot: {name!r} is not allowed: one of {", ".join(sorted(known))}')
+    return read_contract(known[name])
+
+
+def _creator(path: Path, namespace: str, stop: threading.Event) -> Any:
+    # A function: Gymnasium copies what it registers, and an event cannot be copied.
+    def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
+        return RobotVectorEnv(
+            num_envs, contract=read_contract(path), namespace=namespace, stop=stop, **arguments)
+    return make

@@ -1,0 +1,180 @@
+"""
+Robots as a vector environment in real time: ``robot/NAME``, by the contract of that name.
+
+A thread with a node of its own runs the callbacks and the clock of all robots; it waits for no
+agent. ``reset`` and ``step`` wait for its ticks only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.robots.contract import Actions, Contract
+from vdl_ros.robots.session import Result
+from vdl_ros.robots.task import make_task
+from vdl_ros.ros.robots.resetters import check_reset
+from vdl_ros.ros.robots.robot_graph import RobotGraph
+from vdl_ros.ros.robots.robot_topics import RobotInterfaces
+
+__all__ = ['RobotVectorEnv']
+
+# Time between two looks at whether the process has to end, s.
+_LOOK_S = 0.1
+
+
+class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
+    """
+    B robots of one contract, each with an episode of its own.
+
+    ``info`` has, each [B]:
+
+    * ``is_success``: the episode ended in success;
+    * ``is_lost``: this step is none of an episode, because the robot or the agent was silent, or
+      something else stopped it; the observation is the first of the next episode, or the last
+      one again while the robot waits;
+    * ``observation_age``, ``action_age``: age of the oldest measurement in the observation, and
+      time from the observation before it to the action, s;
+    * ``reaction_time``: float32 [B, 4], s, of this action: thinking, processing, action lag,
+      observation lag;
+    * ``late_actions``: ticks since the last step at which this action was not there.
+
+    Continuous actions are -1 to 1, for ``low`` to ``high`` of the contract. Autoreset is
+    NEXT_STEP. A step ends at the next tick at which a robot has something to say, so while no
+    robot runs it waits for one.
+    """
+
+    metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
+
+    def __init__(
+        self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
+        contract: Contract, namespace: str, stop: threading.Event,
+    ) -> None:
+        """
+        Check the contract; the robots are first looked for, and commanded, by ``reset``.
+
+        Args:
+            num_envs: number of robots, B.
+            render_mode: None: there is nothing to draw.
+            max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
+            contract: of the robots.
+            namespace: of all their topics.
+            stop: ends ``reset`` and ``step`` with EnvStopped when set.
+
+        Raises:
+            ContractError: a type, field or function that is not there.
+            EnvError: more robots than the contract has.
+        """
+        if num_envs > contract.copies:
+            raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
+                           f'{contract.copies}, as many as its contract has copies')
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self._contract, self._namespace, self._stop = contract, namespace, stop
+        self._max_steps = max_episode_steps
+        self._interfaces = RobotInterfaces(contract)
+        check_reset(contract)
+        self._tasks = [make_task(contract) for _ in range(num_envs)]
+        self.single_observation_space = self._tasks[0].observation_space
+        self.single_action_space = _action_space(contract.actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._graph: RobotGraph | None = None
+        self._observations = np.zeros(
+            (num_envs, *self.single_observation_space.shape), np.float32)
+        self._returned = time.monotonic()
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Begin an episode of every robot, as soon as all of them are there."""
+        first = seed[0] if isinstance(seed, list) else seed
+        super().reset(seed=first, options=options)
+        if self._graph is None:
+            self._graph = RobotGraph(
+                self._contract, self._interfaces, self._tasks, self._namespace, self._max_steps)
+        self._graph.restart(self.np_random.spawn(self.num_envs))
+        missing = np.ones(self.num_envs, np.bool_)
+        while missing.any():
+            for robot, result in enumerate(self._wait()):
+                if result is not None and result.is_first:
+                    self._observations[robot], missing[robot] = result.observation, False
+        self._returned = time.monotonic()
+        return self._observations.copy(), {}
+
+    def step(
+        self, actions: NDArray[Any],
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """Command all robots that run, and return what they show at their next tick."""
+        assert self._graph is not None
+        thinking = time.monotonic() - self._returned
+        self._graph.act(self._values(actions))
+        results = self._wait()
+        while not any(results):
+            results = self._wait()
+        count = self.num_envs
+        self._returned = now = time.monotonic()
+        rewards, ages = np.zeros(count), np.zeros((2, count))
+        parts, late = np.zeros((count, 4), np.float32), np.zeros(count, np.int32)
+        terminated, truncated, success = np.zeros((3, count), np.bool_)
+        lost = np.ones(count, np.bool_)
+        for robot, result in enumerate(results):
+            if result is None:
+                continue
+            self._observations[robot] = result.observation
+            lost[robot], rewards[robot] = result.is_first, result.reward
+            terminated[robot], truncated[robot] = result.terminated, result.truncated
+            success[robot], late[robot] = result.success, result.late
+            ages[:, robot] = result.observation_age, result.action_age
+            parts[robot] = (thinking, max(0.0, now - result.arrived_wall),
+                            self._graph.action_lag(robot), result.observation_lag)
+        return self._observations.copy(), rewards, terminated, truncated, {
+            'is_success': success, 'is_lost': lost, 'observation_age': ages[0],
+            'action_age': ages[1], 'reaction_time': parts, 'late_actions': late}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Send neutral actions, and end the thread."""
+        if self._graph is not None:
+            self._graph.close()
+            self._graph = None
+
+    def _wait(self) -> list[Result | None]:
+        """
+        Return what each robot has to say after the next tick.
+
+        Raises:
+            EnvStopped: the process ends.
+        """
+        assert self._graph is not None
+        while not self._stop.is_set():
+            results = self._graph.results(_LOOK_S)
+            if results is not None:
+                return results
+        raise EnvStopped('the process ends')
+
+    def _values(self, actions: NDArray[Any]) -> NDArray[np.float64]:
+        """Return actions of the space in the units of the contract, float64 [B, parts]."""
+        parts = self._contract.actions.parts
+        chosen = np.asarray(actions).reshape(self.num_envs, len(parts))
+        if not self._contract.actions.is_discrete:
+            low, high = np.array([(part.low, part.high) for part in parts]).T
+            scaled = low + 0.5 * (np.clip(chosen, -1.0, 1.0) + 1.0) * (high - low)
+            return np.asarray(scaled, np.float64)
+        return np.array([[part.levels[index] for part, index in zip(parts, row, strict=True)]
+                         for row in chosen.tolist()])
+
+
+def _action_space(actions: Actions) -> spaces.Space[Any]:
+    if not actions.is_discrete:
+        # Of a policy that knows nothing yet, the actions are about so large.
+        return spaces.Box(-1.0, 1.0, (len(actions.parts),), np.float32)
+    sizes = [len(part.levels) for part in actions.parts]
+    return spaces.Discrete(sizes[0]) if len(sizes) == 1 else spaces.MultiDiscrete(sizes)

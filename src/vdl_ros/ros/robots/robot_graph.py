@@ -1,0 +1,221 @@
+"""The thread that connects robots to the graph: one node, callbacks, and their common clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from numpy.typing import NDArray
+from rclpy.node import Node
+from rosgraph_msgs.msg import Clock
+
+from vdl_ros.robots.contract import Contract
+from vdl_ros.robots.session import Result, Session
+from vdl_ros.robots.task import Task
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import ROBOT_ENVIRONMENT
+from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.process import call_back, make_executor
+from vdl_ros.ros.robots.resetters import make_resetter
+from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
+
+__all__ = ['RobotGraph']
+
+# A simulated clock that stands still for so long is lost, s.
+_CLOCK_TIMEOUT_S = 1.0
+# Time between two looks for other environments of the same robots, s.
+_OTHERS_S = 0.5
+# Longest wait for callbacks, s.
+_WAIT_S = 0.05
+
+
+class RobotGraph:
+    """Robots with their sessions; all methods are for the agent's thread."""
+
+    def __init__(
+        self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
+        namespace: str, max_steps: int = 0,
+    ) -> None:
+        """
+        Join the graph and start the clock.
+
+        Args:
+            contract: of the robots.
+            interfaces: of the contract.
+            tasks: one for each robot.
+            namespace: of all topics.
+            max_steps: replaces ``episode_steps`` of the contract, unless it is 0.
+        """
+        self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
+        # The names say which environment was first; those of launch files are of another node.
+        self._node = Node(f'{ROBOT_ENVIRONMENT}{time.time_ns()}', namespace=namespace,
+                          use_global_arguments=False)
+        self._lock = threading.Condition()
+        self._ticks = self._taken = 0
+        self._simulated: float | None = None
+        self._simulated_wall, self._due = -np.inf, -np.inf
+        self._looked = -np.inf
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._robots = [
+            RobotTopics(self._node, interfaces, copy, self._lock, self._now, self._stamp)
+            for copy in range(len(tasks))]
+        self._sessions = [
+            Session(self._contract, task, make_resetter(contract, self._node, robot.full),
+                    robot.send, self._logger(copy))
+            for copy, (task, robot) in enumerate(zip(tasks, self._robots, strict=True))]
+        for robot, session in zip(self._robots, self._sessions, strict=True):
+            robot.connect(session)
+        if contract.simulated_clock:
+            self._node.create_subscription(Clock, '/clock', self._on_clock, qos.LATEST)
+        self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
+        self._thread.start()
+
+    def restart(self, randoms: Sequence[np.random.Generator]) -> None:
+        """Begin new episodes."""
+        with self._lock:
+            for session, random in zip(self._sessions, randoms, strict=True):
+                session.seed(random)
+                session.lose('the environment is reset')
+
+    def act(self, actions: NDArray[np.float64]) -> None:
+        """Send actions, float64 [B, parts], to the robots that run."""
+        with self._lock:
+            now = self._now()
+            for session, action in zip(self._sessions, actions, strict=True):
+                session.act(action, now)
+            # What comes of it is seen at a later tick.
+            self._taken = self._ticks
+
+    def results(self, timeout: float) -> list[Result | None] | None:
+        """
+        Wait for a tick that was not seen yet; return what the robots have to say, None without.
+
+        Raises:
+            Exception: what ended the thread, such as an error in the task.
+        """
+        with self._lock:
+            self._lock.wait_for(
+                lambda: self._ticks > self._taken or self._failure is not None, timeout)
+            if self._failure is not None:
+                raise self._failure
+            if self._ticks == self._taken:
+                return None
+            self._taken = self._ticks
+            return [session.take() for session in self._sessions]
+
+    def action_lag(self, robot: int) -> float:
+        """Return the time that the latest action took until the robot repeated it, s, or 0."""
+        return self._robots[robot].action_lag
+
+    def close(self) -> None:
+        """Send neutral actions and leave the graph."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._stop_all()
+        self._thread.join()
+        late, lost, ticks = (sum(getattr(each, name) for each in self._sessions)
+                             for name in ('late', 'lost', 'ticks'))
+        self._node.get_logger().info(
+            f'{self._contract.env_id}: {late} of {ticks} actions were late, {lost} episodes lost')
+        for robot in self._robots:
+            robot.wait_for_acks()
+        self._node.destroy_node()
+
+    def _run(self) -> None:
+        """Run callbacks and ticks; an error stops the robots and is raised in the agent."""
+        executor = make_executor('events')
+        executor.add_node(self._node)
+        try:
+            while not self._is_closed:
+                wait = _WAIT_S
+                if not self._contract.simulated_clock:
+                    wait = min(wait, self._due - time.monotonic())
+                call_back(executor, wait)
+                with self._lock:
+                    if not self._is_closed:
+                        self._look()
+        except BaseException as error:
+            with self._lock:
+                self._failure = error
+                self._stop_all()
+                self._lock.notify_all()
+        finally:
+            executor.remove_node(self._node)
+
+    def _look(self) -> None:
+        """Tick, if it is time."""
+        wall = time.monotonic()
+        if wall - self._looked >= _OTHERS_S:
+            self._looked = wall
+            other = self._earlier()
+            for session in self._sessions if other else ():
+                session.on_other(other, self._now())
+        if not self._contract.simulated_clock:
+            if wall >= self._due:
+                # Not one tick after the other after a standstill.
+                period = 1.0 / self._contract.rate
+                self._due = max(self._due + period, wall + 0.5 * period)
+                self._tick(wall)
+        elif self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
+            for session in self._sessions:
+                session.lose('/clock is silent')
+
+    def _on_clock(self, message: Clock) -> None:
+        now = seconds(message.clock)
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._simulated is not None and now < self._simulated:
+                self._due = -np.inf
+                for session in self._sessions:
+                    session.lose('/clock went backward')
+            self._simulated, self._simulated_wall = now, time.monotonic()
+            if now >= self._due - 1e-6:
+                period = 1.0 / self._contract.rate
+                self._due = max(self._due + period, now + 0.5 * period)
+                self._tick(now)
+
+    def _tick(self, now: float) -> None:
+        for session in self._sessions:
+            session.tick(now)
+        self._ticks += 1
+        self._lock.notify_all()
+
+    def _stop_all(self) -> None:
+        for session in self._sessions:
+            session.stop()
+
+    def _earlier(self) -> str:
+        """Return the environment that was first to act on these robots, '' if it is this one."""
+        topic = self._robots[0].topic
+        names = [each.node_name for each in self._node.get_publishers_info_by_topic(
+            self._node.resolve_topic_name(topic)) if each.node_name.startswith(ROBOT_ENVIRONMENT)]
+        first = min(names, key=lambda name: name[len(ROBOT_ENVIRONMENT):].zfill(24), default='')
+        return 'another environment' if first and first != self._node.get_name() else ''
+
+    def _now(self) -> float:
+        """Return the time of the robots' clock, s."""
+        if not self._contract.simulated_clock:
+            return time.monotonic()
+        return -np.inf if self._simulated is None else self._simulated
+
+    def _stamp(self) -> Time:
+        """Return the time of stamps."""
+        if not self._contract.simulated_clock:
+            return self._node.get_clock().now().to_msg()
+        nanoseconds = round((self._simulated or 0.0) * 1e9)
+        return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+
+    def _logger(self, copy: int) -> Callable[[str], None]:
+        name = self._contract.env_id + (f' {copy}' if self._contract.copies > 1 else '')
+
+        def log(text: str) -> None:
+            self._node.get_logger().info(f'{name} {text}')
+        return log

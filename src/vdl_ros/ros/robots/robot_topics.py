@@ -1,0 +1,226 @@
+"""
+The topics of one robot, by its contract.
+
+Subscribes to the contract's topics and stops, and where it names a sender or an echo to the
+actions; publishes actions.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from numpy.typing import NDArray
+from rclpy.node import Node
+
+from vdl_ros.common.quoting import shown
+from vdl_ros.robots.contract import Contract, ContractError
+from vdl_ros.robots.session import Reading, Session
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import wait_for_acks
+from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.robots.interfaces import (
+    ReadingError,
+    feature_reader,
+    field_reader,
+    field_writer,
+    has_field,
+    resolve_message,
+)
+
+__all__ = ['RobotInterfaces', 'RobotTopics']
+
+# How far in the future a stamp may be, s: the clocks of two hosts differ.
+_CLOCK_SKEW = 0.05
+
+
+class RobotInterfaces:
+    """The message types of a contract with functions for their fields; no node yet."""
+
+    def __init__(self, contract: Contract) -> None:
+        """
+        Resolve all names.
+
+        Raises:
+            ContractError: a type that is not installed, or a field that it does not have.
+        """
+        self.contract = contract
+        self.types = {key: resolve_message(contract, f'topics: {key}: type', topic.type)
+                      for key, topic in contract.topics.items()}
+        self.readers: dict[str, list[tuple[str, Callable[[Any], float]]]] = {
+            key: [] for key in contract.topics}
+        for index, feature in enumerate(contract.features):
+            self.readers[feature.source].append((feature.name, feature_reader(
+                contract, f'features[{index}]', self.types[feature.source], feature)))
+        self.stops = []
+        for index, stop in enumerate(contract.stops):
+            kind = resolve_message(contract, f'stops[{index}]: type', stop.type)
+            self.stops.append((stop, kind, field_reader(
+                contract, f'stops[{index}]', kind, stop.field)))
+        actions = contract.actions
+        self.action = resolve_message(contract, 'actions: type', actions.type)
+        self.writers = [
+            field_writer(contract, f'actions: parts[{index}]', self.action, part.field, part.index)
+            for index, part in enumerate(actions.parts)]
+        self.sender = field_reader(contract, 'actions: sender', self.action, actions.sender) \
+            if actions.sender else None
+        self.is_stamped = has_field(self.action, 'header')
+        for values in zip(*((part.low, part.high) for part in actions.parts), strict=True):
+            try:
+                self.message(np.array(values), Time(), '')
+            except AssertionError:
+                raise ContractError(
+                    f'{contract.name}.yaml: actions: parts: {list(values)} is not allowed: the '
+                    f'numbers of {actions.type}') from None
+
+    def message(self, action: NDArray[np.float64], stamp: Time, sender: str) -> Any:
+        """Return the message of an action, float64 [parts]."""
+        message = self.action(check_fields=True)
+        for write, value in zip(self.writers, action.tolist(), strict=True):
+            write(message, value)
+        if self.is_stamped:
+            message.header.stamp = stamp
+        if self.contract.actions.sender:
+            *parents, last = self.contract.actions.sender.split('.')
+            place = message
+            for name in parents:
+                place = getattr(place, name)
+            setattr(place, last, sender)
+        return message
+
+    def is_neutral(self, message: Any) -> bool:
+        """Return whether a message moves nothing."""
+        neutral = self.message(np.array(self.contract.actions.neutral), Time(), '')
+        return self.values(message) == self.values(neutral)
+
+    def values(self, message: Any) -> list[Any]:
+        """Return the numbers of an action message."""
+        found = []
+        for part in self.contract.actions.parts:
+            value = message
+            for name in part.field.split('.'):
+                value = getattr(value, name)
+            if part.index >= 0:
+                value = value[part.index] if part.index < len(value) else None
+            found.append(value)
+        return found
+
+
+class RobotTopics:
+    """Connects the :class:`Session` of one robot to its topics; callbacks hold its lock."""
+
+    def __init__(
+        self, node: Node, interfaces: RobotInterfaces, copy: int, lock: Any,
+        now: Callable[[], float], stamp: Callable[[], Time],
+    ) -> None:
+        """
+        Publish the actions of a robot; :meth:`connect` subscribes.
+
+        Args:
+            node: owner of publishers and subscriptions.
+            interfaces: of the contract.
+            copy: number of the robot.
+            lock: of its session.
+            now: returns the time of the robot's clock, s.
+            stamp: returns that of stamps.
+        """
+        self._node, self._interfaces, self._lock = node, interfaces, lock
+        self._now, self._stamp = now, stamp
+        contract = interfaces.contract
+        # A message may arrive before that of the simulated clock that it was stamped by.
+        self._skew = math.inf if contract.simulated_clock else _CLOCK_SKEW
+        self._namespace = contract.topics_of(copy)
+        self._name = node.get_fully_qualified_name()
+        self._session: Session | None = None
+        self._refusal = ''
+        self._sent: tuple[float, list[Any]] | None = None
+        #: Time from sending the latest action that has come back as an echo to its arrival, s.
+        self.action_lag = 0.0
+        self.topic = self.full(contract.actions.topic)
+        self._publisher = node.create_publisher(
+            interfaces.action, self.topic, qos.TOPICS['arm/motors'])
+
+    def full(self, name: str) -> str:
+        """Return a name of the contract with the robot's namespace."""
+        return name if name.startswith('/') or not self._namespace else (
+            f'{self._namespace}/{name}')
+
+    def send(self, action: NDArray[np.float64]) -> None:
+        """Publish an action, float64 [parts]."""
+        message = self._interfaces.message(action, self._stamp(), self._name)
+        values = self._interfaces.values(message)
+        if self._sent is None or self._sent[1] != values:
+            self._sent = time.monotonic(), values
+        self._publisher.publish(message)
+
+    def connect(self, session: Session) -> None:
+        """Subscribe to the topics of the contract."""
+        self._session = session
+        node, interfaces, contract = self._node, self._interfaces, self._interfaces.contract
+        for key, topic in contract.topics.items():
+            node.create_subscription(
+                interfaces.types[key], self.full(topic.topic), partial(self._on_message, key),
+                qos.LATEST)
+        for stop, kind, read in interfaces.stops:
+            name = f'{stop.topic}: {stop.field}'
+            node.create_subscription(
+                kind, self.full(stop.topic), partial(self._on_stop, name, read),
+                qos.LATCHED if stop.latched else qos.COMMAND)
+        if interfaces.sender is not None:
+            node.create_subscription(
+                interfaces.action, self.topic, self._on_other, qos.TOPICS['arm/motors'])
+        if contract.actions.echo:
+            node.create_subscription(
+                interfaces.action, self.full(contract.actions.echo), self._on_echo, qos.REPORT)
+
+    def wait_for_acks(self) -> None:
+        """Wait until the last action has arrived; at most a second."""
+        wait_for_acks(self._publisher)
+
+    def _on_message(self, key: str, message: Any) -> None:
+        topic = self._interfaces.contract.topics[key]
+        wall, now = time.monotonic(), self._now()
+        if now == -math.inf:
+            return  # the simulated clock has not begun
+        stamp, lag = now, 0.0
+        try:
+            values = {name: read(message) for name, read in self._interfaces.readers[key]}
+            if topic.stamped and hasattr(message, 'header'):
+                stamp = seconds(message.header.stamp)
+                lag = seconds(self._stamp()) - stamp
+                if not -self._skew <= lag <= topic.timeout:
+                    raise ReadingError('its stamp is of the future or too old: synchronise the '
+                                       'clocks, or stamped: false')
+        except ReadingError as error:
+            if str(error) != self._refusal:
+                self._refusal = str(error)
+                self._node.get_logger().warning(f'{self.full(topic.topic)} refused: {error}')
+            return
+        assert self._session is not None
+        with self._lock:
+            self._session.on_reading(key, Reading(values, stamp, max(0.0, lag), now, wall))
+
+    def _on_stop(self, name: str, read: Callable[[Any], Any], message: Any) -> None:
+        assert self._session is not None
+        with self._lock:
+            self._session.on_stop(name, bool(read(message)))
+
+    def _on_other(self, message: Any) -> None:
+        assert self._interfaces.sender is not None
+        assert self._session is not None
+        sender = str(self._interfaces.sender(message))
+        if sender == self._name or self._interfaces.is_neutral(message):
+            return
+        with self._lock:
+            self._session.on_other(shown(sender) or 'somebody', self._now())
+
+    def _on_echo(self, message: Any) -> None:
+        with self._lock:
+            if self._sent is not None and self._interfaces.values(message) == self._sent[1]:
+                self.action_lag = time.monotonic() - self._sent[0]
+                self._sent = self._sent[0], []

@@ -1,0 +1,51 @@
+"""Training on the topics of the arm: the twin, a learner and an actor, and what stops them."""
+
+import signal
+
+from vdl_ros.common.resources import find_resource
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import moves, stop_request
+
+STATE = 'arm/emergency_stop_state'
+
+
+def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, peer, run):
+    launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true',
+           '-p', 'real_time_factor:=4.0')
+    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    states = peer.listen(EmergencyStopState, STATE, qos.TOPICS[STATE])
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    training = launch(
+        'ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_id:=robot/owi535_sim',
+        'algorithm:=ppo', f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
+        'batch_size:=2', f'run_dir:={run}')
+
+    def says(text, times=1):
+        return lambda: training.output.count(text) >= times
+
+    # One actor, without a word about it.
+    training.wait_for(lambda: run.steps > 100, 'updates')
+    assert len(training.nodes('actor')) == 1
+    peer.until(lambda: sent and moves(sent[-1]), 'motion')
+    # The emergency stop, and its release: another episode, and learning goes on.
+    stop.publish(stop_request('/test', 'test'))
+    peer.until(says(f'waits: {STATE}: engaged'), 'the emergency stop')
+    peer.until(lambda: sent and not moves(sent[-1]), 'motors off')
+    peer.until(lambda: states and states[-1].engaged, 'its state')
+    stop.publish(stop_request('/test', 'test', releases=states[-1]))
+    peer.until(says('goes on', 2), 'the release')
+    peer.until(lambda: moves(sent[-1]), 'motion')
+    # A killed actor leaves no motor on, and the next one takes over.
+    training.nodes('actor')[0].send_signal(signal.SIGKILL)
+    peer.until(lambda: not moves(sent[-1]), 'motors off')
+    peer.until(says('goes on', 3), 'the next actor')
+    peer.until(lambda: moves(sent[-1]), 'motion')
+    steps = run.steps
+    training.wait_for(lambda: run.steps > steps, 'updates')
+    training.interrupt()
+    assert training.wait() == 0, training.output
+    peer.until(lambda: not moves(sent[-1]), 'motors off')
+    # It reaches its targets from the first step on.
+    assert run.summary['success_rate_100'] > 0.5
+    assert run.summary['trajectories_lost'] == 0

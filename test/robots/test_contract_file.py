@@ -1,0 +1,116 @@
+"""Contracts: what is read, what an include replaces, and the line for each mistake."""
+
+import pytest
+import yaml
+from robot_contract import GOOD
+
+from vdl_ros.common.resources import find_resource
+from vdl_ros.robots.contract import ContractError, ServiceReset, TrajectoryReset
+from vdl_ros.robots.contract_file import find_contracts, read_contract
+from vdl_ros.robots.task import make_task
+
+
+def changed(place, value):
+    """Return the good contract with another value at a place, 'topics.odom.type' for example."""
+    content = yaml.safe_load(yaml.safe_dump(GOOD))
+    *parents, last = [int(each) if each.isdigit() else each for each in place.split('.')]
+    found = content
+    for each in parents:
+        found = found[each]
+    found[last] = value
+    return content
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(content, name='mine.yaml'):
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return path
+    return to
+
+
+def test_the_contracts_of_the_package_can_be_read():
+    folder = find_resource('config/robots')
+    known = find_contracts([folder])
+    real, twin = (read_contract(known[name]) for name in ('owi535', 'owi535_sim'))
+    assert isinstance(real.reset, TrajectoryReset)
+    assert isinstance(twin.reset, ServiceReset)
+    # The twin has another reset and another clock, nothing else.
+    same = {name: value for name, value in vars(real).items()
+            if name not in ('name', 'path', 'reset', 'simulated_clock')}
+    assert same.items() <= vars(twin).items()
+    assert (real.simulated_clock, twin.simulated_clock) == (False, True)
+
+
+def test_an_include_gives_the_keys_that_are_not_there(write):
+    write(GOOD, 'base.yaml')
+    found = read_contract(write({'include': 'base.yaml', 'rate': 5.0}))
+    assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
+
+
+@pytest.mark.parametrize(('place', 'value', 'reason'), [
+    ('rate', 0, 'rate: 0 is not allowed: a number from 0.1 to 1000'),
+    ('rate', None, 'rate: missing'),
+    ('clock', 'my', "clock: 'my' is not allowed: one of 'wall', 'simulated'"),
+    ('rat', 1, "rat: no such key; did you mean 'rate'?"),
+    ('topics', {}, 'topics: missing: at least one'),
+    ('topics.odom.type', 'Odometry', "topics: odom: type: 'Odometry' is not allowed: package/msg"),
+    ('topics.odom.topic', 'a b', "topics: odom: topic: 'a b' is not allowed"),
+    ('features.0.from', 'scan', "features[0]: from: 'scan' is not allowed: one of 'odom'"),
+    ('features.0.unit', 'knots', "features[0]: unit: 'knots' is not allowed: one of '', 'm'"),
+    ('features.0.high', -1, 'features[0]: high: -1.0 is not allowed: a number above low, -1'),
+    ('features.0.low', float('nan'), 'features[0]: low: nan is not allowed'),
+    ('actions.parts.0.levels', [0], 'levels: (0.0,) is not allowed: at least two'),
+    ('actions.parts.0.neutral', 2, 'neutral: 2.0 is not allowed: from -1 to 1'),
+    ('actions.parts', [], 'actions: parts: missing: at least one'),
+    ('late.action', 'go', "late: action: 'go' is not allowed: one of 'hold', 'stop'"),
+    ('reset', {}, 'reset: [] is not allowed: one of service, trajectory, confirmation and none'),
+    ('reset', {'trajectory': {'topic': 't', 'positions': {'hip': 0}, 'seconds': 1,
+                              'tolerance': 1, 'timeout': 1}},
+     "reset: trajectory: positions: 'hip' is not allowed: names of features"),
+    ('reward', None, 'reward: missing'),
+    ('reward.function', 'os.system', "reward: function: 'os.system' is not allowed: module:name"),
+    ('task', {'function': 'a:B'}, 'reward: missing: a reward, or a task with its own, and not'),
+    ('limits', [{'feature': 'hip', 'low': 0, 'high': 1}], "limits[0]: feature: 'hip'"),
+    ('copies', 2, 'copies: 2 is not allowed: 1, or a namespace such as robot_{}'),
+    ('include', '../other.yaml', "include: '../other.yaml' is not allowed"),
+    ('include', 'mine.yaml', "include: 'mine.yaml' is not allowed: a file of the same folder, "
+                             'such as owi535.yaml, not itself'),
+])
+def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(
+        write, place, value, reason):
+    with pytest.raises(ContractError) as error:
+        read_contract(write(changed(place, value)))
+    assert str(error.value).startswith('mine.yaml: ')
+    assert reason in str(error.value)
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(('content', 'reason'), [
+    ('a: [', 'not YAML'), ('- 1', 'not a mapping'), ('!!python/object:os.system {}', 'not YAML')])
+def test_a_file_that_is_no_contract_is_refused(write, content, reason):
+    with pytest.raises(ContractError, match=reason):
+        read_contract(write(content))
+
+
+def test_functions_come_from_a_file_beside_the_contract(write):
+    path = write(GOOD)
+    write('def speed(before, after, factor):\n    return factor * after["speed"]\n', 'rewards.py')
+    task = make_task(read_contract(path))
+    assert task.reward(None, {'speed': 0.5}) == 1.0
+    assert not task.success(None)
+
+
+@pytest.mark.parametrize(('function', 'reason'), [
+    ('nowhere_else:speed', "ModuleNotFoundError: No module named 'nowhere_else'"),
+    ('rewards:missing', 'AttributeError'), ('rewards:NUMBER', 'a function or a class'),
+    ('broken:speed', 'ZeroDivisionError: division by zero (broken.py:1)')])
+def test_a_function_that_cannot_be_imported_is_named(write, function, reason):
+    path = write(changed('reward', {'function': function}))
+    write('NUMBER = 1\n', 'rewards.py')
+    write('1 / 0\n', 'broken.py')
+    with pytest.raises(ContractError) as error:
+        make_task(read_contract(path))
+    assert f'mine.yaml: reward: {function}' in str(error.value)
+    assert reason in str(error.value)

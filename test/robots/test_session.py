@@ -1,0 +1,245 @@
+"""One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import yaml
+from robot_contract import GOOD
+
+from vdl_ros.robots.contract import LateAction, Limit
+from vdl_ros.robots.contract_file import read_contract
+from vdl_ros.robots.session import Reading, ResetError, Session, State
+from vdl_ros.robots.task import Task
+
+PERIOD = 0.05
+
+
+class Forward(Task):
+    """Reward: the speed; success at a speed of 1."""
+
+    def reward(self, before, after):
+        return after['speed']
+
+    def success(self, after):
+        return after['speed'] >= 1.0
+
+
+class Resetter:
+    def __init__(self):
+        self.begun, self.done, self.error = 0, True, ''
+
+    def begin(self, random):
+        self.begun += 1
+
+    def is_done(self, values):
+        if self.error:
+            raise ResetError(self.error)
+        return self.done
+
+
+class Robot:
+    """A session, and what it sent and logged; time goes on by ticks only."""
+
+    def __init__(self, path, **changes):
+        (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
+        contract = dataclasses.replace(read_contract(path / 'mine.yaml'), **changes)
+        self.sent, self.log, self.now, self.resetter = [], [], 0.0, Resetter()
+        self.session = Session(contract, Forward(contract), self.resetter,
+                               lambda action: self.sent.append(float(action[0])),
+                               self.log.append)
+
+    def tick(self, speed=0.1, act=None):
+        """Act, then go on by a period; ``speed`` is measured before its tick, unless None."""
+        if act is not None:
+            self.session.act(np.array([act]), self.now)
+        self.now += PERIOD
+        if speed is not None:
+            self.session.on_reading('odom', Reading(
+                {'speed': speed}, self.now, 0.01, self.now, self.now))
+        self.session.tick(self.now)
+        return self.session.take()
+
+    def start(self):
+        """Tick until the first observation."""
+        for _ in range(10):
+            result = self.tick()
+            if result is not None:
+                assert result.is_first
+                self.sent.clear()
+                return result
+        raise AssertionError(self.session.state)
+
+
+@pytest.fixture
+def robot(tmp_path):
+    return lambda **changes: Robot(tmp_path, **changes)
+
+
+def test_an_action_is_sent_at_once_and_its_outcome_comes_with_the_next_tick(robot):
+    robot = robot()
+    first = robot.start()
+    assert robot.resetter.begun == 1
+    # Speed, age of odom, and twice no action; all scaled.
+    np.testing.assert_allclose(first.observation, [0.1, 0.01 / 0.5, 0.0, 0.0], atol=1e-6)
+    robot.session.act(np.array([0.7]), robot.now)
+    assert robot.sent == [0.7]
+    result = robot.tick(0.2)
+    assert (result.reward, result.terminated, result.truncated) == (0.2, False, False)
+    np.testing.assert_allclose(result.observation[2:], [0.7, 0.0], atol=1e-6)
+    assert result.observation_age == pytest.approx(0.01)
+    assert result.action_age == 0.0
+
+
+def test_the_clock_goes_on_without_the_agent_and_stops_the_robot(robot):
+    robot = robot()
+    robot.start()
+    robot.tick(act=0.7)
+    assert robot.tick() is None
+    assert (robot.sent[-1], robot.session.late) == (0.0, 1)
+    # The action comes, late but within the limit, and is applied.
+    result = robot.tick(act=0.4)
+    assert result.action_age == pytest.approx(PERIOD)
+    assert result.late == 1
+    assert robot.sent[-1] == 0.4
+
+
+def test_a_late_agent_may_hold_its_action_but_not_beyond_the_limit(robot):
+    robot = robot(late=LateAction(True, 2.5 * PERIOD))
+    robot.start()
+    robot.tick(act=0.7)
+    robot.tick()
+    robot.tick()
+    assert robot.sent[-2:] == [0.7, 0.7]
+    robot.tick()
+    assert robot.sent[-1] == 0.0
+    # Its action is for what was long ago: it is not sent, and the episode is lost.
+    assert robot.tick(act=0.9) is None
+    assert 0.9 not in robot.sent
+    assert (robot.session.lost, robot.session.state) == (1, State.RESETTING)
+    assert 'the agent took 0.15 s' in robot.log[-1]
+
+
+def test_silence_stops_the_robot_and_its_return_begins_another_episode(robot):
+    robot = robot(episode_steps=100)
+    robot.start()
+    robot.tick(act=0.7)
+    results = [robot.tick(speed=None, act=0.7) for _ in range(12)]
+    # Up to the time-out the agent acts on what is there; the step into the silence has no result.
+    assert [each is not None for each in results] == [True] * 9 + [False] * 3
+    assert robot.sent[-1] == 0.0
+    assert robot.session.lost == 1
+    assert robot.log.count('waits: odom: nothing newer than 0.5 s') == 1
+    count = len(robot.sent)
+    robot.start()
+    assert robot.log[-1] == 'goes on'
+    assert robot.resetter.begun == 2
+    assert 0.7 not in robot.sent[count:]
+
+
+@pytest.mark.parametrize('reset', [False, True])
+def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, reset):
+    robot = robot()
+    if reset:
+        robot.resetter.done = False
+        while robot.session.state is not State.RESETTING:
+            robot.tick()
+    else:
+        robot.start()
+        robot.session.act(np.array([0.7]), robot.now)
+    robot.session.on_stop('emergency stop', True)
+    assert robot.sent[-1] == 0.0
+    assert robot.session.state is State.WAITING
+    count = len(robot.sent)
+    for _ in range(30):
+        assert robot.tick(act=0.7) is None
+    # Neutral actions only, one a second: a driver may need one after the release.
+    assert {*robot.sent[count:]} == {0.0}
+    assert 1 <= len(robot.sent[count:]) <= 2
+    robot.session.on_stop('emergency stop', False)
+    robot.resetter.done = True
+    robot.start()
+
+
+def test_somebody_else_who_commands_is_not_disturbed(robot):
+    robot = robot()
+    robot.start()
+    robot.session.on_other('/teleop', robot.now)
+    for _ in range(10):
+        robot.tick(act=0.7)
+    assert robot.sent == []
+    assert robot.log[-1] == 'waits: /teleop commands the robot'
+    for _ in range(20):
+        robot.tick()
+    assert robot.session.state is State.RUNNING
+
+
+def test_a_limit_ends_the_episode_with_a_neutral_action_and_a_penalty(robot):
+    robot = robot(limits=(Limit('speed', -0.5, 0.5),), limit_penalty=3.0)
+    robot.start()
+    result = robot.tick(0.6, act=0.7)
+    assert (result.terminated, result.success) == (True, False)
+    assert result.reward == pytest.approx(0.6 - 3.0)
+    assert robot.sent == [0.7, 0.0, 0.0]
+    # Also while the agent thinks.
+    robot.tick(act=0.7)
+    robot.start()
+    robot.tick(0.6)
+    assert robot.sent[-1] == 0.0
+    assert robot.tick(0.1, act=0.7).terminated
+    assert 0.7 not in robot.sent
+
+
+def test_success_and_the_time_limit_end_episodes_with_neutral_actions(robot):
+    robot = robot()
+    robot.start()
+    result = robot.tick(1.0, act=0.7)
+    assert (result.terminated, result.success) == (True, True)
+    assert robot.sent == [0.7, 0.0]
+    # The next episode begins when the agent wants it.
+    for _ in range(5):
+        assert robot.tick() is None
+    assert robot.session.state is State.OVER
+    robot.session.act(np.array([0.7]), robot.now)
+    robot.start()
+    results = [robot.tick(act=0.7) for _ in range(10)]
+    assert [each.truncated for each in results] == [False] * 9 + [True]
+    assert robot.sent[-1] == 0.0
+
+
+def test_a_reset_that_fails_is_tried_again_after_a_second(robot):
+    robot = robot()
+    robot.resetter.error = 'no answer'
+    for _ in range(30):
+        assert robot.tick() is None
+    assert robot.resetter.begun == 2
+    assert robot.log[-1] == 'waits: reset: no answer'
+    robot.resetter.error = ''
+    for _ in range(30):
+        robot.tick()
+    assert robot.session.state is State.RUNNING
+
+
+def test_an_action_for_an_episode_that_is_lost_does_not_act_in_the_next(robot):
+    robot = robot()
+    robot.start()
+    robot.session.on_stop('emergency stop', True)
+    robot.session.on_stop('emergency stop', False)
+    while robot.session.state is not State.RUNNING:
+        robot.now += PERIOD
+        robot.session.on_reading('odom', Reading({'speed': 0.1}, robot.now, 0.01, robot.now, 0))
+        robot.session.tick(robot.now)
+    robot.sent.clear()
+    # The agent has not seen the first observation yet.
+    assert robot.tick(act=0.7).is_first
+    assert 0.7 not in robot.sent
+
+
+def test_a_robot_that_was_never_commanded_gets_no_command_at_the_end(robot):
+    robot = robot()
+    robot.session.stop()
+    assert robot.sent == []
+    robot.start()
+    robot.session.act(np.array([0.7]), robot.now)
+    robot.session.stop()
+    assert robot.sent == [0.7, 0.0]

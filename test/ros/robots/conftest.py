@@ -1,0 +1,117 @@
+"""A robot, environments of contracts, and agents, on real topics."""
+
+import threading
+
+import numpy as np
+import pytest
+import rclpy
+import yaml
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from robot_contract import GOOD
+from std_msgs.msg import Bool
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.ros import qos
+from vdl_ros.ros.robots.registration import register
+
+
+class Robot:
+    """A robot whose speed is what it was commanded last; it measures in a thread."""
+
+    def __init__(self, peer):
+        self._peer, self.commands, self.is_silent = peer, [], False
+        self._odom = peer.node.create_publisher(Odometry, 'odom', qos.SENSOR)
+        self._stop = peer.node.create_publisher(Bool, 'stop', qos.LATCHED)
+        peer.node.create_subscription(Twist, 'cmd_vel', self._on_command, 10)
+
+    def _on_command(self, message):
+        self.commands.append(message.linear.x)
+
+    def measure(self, stamp=None):
+        if self.is_silent:
+            return
+        message = Odometry()
+        message.header.stamp = stamp or self._peer.node.get_clock().now().to_msg()
+        message.twist.twist.linear.x = self.commands[-1] if self.commands else 0.0
+        self._odom.publish(message)
+
+    def stop(self, stopped=True):
+        self._stop.publish(Bool(data=stopped))
+
+    def until_still(self):
+        self._peer.until(lambda: self.commands and self.commands[-1] == 0.0, 'a neutral action')
+
+
+@pytest.fixture
+def robot(peer):
+    return Robot(peer)
+
+
+@pytest.fixture
+def node(ros_domain):
+    rclpy.init()
+    node = Node('test')
+    yield node
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+@pytest.fixture
+def make(node, tmp_path):
+    """Return a function that makes the environment of a contract."""
+    stop, made = threading.Event(), []
+
+    def start(**changes):
+        (tmp_path / 'rewards.py').write_text(
+            'def speed(before, after, factor):\n    return factor * after["speed"]\n')
+        (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | changes))
+        register(EnvModulesConfig(robots=str(tmp_path)), node, stop)
+        made.append(factory.make(EnvConfig(env_id='robot/mine', num_envs=1), seed=1))
+        return made[-1]
+
+    start.stop = stop
+    yield start
+    for each in made:
+        each.close()
+
+
+class Agent:
+    """Steps an environment in a thread, with one action, and keeps what it gets."""
+
+    def __init__(self, env, action=0.5, thinks=0.0):
+        self.env, self.action, self.thinks, self.steps = env, action, thinks, []
+        self.over, self.error = threading.Event(), None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            self.env.reset()
+            while not self.over.wait(self.thinks):
+                self.steps.append(self.env.step(np.array([[self.action]], np.float32)))
+        except EnvStopped as error:
+            self.error = error
+
+    def end(self, stop):
+        self.over.set()
+        stop.set()
+        self.thread.join()
+
+
+@pytest.fixture
+def act(make):
+    """Return a function that starts an agent; it ends with the test."""
+    agents = []
+
+    def start(env, **arguments):
+        agents.append(Agent(env, **arguments))
+        return agents[-1]
+
+    yield start
+    for each in agents:
+        each.end(make.stop)

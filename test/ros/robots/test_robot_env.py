@@ -1,0 +1,162 @@
+"""Robots on real topics: what an agent gets, what stops them, and which contracts are refused."""
+
+import pytest
+from builtin_interfaces.msg import Time
+from robot_contract import GOOD
+from rosgraph_msgs.msg import Clock
+
+from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.ros import qos
+
+ODOM = {'name': 'odom', 'topic': 'odom', 'type': 'nav_msgs/msg/Odometry', 'timeout': 0.5}
+
+
+def lost(step):
+    return bool(step[4]['is_lost'][0])
+
+
+def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(
+        peer, robot, make, act):
+    """One robot for all: it takes seconds to start."""
+    env = make(stops=[{'topic': 'stop', 'type': 'std_msgs/msg/Bool', 'field': 'data'}])
+    agent = act(env)
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: len(agent.steps) > 5, 'steps')
+        info = agent.steps[-1][4]
+        # Commands come back as speeds: 0.5, of a range from -1 to 1.
+        peer.until(lambda: agent.steps[-1][0][0, 0] == 0.5, 'the speed that is commanded')
+        assert agent.steps[-1][1][0] == pytest.approx(1.0)  # the factor of the contract is 2
+        assert 0.0 <= info['observation_age'][0] < 0.5
+        thinking, processing, action_lag, observation_lag = info['reaction_time'][0]
+        assert min(thinking, processing, observation_lag) >= 0.0
+        assert action_lag == 0.0  # no echo
+        # Silence.
+        robot.is_silent = True
+        robot.until_still()
+        count = len(agent.steps)
+        robot.is_silent = False
+        peer.until(lambda: len(agent.steps) > count + 3, 'steps after the silence')
+        # The step into the silence is the one that ends with the next episode.
+        assert any(map(lost, agent.steps[count - 1:]))
+        # A stop, and its release.
+        robot.stop()
+        robot.until_still()
+        count = len(agent.steps)
+        robot.stop(False)
+        peer.until(lambda: len(agent.steps) > count + 3, 'steps after the stop')
+        assert any(map(lost, agent.steps[count - 1:]))
+        # The process ends in the middle of a step.
+        robot.is_silent = True
+        robot.until_still()
+        make.stop.set()
+        peer.until(lambda: agent.error is not None, 'the end')
+        assert isinstance(agent.error, EnvStopped)
+
+
+def test_an_agent_that_does_not_come_back_leaves_a_robot_that_stands_still(
+        peer, robot, make, act):
+    agent = act(make(late={'action': 'hold', 'limit': 0.3}))
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: robot.commands and robot.commands[-1] == 0.5, 'a command')
+        agent.thinks = 60.0
+        peer.until(lambda: robot.commands[-1] == 0.0, 'a neutral action')
+        count = len(robot.commands)
+        peer.until(lambda: len(robot.commands) > count + 5, 'more neutral actions')
+        assert {*robot.commands[count:]} == {0.0}
+
+
+def test_closing_leaves_a_robot_that_stands_still(
+        peer, robot, make, act):
+    env = make()
+    agent = act(env)
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: robot.commands and robot.commands[-1] == 0.5, 'a command')
+        agent.end(make.stop)
+        env.close()
+        robot.until_still()
+
+
+def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, make, act):
+    first, second = act(make(), action=0.5), None
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: len(first.steps) > 3, 'steps')
+        second = act(make(), action=-0.5)
+        count = len(first.steps)
+        peer.until(lambda: len(first.steps) > count + 40, 'steps of the first')
+        assert second.steps == []
+        first.over.set()
+        first.thread.join()
+        first.env.close()
+        peer.until(lambda: len(second.steps) > 3, 'steps of the second')
+
+
+@pytest.mark.parametrize(('place', 'value', 'reason'), [
+    ('topics', {'odom': {**ODOM, 'type': 'nav_msgs/msg/Odometri'}},
+     "mine.yaml: topics: odom: type: 'nav_msgs/msg/Odometri': no such message is installed"),
+    ('topics', {'odom': {**ODOM, 'type': 'os/msg/System'}}, 'no such message is installed'),
+    ('features', [{**GOOD['features'][0], 'field': 'twist.twist.linear.v'}],
+     "features[0]: field: 'twist.twist.linear.v' is not allowed: Vector3 has x, y, z"),
+    ('features', [{**GOOD['features'][0], 'field': 'twist.twist.linear'}],
+     'is geometry_msgs/Vector3, which is not allowed: a number'),
+    ('features', [{**GOOD['features'][0], 'field': 'twist.covariance', 'key': 'a'}],
+     "key: 'a' is not allowed: Odometry has no field \"name\""),
+    ('features', [{**GOOD['features'][0], 'convert': 'yaw'}], 'a quaternion, for yaw'),
+    ('stops', [{'topic': 'stop', 'type': 'std_msgs/msg/Bool', 'field': 'on'}],
+     "stops[0]: field: 'on' is not allowed: Bool has data"),
+    ('reset', {'service': {'name': 'reset', 'type': 'std_srvs/srv/Reset'}},
+     "reset: service: type: 'std_srvs/srv/Reset': no such service is installed here"),
+    ('reset', {'service': {'name': 'reset', 'type': 'std_srvs/srv/SetBool',
+                           'request': {'data': 'yes'}}}, "request: data: 'yes' is not allowed"),
+    ('reset', {'service': {'name': 'reset', 'type': 'std_srvs/srv/Trigger', 'success': 'ok'}},
+     "success: 'ok' is not allowed: Trigger.Response has success, message"),
+])
+def test_names_that_are_not_of_this_host_are_refused(make, place, value, reason):
+    changes = {place: value}
+    if place == 'topics':
+        changes[place]['odom'].pop('name')
+    with pytest.raises(EnvError) as error:
+        make(**changes)
+    assert reason in str(error.value)
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(('config', 'reason'), [
+    ({'env_id': 'robot/other'}, "env_id: no robot 'robot/other' on this host"),
+    ({'num_envs': 2}, 'num_envs: 2 is not allowed with robot/mine: 1'),
+    ({'env_kwargs': '{"a": 1}'}, 'env_kwargs:'),
+])
+def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(
+        make, config, reason):
+    make()
+    with pytest.raises(EnvError, match=reason):
+        factory.make(EnvConfig(**{'env_id': 'robot/mine', 'num_envs': 1, **config}), seed=1)
+
+
+def test_a_simulated_clock_that_stands_still_or_jumps_stops_the_robot(peer, robot, make, act):
+    clock = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
+    agent, time = act(make(clock='simulated')), [100.0]
+
+    def go_on():
+        time[0] += 0.02
+        stamp = Time(sec=int(time[0]), nanosec=int(time[0] % 1.0 * 1e9))
+        robot.measure(stamp)
+        clock.publish(Clock(clock=stamp))
+
+    def until_moving():
+        count = len(robot.commands)
+        peer.until(lambda: 0.5 in robot.commands[count:], 'motion', say=go_on, every=0.005)
+
+    until_moving()
+    # Twenty ticks per second of the simulation, which is faster than real time.
+    steps, begun = len(agent.steps), time[0]
+    peer.until(lambda: len(agent.steps) >= steps + 30, 'steps', say=go_on, every=0.005)
+    assert 20.0 * (time[0] - begun) + 1 >= 30
+    robot.until_still()
+    until_moving()
+    time[0] = 10.0
+    go_on()
+    robot.until_still()
+    until_moving()
+    assert any(map(lost, agent.steps))
