@@ -22,7 +22,7 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.robots.contract import Contract, ContractError
 from vdl_ros.robots.session import Reading, Session
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import wait_for_acks
+from vdl_ros.ros.arm.arm_topics import is_program, wait_for_acks
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.robots.interfaces import (
     ReadingError,
@@ -214,7 +214,9 @@ class RobotTopics:
         assert self._interfaces.sender is not None
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
-        if sender == self._name or self._interfaces.is_neutral(message):
+        # All motors off by a person stop the robot; a controller ends its trajectory with them.
+        is_end = self._interfaces.is_neutral(message) and is_program(sender)
+        if sender == self._name or is_end:
             return
         with self._lock:
             self._session.on_other(shown(sender) or 'somebody', self._now())
