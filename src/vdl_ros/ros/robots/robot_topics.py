@@ -24,6 +24,7 @@ from vdl_ros.robots.contract import Contract, ContractError
 from vdl_ros.robots.reading import ReadingError, follow
 from vdl_ros.robots.session import Reading, Session
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import is_program
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.robots.interfaces import (
     feature_reader,
@@ -212,7 +213,9 @@ class RobotTopics:
         assert self._interfaces.sender is not None
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
-        if sender == self._name or self._interfaces.is_neutral(message):
+        # A person who switches off means it; programs end so.
+        if sender == self._name or (
+                self._interfaces.is_neutral(message) and is_program(sender)):
             return
         with self._lock:
             self._session.on_other(shown(sender) or 'somebody', self._now())
