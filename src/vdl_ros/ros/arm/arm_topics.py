@@ -41,8 +41,8 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
     'NOT_RELEASED', 'ROBOT_ENVIRONMENT', 'ArmTopics', 'CommandConflictDetector', 'Precedence',
-    'check_program', 'is_program', 'message_from_motors', 'motors_from_message', 'moves', 'stop_request',
-    'switches_off', 'wait_for_acks',
+    'check_program', 'is_program', 'message_from_motors', 'motors_from_message', 'moves',
+    'stop_request', 'switches_off', 'wait_for_acks',
 ]
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
