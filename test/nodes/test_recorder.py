@@ -143,3 +143,32 @@ def test_a_training_can_be_recorded(launch, holds, tmp_path):
         assert numbers == sorted(set(numbers))
     assert train.family() == []
     assert signal.SIGINT.name in train.output
+
+
+def test_the_topics_of_a_contract_are_recorded_and_no_others(launch, talker, tmp_path):
+    (tmp_path / 'talking.yaml').write_text('''
+rate: 1.0
+topics: {talk: {topic: talk, type: std_msgs/msg/String, timeout: 1.0}}
+features: [{name: a, from: talk, field: data, unit: '', low: 0, high: 1}]
+actions: {topic: sensor, type: std_msgs/msg/String, parts: [
+  {name: b, field: data, unit: '', levels: [0, 1]}]}
+late: {action: stop, limit: 1.0}
+reset: {none: true}
+reward: {function: 'a:b'}
+episode_steps: 1
+''')
+    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
+                      f'output:={tmp_path / "bag"}', '-p', f'robot:={tmp_path}/talking.yaml')
+
+    def is_recorded():
+        talker.spin()
+        talker.reliable.publish(String(data='one'))
+        return talker.reliable.get_subscription_count() and talker.sensor.get_subscription_count()
+
+    recorder.wait_for(is_recorded, 'the recorder')
+    assert not talker.latched.get_subscription_count()
+    talker.reliable.publish(String(data='last'))
+    talker.reliable.wait_for_all_acked(Duration(seconds=60.0))
+    recorder.interrupt()
+    assert recorder.wait() == 0
+    assert {*messages(tmp_path / 'bag')} == {'/talk'}

@@ -174,6 +174,21 @@ def test_somebody_else_who_commands_is_not_disturbed(robot):
     assert robot.session.state is State.RUNNING
 
 
+def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):
+    robot = robot()
+    robot.resetter.done = False
+    while robot.session.state is not State.RESETTING:
+        robot.tick()
+    robot.resetter.done = True
+    for _ in range(30):
+        robot.session.on_other('/controller', robot.now)
+        assert robot.tick() is None
+    assert robot.session.state is State.SETTLING
+    for _ in range(21):
+        robot.tick()
+    assert robot.session.state is State.RUNNING
+
+
 def test_a_limit_ends_the_episode_with_a_neutral_action_and_a_penalty(robot):
     robot = robot(limits=(Limit('speed', -0.5, 0.5),), limit_penalty=3.0)
     robot.start()

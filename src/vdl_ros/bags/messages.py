@@ -17,7 +17,9 @@ from rosbags.serde import SerdeError
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-__all__ = ['ImageFormat', 'MessageError', 'decode', 'image_format', 'stamp_of', 'values_by_name']
+__all__ = [
+    'ImageFormat', 'MessageError', 'decode', 'image_format', 'is_stamped', 'stamp_of',
+    'values_by_name']
 
 #: As in ``msg/``, which is not installed where there is no ROS.
 _DEFINITIONS = {
@@ -83,6 +85,20 @@ def decode(data: memoryview | bytes, type_name: str) -> Any:
     except (SerdeError, ValueError, struct.error):
         pass
     raise MessageError('truncated or malformed')
+
+
+def is_stamped(type_name: str) -> bool:
+    """
+    Return whether messages of a type have a header.
+
+    Raises:
+        MessageError: a type that cannot be decoded here.
+    """
+    try:
+        return any(name == 'header' for name, _ in _typestore().fielddefs[type_name][1])
+    except KeyError:
+        raise MessageError(f'messages of type {type_name} cannot be decoded: those of ROS 2 '
+                           'Jazzy, and MotorCommand of this package') from None
 
 
 def stamp_of(message: Any) -> int:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.export.messages import ArmBag, Entry, ExportError
 from vdl_ros.export.resampling import Timeline, mean_rate
 from vdl_ros.export.synchronizer import Frame, synchronize
@@ -40,7 +39,7 @@ class BagSummary:
     Content of a bag.
 
     Attributes:
-        size: width and height of the images.
+        size: width and height of the images; (0, 0): there are none.
         joints: names of the joints in every row.
         commanded: the bag holds motor commands.
         captured: frames were captured one by one: no sequence, and the camera pose is known.
@@ -74,22 +73,24 @@ def scan_bag(bag: ArmBag, options: ExportOptions, progress: Callable[[int], None
     found = BagSummary()
     topics: Counter[str] = Counter()
     stamps, faults = array('q'), bytearray()
-    for frame in synchronize(_counted(bag, found, topics)):
+    for frame in synchronize(_counted(bag, found, topics), bag.topics):
         found.images += 1
         _same_size(bag, found, frame)
         if frame.joints and not found.joints:
-            found.joints = tuple(name for name in JOINTS if name in frame.joints)
+            found.joints = tuple(name for name in bag.topics.names if name in frame.joints)
         stamps.append(frame.stamp_ns)
         # Bits of both reasons; whether the second one applies is known at the end.
         faults.append((not _has_joints(found.joints, frame)) + 2 * (frame.camera is None))
         progress(found.images)
-    found.commanded, found.captured = 'arm/motors_sent' in topics, 'capture/scene' in topics
+    found.commanded, found.captured = bag.topics.command in topics, 'capture/scene' in topics
     if not found.images:
         broken = '; '.join(f'{count} x {why}' for why, count in bag.refused.most_common(3))
-        raise ExportError(f'{bag.path}: no image on camera/image_raw{broken and ": " + broken}')
+        raise ExportError(f'{bag.path}: no {"image" if bag.topics.has_camera else "message"} on '
+                          f'{bag.topics.rows}{broken and ": " + broken}')
     if not found.joints:
-        raise ExportError(f'{bag.path}: {found.images} images, but no arm/joint_states at their '
-                          'times: the positions of the joints are unknown')
+        raise ExportError(f'{bag.path}: {found.images} images, but no '
+                          f'{" or ".join(bag.topics.states)} at their times: the positions of the '
+                          'joints are unknown')
     mask = 3 if found.captured else 1
     good = (np.frombuffer(faults, np.uint8) & mask) == 0
     kept = np.frombuffer(stamps, np.int64)[good]
@@ -130,6 +131,8 @@ def _counted(bag: ArmBag, found: BagSummary, topics: Counter[str]) -> Iterator[E
 
 
 def _same_size(bag: ArmBag, found: BagSummary, frame: Frame) -> None:
+    if frame.picture is None:
+        return
     size = frame.picture.size
     if found.size == (0, 0):
         found.size = size

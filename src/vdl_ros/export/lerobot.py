@@ -69,11 +69,11 @@ class LeRobotWriter:
         """Begin an episode."""
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
-        if (self._video is None or self._video.count >= _VIDEO_S * self._layout.fps
+        if self._layout.has_images and (
+                self._video is None or self._video.count >= _VIDEO_S * self._layout.fps
                 or self._video.bytes_written >= _VIDEO_BYTES):
             self._next_video()
-        assert self._video is not None
-        self._from_picture = self._video.count
+        self._from_picture = 0 if self._video is None else self._video.count
         self._rows = {name: [] for name in self._schema.names}
         self._images = ImageCounts()
 
@@ -86,13 +86,13 @@ class LeRobotWriter:
             'episode_index': self._count, 'index': self._frames + number, 'task_index': 0}
         for name, column in self._rows.items():
             column.append(values[name])
-        self._images.add(row.image)
-        assert self._video is not None
-        self._video.add(row.image)
+        if row.image is not None:
+            assert self._video is not None
+            self._images.add(row.image)
+            self._video.add(row.image)
 
     def end(self) -> None:
         """End the episode."""
-        assert self._video is not None
         length = len(self._rows['index'])
         columns = {name: np.array(values, self._features[name]['dtype'])
                    for name, values in self._rows.items()}
@@ -100,20 +100,22 @@ class LeRobotWriter:
             [self._column(name, values) for name, values in columns.items()],
             schema=self._schema))
         statistics = {name: of_values(values) for name, values in columns.items()}
-        statistics[tables.IMAGE] = self._images.statistics()
+        if self._layout.has_images:
+            statistics[tables.IMAGE] = self._images.statistics()
         for name, found in statistics.items():
             self._total[name] = merge(self._total.get(name), found)
         key, fps = f'videos/{tables.IMAGE}', self._layout.fps
+        video = {
+            f'{key}/chunk_index': self._video_file // _FILES_PER_CHUNK,
+            f'{key}/file_index': self._video_file % _FILES_PER_CHUNK,
+            f'{key}/from_timestamp': self._from_picture / fps,
+            f'{key}/to_timestamp': (self._from_picture + length) / fps}
         self._meta.append({
             'episode_index': self._count, 'tasks': [self._layout.task], 'length': length,
             'data/chunk_index': self._data_file // _FILES_PER_CHUNK,
             'data/file_index': self._data_file % _FILES_PER_CHUNK,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
-            f'{key}/chunk_index': self._video_file // _FILES_PER_CHUNK,
-            f'{key}/file_index': self._video_file % _FILES_PER_CHUNK,
-            f'{key}/from_timestamp': self._from_picture / fps,
-            f'{key}/to_timestamp': (self._from_picture + length) / fps,
-            **tables.flat_statistics(statistics),
+            **(video if self._layout.has_images else {}), **tables.flat_statistics(statistics),
             'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0})
         self._frames += length
         self._count += 1
@@ -160,7 +162,7 @@ class LeRobotWriter:
         for video, count in self._videos:
             self._check_video(video, count)
         pictures = sum(count for _, count in self._videos)
-        if pictures != rows:
+        if self._layout.has_images and pictures != rows:
             raise ExportError(f'{rows} rows, but {pictures} pictures in the videos')
         return rows, episode + 1
 

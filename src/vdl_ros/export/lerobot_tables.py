@@ -39,13 +39,15 @@ def features(
         found['action'] = _vector(layout.motors)
     if layout.camera:
         found[CAMERA] = _vector(('camera_distance', 'camera_elevation', 'camera_azimuth'))
-    found[IMAGE] = {
+    video = {
         'dtype': 'video', 'shape': [height, width, 3], 'names': ['height', 'width', 'channels'],
         'info': {
             'video.height': height, 'video.width': width, 'video.codec': codec,
             'video.pix_fmt': PIXEL_FORMAT, 'video.fps': layout.fps, 'video.channels': 3,
             **{f'video.{name}': value for name, value in options.items()},
             'has_audio': False, 'is_depth_map': False}}
+    if layout.has_images:
+        found[IMAGE] = video
     return found | {name: {'dtype': kind, 'shape': [1], 'names': None}
                     for name, kind in _COUNTERS.items()}
 
@@ -106,7 +108,7 @@ def write_info(
 ) -> None:
     """Write ``meta/info.json``; ``described``: the :func:`features`."""
     _write_json(root / 'meta' / 'info.json', {
-        'codebase_version': _VERSION, 'robot_type': 'owi535', 'total_episodes': episodes,
+        'codebase_version': _VERSION, 'robot_type': layout.robot, 'total_episodes': episodes,
         'total_frames': frames, 'total_tasks': 1, 'chunks_size': 1000,
         'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
         'splits': {'train': f'0:{episodes}'}, 'data_path': DATA, 'video_path': VIDEO,

@@ -10,29 +10,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.bags.messages import (
     ImageFormat,
     MessageError,
     decode,
     image_format,
     stamp_of,
-    values_by_name,
 )
 from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import shown
+from vdl_ros.export.bag_topics import ARM, IMAGE, BagTopics
 
 __all__ = ['ArmBag', 'Entry', 'ExportError', 'Picture', 'Value']
-
-# Topics by their last names, with their types.
-_TOPICS = {
-    'camera/image_raw': 'sensor_msgs/msg/Image',
-    'arm/joint_states': 'sensor_msgs/msg/JointState',
-    'arm/motors_sent': 'vdl_ros/msg/MotorCommand',
-    'capture/scene': 'vdl_ros/msg/CaptureScene',
-}
-
 
 class ExportError(ValueError):
     """A bag or an output that cannot be exported; the message is one line."""
@@ -88,7 +78,11 @@ Value = Picture | dict[str, float] | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """A message: the last names of its topic, its own stamp and when it was recorded, ns."""
+    """
+    A message: the last names of its topic, its own stamp and when it was recorded, ns.
+
+    Without a stamp, or in a bag whose messages do not all have one, ``stamp_ns`` is ``logged_ns``.
+    """
 
     topic: str
     stamp_ns: int
@@ -98,25 +92,27 @@ class Entry:
 
 class ArmBag:
     """
-    A bag of one arm and its camera; it can be read more than once.
+    A bag of one robot and its camera; it can be read more than once.
 
     Attributes:
         path: the folder or file.
+        topics: those that are read.
         refused: how many messages could not be used, by reason.
     """
 
-    def __init__(self, path: Path, namespace: str = '') -> None:
+    def __init__(self, path: Path, namespace: str = '', topics: BagTopics = ARM) -> None:
         """
         Find the bag's files.
 
         Args:
             path: the bag's folder, or one ``.mcap`` file.
-            namespace: of the topics, where a bag holds several arms.
+            namespace: of the topics, where a bag holds several robots.
+            topics: those that are read.
 
         Raises:
             ExportError: there is no bag.
         """
-        self.path, self._namespace = path, namespace.strip('/')
+        self.path, self._namespace, self.topics = path, namespace.strip('/'), topics
         self.refused: Counter[str] = Counter()
         try:
             self._reader = BagReader(path)
@@ -136,7 +132,7 @@ class ArmBag:
             pixels: keep the images' bytes.
 
         Raises:
-            ExportError: not an MCAP file, nothing in it, or topics of two arms.
+            ExportError: not an MCAP file, nothing in it, or topics of two robots.
         """
         self.refused = Counter()
         names: dict[str, str] = {}
@@ -151,13 +147,14 @@ class ArmBag:
             topic = self._topic(message.topic, message.type, names)
             if topic:
                 try:
-                    yield _entry(topic, message.stamp_ns, message.data, pixels)
+                    yield _entry(
+                        self.topics, topic, message.stamp_ns, message.data, pixels)
                 except MessageError as error:
                     self.refused[f'{topic}: {error}'] += 1
 
     def _topic(self, name: str, kind: str, names: dict[str, str]) -> str:
         """Return the last names of a topic that is exported, '' of another."""
-        for topic, expected in _TOPICS.items():
+        for topic, expected in self.topics.types.items():
             if not name.endswith(f'/{topic}') or kind != expected:
                 continue
             if self._namespace and name != f'/{self._namespace}/{topic}':
@@ -169,18 +166,19 @@ class ArmBag:
         return ''
 
 
-def _entry(topic: str, logged_ns: int, data: bytes, pixels: bool) -> Entry:
-    message = decode(data, _TOPICS[topic])
+def _entry(
+    topics: BagTopics, topic: str, logged_ns: int, data: bytes, pixels: bool,
+) -> Entry:
+    message = decode(data, topics.types[topic])
     value: Value
-    if topic == 'camera/image_raw':
+    if topics.types[topic] == IMAGE:
         value = Picture(image_format(message), message.data if pixels else None)
         value.check()
-    elif topic == 'arm/joint_states':
-        value = values_by_name(message.name, message.position)
-    elif topic == 'capture/scene':
-        value = message.camera_distance, message.camera_elevation, message.camera_azimuth
+    elif topic in topics.states:
+        value = topics.states[topic](message)
+    elif topic == topics.command:
+        value = topics.read_command(message)
     else:
-        value = tuple(float(getattr(message, motor)) for motor in JOINTS)
-        if any(abs(each) > 1 for each in value):
-            raise MessageError('a motor is commanded something other than -1, 0, 1')
-    return Entry(topic, stamp_of(message), logged_ns, value)
+        value = message.camera_distance, message.camera_elevation, message.camera_azimuth
+    stamp = stamp_of(message) if topics.by_stamp else logged_ns
+    return Entry(topic, stamp, logged_ns, value)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.export.bag_scan import BagSummary, ExportOptions, drop_reason, make_timeline, scan_bag
+from vdl_ros.export.bag_topics import ARM, BagTopics
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.messages import ArmBag, ExportError
 from vdl_ros.export.robomimic import RobomimicWriter
@@ -47,7 +47,7 @@ class Report:
 
 def export(
     path: Path, output: Path, format_name: str, options: ExportOptions, *,
-    task: str = 'move the arm', namespace: str = '', valid: float = 0.0,
+    task: str = 'move the arm', namespace: str = '', valid: float = 0.0, topics: BagTopics = ARM,
     progress: Progress = lambda *_: None,
 ) -> Report:
     """
@@ -59,8 +59,9 @@ def export(
         format_name: one of :data:`FORMATS`.
         options: rate and episodes.
         task: what the arm does, in words.
-        namespace: of the topics, where a bag holds several arms.
+        namespace: of the topics, where a bag holds several robots.
         valid: share of the episodes for validation (hdf5).
+        topics: which topics become rows.
         progress: called for every image.
 
     Raises:
@@ -70,7 +71,7 @@ def export(
     if output.exists():
         raise ExportError(f'{output} exists; name another output')
     require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
-    bag = ArmBag(path, namespace)
+    bag = ArmBag(path, namespace, topics)
     output.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, so that the last step is one rename.
     folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))
@@ -78,8 +79,8 @@ def export(
         root = folder / 'dataset'
         root.mkdir()
         found = scan_bag(bag, options, lambda count: progress('reading', count, 0))
-        layout = Layout(found.size, found.joints, JOINTS if found.commanded else (),
-                        found.captured, found.fps, task, valid)
+        layout = Layout(found.size, found.joints, topics.motors if found.commanded else (),
+                        found.captured, found.fps, task, valid, topics.robot)
         writer = FORMATS[format_name](root, layout)
         try:
             for row, begins in _rows(bag, found, options, progress):
@@ -113,7 +114,7 @@ def _rows(
     timeline = make_timeline(found, options)
     last: Row | None = None
     written = 0
-    for frame in synchronize(bag.read(pixels=True)):
+    for frame in synchronize(bag.read(pixels=True), bag.topics):
         if drop_reason(found, frame):
             continue
         placement = timeline.place(frame.stamp_ns)
@@ -140,7 +141,7 @@ def _rows(
 def _row(found: BagSummary, frame: Frame) -> Row:
     assert frame.joints is not None
     return Row(
-        frame.picture.pixels(),
+        None if frame.picture is None else frame.picture.pixels(),
         np.array([frame.joints[name] for name in found.joints], np.float32),
         np.array(frame.motors, np.float32) if found.commanded else None,
         np.array(frame.camera, np.float32) if found.captured else None,
@@ -157,7 +158,7 @@ def _notes(bag: ArmBag, found: BagSummary) -> list[str]:
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
     if not found.commanded:
-        notes.append('no arm/motors_sent: rows have no action')
+        notes.append(f'no {bag.topics.command}: rows have no action')
     if found.captured:
         notes.append('captured frame by frame: rows are no sequence, their times only number them')
     elif abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:

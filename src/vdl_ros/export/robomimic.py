@@ -48,10 +48,11 @@ class RobomimicWriter:
         self._demo = self._data.create_group(f'demo_{self._count}')
         self._length = 0
         observations = self._demo.create_group('obs')
-        # One image per chunk: readers fetch single images.
-        observations.create_dataset(
-            _IMAGE, (0, height, width, 3), np.uint8, maxshape=(None, height, width, 3),
-            chunks=(1, height, width, 3), compression='gzip', compression_opts=1)
+        if layout.has_images:
+            # One image per chunk: readers fetch single images.
+            observations.create_dataset(
+                _IMAGE, (0, height, width, 3), np.uint8, maxshape=(None, height, width, 3),
+                chunks=(1, height, width, 3), compression='gzip', compression_opts=1)
         self._grow(observations, _STATE, len(layout.joints), np.float32)
         if layout.camera:
             self._grow(observations, _CAMERA, 3, np.float32)
@@ -132,10 +133,11 @@ class RobomimicWriter:
         if not rows:
             return
         values: dict[str, list[Any]] = {
-            f'obs/{_IMAGE}': [row.image for row in rows],
             f'obs/{_STATE}': [row.state for row in rows],
             'rewards': [0.0] * len(rows), 'dones': [0] * len(rows),
             'stamps': [row.stamp_ns for row in rows]}
+        if self._layout.has_images:
+            values[f'obs/{_IMAGE}'] = [row.image for row in rows]
         if self._layout.camera:
             values[f'obs/{_CAMERA}'] = [row.camera for row in rows]
         if self._layout.motors:

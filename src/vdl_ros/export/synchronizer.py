@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.export.bag_topics import BagTopics
 from vdl_ros.export.messages import Entry, Picture
 
 __all__ = ['Frame', 'synchronize']
@@ -28,17 +28,17 @@ T = TypeVar('T')
 @dataclass(frozen=True)
 class Frame:
     """
-    One image with the messages of its time.
+    One image, or message of the state of a robot without a camera, with the messages of its time.
 
     Attributes:
-        picture: the image.
+        picture: the image; None of a robot without a camera.
         stamp_ns: its stamp.
-        joints: position of each joint that is known, rad; None if none is.
+        joints: numbers of the state that are known, by name; None if none is.
         motors: command of each motor; zeros before the first command.
         camera: distance (m), elevation, azimuth (rad) of a captured frame.
     """
 
-    picture: Picture
+    picture: Picture | None
     stamp_ns: int
     joints: dict[str, float] | None
     motors: tuple[float, ...]
@@ -68,27 +68,32 @@ class _History(Generic[T]):
         return found
 
 
-def synchronize(entries: Iterable[Entry]) -> Iterator[Frame]:
+def synchronize(entries: Iterable[Entry], topics: BagTopics) -> Iterator[Frame]:
     """
-    Yield a frame for each image, in their order.
+    Yield a frame for each message of ``topics.rows``, in their order.
 
-    An image gets the newest joint state at or before its stamp, the newest command likewise, and
-    the scene of the same stamp.
+    It gets the newest state at or before its stamp, of each topic, the newest command likewise,
+    and the scene of the same stamp.
     """
-    joints: _History[dict[str, float]] = _History()
+    states: dict[str, _History[dict[str, float]]] = {
+        name: _History() for name in topics.states}
     motors: _History[tuple[float, ...]] = _History(keep_last=True)
     scenes: _History[tuple[float, ...]] = _History()
-    waiting: deque[tuple[Entry, Picture]] = deque()
+    waiting: deque[tuple[Entry, Picture | None]] = deque()
     size = 0
 
     def frame() -> Frame:
         entry, picture = waiting.popleft()
         stamp = entry.stamp_ns
-        state, command, scene = (joints.newest(stamp), motors.newest(stamp), scenes.newest(stamp))
+        command, scene = motors.newest(stamp), scenes.newest(stamp)
+        known: dict[str, float] = {}
+        for each in states.values():
+            state = each.newest(stamp)
+            if state and stamp - state[0] <= _STALE_NS:
+                known |= state[1]
         return Frame(
-            picture, stamp,
-            state[1] if state and stamp - state[0] <= _STALE_NS else None,
-            command[1] if command else (0.0,) * len(JOINTS),
+            picture, stamp, known or None,
+            command[1] if command else (0.0,) * len(topics.motors),
             scene[1] if scene and scene[0] == stamp else None)
 
     for entry in entries:
@@ -97,21 +102,22 @@ def synchronize(entries: Iterable[Entry]) -> Iterator[Frame]:
             size -= _bytes_of(waiting[0][1])
             yield frame()
         value = entry.value
-        if isinstance(value, Picture):
-            waiting.append((entry, value))
-            size += _bytes_of(value)
-        elif isinstance(value, dict):
-            known = {name: value[name] for name in JOINTS
+        if isinstance(value, dict):
+            known = {name: value[name] for name in topics.names
                      if math.isfinite(value.get(name, math.nan))}
             if known:
-                joints.add(entry, known)
-        elif entry.topic == 'arm/motors_sent':
+                states[entry.topic].add(entry, known)
+        elif entry.topic == topics.command and not isinstance(value, Picture):
             motors.add(entry, value)
-        elif all(math.isfinite(each) for each in value):
+        elif not isinstance(value, Picture) and all(math.isfinite(each) for each in value):
             scenes.add(entry, value)
+        if entry.topic == topics.rows:
+            picture = value if isinstance(value, Picture) else None
+            waiting.append((entry, picture))
+            size += _bytes_of(picture)
     while waiting:
         yield frame()
 
 
-def _bytes_of(picture: Picture) -> int:
-    return 0 if picture.data is None else picture.format.length
+def _bytes_of(picture: Picture | None) -> int:
+    return 0 if picture is None or picture.data is None else picture.format.length

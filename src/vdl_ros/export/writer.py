@@ -20,13 +20,14 @@ class Layout:
     Layout of the rows of a data set.
 
     Attributes:
-        size: width and height of the images.
-        joints: names of the joints in ``state``.
+        size: width and height of the images; (0, 0): there are none.
+        joints: names of the numbers in ``state``.
         motors: names of the motors in ``action``; none if the bag holds no commands.
         camera: rows hold the camera pose.
         fps: rows per second.
         task: what the arm does, in words.
         valid: share of the episodes for validation.
+        robot: its name.
     """
 
     size: tuple[int, int]
@@ -36,6 +37,12 @@ class Layout:
     fps: int
     task: str
     valid: float = 0.0
+    robot: str = 'owi535'
+
+    @property
+    def has_images(self) -> bool:
+        """Return whether rows have images."""
+        return self.size != (0, 0)
 
 
 @dataclass(frozen=True)
@@ -44,14 +51,14 @@ class Row:
     One row.
 
     Attributes:
-        image: RGB, uint8 [height, width, 3].
-        state: positions of the joints, float32 [D], rad.
-        action: commands of the motors, float32 [5], -1 to 1; None without commands.
+        image: RGB, uint8 [height, width, 3]; None without images.
+        state: float32 [D]; of the arm the positions of its joints, rad.
+        action: commands of the motors, float32 [motors]; None without commands.
         camera: distance (m), elevation and azimuth (rad), float32 [3]; None unless captured.
         stamp_ns: of the image.
     """
 
-    image: NDArray[np.uint8]
+    image: NDArray[np.uint8] | None
     state: NDArray[np.float32]
     action: NDArray[np.float32] | None
     camera: NDArray[np.float32] | None

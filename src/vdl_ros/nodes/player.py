@@ -31,7 +31,7 @@ from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (PlayConfig, ProcessConfig)
-COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop', 'viewer_alive')
+COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop', 'viewer_alive', 'cmd_vel')
 _CLOCK_S = 0.02
 
 

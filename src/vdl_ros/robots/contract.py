@@ -240,6 +240,8 @@ class Contract:
         limits: safety limits.
         limit_penalty: subtracted from the reward of a step that breaks one.
         episode_steps: steps after which an episode is truncated.
+        camera: topic of images (``sensor_msgs/Image``) that are recorded and exported beside the
+            rest, and not observed; '': none.
         namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
         copies: how many robots there are.
     """
@@ -261,6 +263,7 @@ class Contract:
     limits: tuple[Limit, ...]
     limit_penalty: float
     episode_steps: int
+    camera: str
     namespace: str
     copies: int
 
@@ -268,6 +271,14 @@ class Contract:
     def env_id(self) -> str:
         """Return the id of its environment."""
         return f'robot/{self.name}'
+
+    @property
+    def recorded(self) -> list[str]:
+        """Return the topics of a recording, as the contract names them."""
+        names = [*(topic.topic for topic in self.topics.values()), self.actions.topic,
+                 self.actions.echo, *(stop.topic for stop in self.stops), self.camera,
+                 '/clock' if self.simulated_clock else '']
+        return list(dict.fromkeys(filter(None, names)))
 
     def topics_of(self, copy: int) -> str:
         """Return the namespace of one robot, '' for none."""

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from vdl_ros.common.quoting import quoted
+from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots.contract import (
     CONVERSIONS,
@@ -31,7 +32,7 @@ from vdl_ros.robots.contract import (
 )
 from vdl_ros.robots.section import Section
 
-__all__ = ['find_contracts', 'read_contract']
+__all__ = ['find_contract', 'find_contracts', 'read_contract']
 
 _NAME = re.compile(r'[A-Za-z][A-Za-z0-9_]*')
 _INCLUDED = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]*\.yaml')
@@ -53,6 +54,22 @@ def find_contracts(folders: Iterable[Path]) -> dict[str, Path]:
             if _NAME.fullmatch(path.stem):
                 found.setdefault(path.stem, path)
     return found
+
+
+def find_contract(name: str) -> Contract:
+    """
+    Return a contract by its file, or by its name in this package.
+
+    Raises:
+        ContractError: there is none, or it cannot be used.
+    """
+    if name.endswith('.yaml'):
+        return read_contract(Path(name))
+    known = find_contracts([find_resource('config/robots')])
+    if name not in known:
+        raise ContractError(f'robot: {quoted(name)} is not allowed: FOLDER/NAME.yaml, or one of '
+                            f'{", ".join(sorted(known))}{suggestion(name, known)}')
+    return read_contract(known[name])
 
 
 def read_contract(path: Path) -> Contract:
@@ -83,6 +100,7 @@ def read_contract(path: Path) -> Contract:
         limits=tuple(_limit(each, names) for each in top.sections('limits')),
         limit_penalty=top.number('limit_penalty', 0.0, low=0.0, high=1e6),
         episode_steps=top.whole('episode_steps', low=1, high=1_000_000_000),
+        camera=top.text('camera', '', form=_TOPIC, allowed='the name of a topic'),
         namespace=top.text('namespace', '', form=_NAMESPACE, allowed='such as robot_{}'),
         copies=top.whole('copies', 1, low=1, high=4096))
     if contract.copies > 1 and '{}' not in contract.namespace:

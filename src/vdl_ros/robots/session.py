@@ -145,6 +145,7 @@ class Session:
         self._readings: dict[str, Reading] = {}
         self._stops: dict[str, bool] = {}
         self._other, self._other_until = '', -np.inf
+        self._moved_until = -np.inf
         self._logged = ''
         self._retry_at = self._neutral_at = self._began = self._settled = self._observed = -np.inf
         self._steps = self._late = 0
@@ -170,7 +171,9 @@ class Session:
     def on_other(self, sender: str, now: float) -> None:
         """Give way to somebody else who commands the robot."""
         if self.state in (State.RESETTING, State.SETTLING):
-            return  # a controller that follows the trajectory of the reset, for example
+            # A controller that follows the trajectory of the reset, for example.
+            self._moved_until = now + _YIELD_S
+            return
         self._other, self._other_until = sender, now + _YIELD_S
         # No neutral action: it would stop the other one.
         if self.state is not State.WAITING:
@@ -224,7 +227,8 @@ class Session:
         elif self.state is State.RESETTING:
             self._go_on_resetting(now)
         elif self.state is State.SETTLING:
-            if all(each.arrived > self._settled for each in self._readings.values()):
+            if now >= self._moved_until and all(
+                    each.arrived > self._settled for each in self._readings.values()):
                 self._begin(now)
         elif self.state is State.RUNNING:
             self._run(now)

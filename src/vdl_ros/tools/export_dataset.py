@@ -19,9 +19,13 @@ from types import FrameType
 
 import av
 
+from vdl_ros.bags.messages import MessageError
 from vdl_ros.export.bag_scan import ExportOptions
+from vdl_ros.export.bag_topics import ARM, of_contract
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.pipeline import FORMATS, export
+from vdl_ros.robots.contract import ContractError
+from vdl_ros.robots.contract_file import find_contract
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -71,7 +75,12 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
                         help='drop and repeat images where their rate varies; else that is an '
                         'error')
     parser.add_argument('--task', default='move the arm', help='what the arm does, in words')
-    parser.add_argument('--namespace', default='', help='of the topics, if there are several arms')
+    parser.add_argument('--namespace', default='',
+                        help='of the topics, if there are several robots')
+    parser.add_argument('--robot', default='',
+                        help='the name of a contract of this package, or its file: its features '
+                        'are the state, its actions the actions (all joints and motors of the '
+                        'OWI-535)')
     parser.add_argument('--valid', type=_share, default=0.0,
                         help='share of the episodes in robomimic\'s mask/valid (0)')
     return parser.parse_args(args)
@@ -85,12 +94,13 @@ def main(args: Sequence[str] | None = None) -> int:
         report = export(
             options.bag, options.output, options.format,
             ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample),
+            topics=of_contract(find_contract(options.robot)) if options.robot else ARM,
             task=options.task, namespace=options.namespace, valid=options.valid,
             progress=ProgressLine())
     except KeyboardInterrupt:
         print(f'\nexport_dataset: interrupted: {options.output} was not made', file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (ExportError, OSError, av.FFmpegError) as error:
+    except (ContractError, MessageError, ExportError, OSError, av.FFmpegError) as error:
         print(f'export_dataset: {" ".join(str(error).split())}', file=sys.stderr)
         return EXIT_BAD_INPUT
     for note in report.notes:

@@ -42,12 +42,14 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end(peer, robot, make, ac
     assert paths[0].points[0].time_from_start.sec == 2
 
 
-def test_a_person_confirms_each_reset(peer, robot, make, act):
+def test_a_person_confirms_each_reset(peer, robot, make, act, launch):
     agent = act(make(reset={'confirmation': 'put the cube back'}))
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: robot.commands, 'the neutral action before the reset')
         assert agent.steps == []
-        assert peer.call(Trigger, 'robot/confirm', Trigger.Request()).success
+        person = launch('ros2', 'run', 'vdl_ros', 'confirm')
+        assert person.wait() == 0, person.output
+        assert 'the episode begins' in person.output
         peer.until(lambda: len(agent.steps) > 3, 'steps')
         # Nobody waits for it now.
         peer.until(lambda: not peer.call(

@@ -15,6 +15,9 @@ class RecordConfig:
 
     output: str = setting('', 'Folder of the bag; it must not exist.')
     topics: str = setting('*', 'Topics to record: shell patterns, separated by commas.')
+    robot: str = setting(
+        '', 'Record the topics of a robot instead of topics: the name of its contract in this '
+        'package, or its file, FOLDER/NAME.yaml.')
     compression: str = setting(
         'none', 'Compression of the bag\'s chunks.', choices=('none', 'lz4', 'zstd'))
     max_memory: int = setting(

@@ -7,9 +7,9 @@ Nothing that comes over the graph chooses a type. What a message holds is checke
 from __future__ import annotations
 
 import importlib
-import math
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ament_index_python.resources import get_resource
@@ -17,18 +17,16 @@ from ament_index_python.resources import get_resource
 from vdl_ros.bags.reader import BagError
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots.contract import Contract, ContractError, Feature
+from vdl_ros.robots.reading import follow, read_feature
 from vdl_ros.ros.bags.message_types import message_class
 
-__all__ = ['ReadingError', 'feature_reader', 'field_reader', 'field_writer', 'has_field',
-           'resolve_message', 'resolve_service']
+__all__ = [
+    'feature_reader', 'field_reader', 'field_writer', 'has_field', 'resolve_message',
+    'resolve_service']
 
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
     f'{sign}int{bits}' for sign in ('', 'u') for bits in (8, 16, 32, 64))}
 _SEQUENCE = re.compile(r'sequence<([^,>]*)(?:, \d+)?>|([^\[\]]*)\[\d+\]')
-
-
-class ReadingError(ValueError):
-    """A message that cannot be used; the text is one line without numbers."""
 
 
 def resolve_message(contract: Contract, place: str, type_name: str) -> Any:
@@ -84,7 +82,7 @@ def feature_reader(
     Raises:
         ContractError: the message has no such field, or it is not a number.
     """
-    get, found = _path(contract, place, kind, feature.field)
+    _, found = _path(contract, place, kind, feature.field)
     item = _SEQUENCE.fullmatch(found)
     chosen = bool(feature.key) or feature.index >= 0
     if feature.convert:
@@ -99,23 +97,7 @@ def feature_reader(
         raise ContractError(f'{contract.name}.yaml: {place}: key: {feature.key!r} is not allowed: '
                             f'{kind.__name__} has no field "name"')
 
-    def read(message: Any) -> float:
-        value = get(message)
-        if feature.convert:
-            value = _angle(value, feature.convert)
-        elif feature.key:
-            names = list(message.name)
-            if len(names) != len(value) or names.count(feature.key) > 1:
-                raise ReadingError(f'{feature.field}: not one value for each name')
-            value = value[names.index(feature.key)] if feature.key in names else math.nan
-        elif feature.index >= 0:
-            value = value[feature.index] if feature.index < len(value) else math.nan
-        number = float(value)
-        if not math.isfinite(number) and not feature.optional:
-            raise ReadingError(f'{feature.name} is missing or not finite')
-        return number if math.isfinite(number) else math.nan
-
-    return read
+    return partial(read_feature, feature)
 
 
 def field_reader(contract: Contract, place: str, kind: Any, field: str) -> Callable[[Any], Any]:
@@ -191,12 +173,7 @@ def _path(
         kind = message_class(f'{package}/msg/{short}') if short and '<' not in found \
             and '[' not in found else None
 
-    def get(message: Any) -> Any:
-        for name in names:
-            message = getattr(message, name)
-        return message
-
-    return get, found
+    return partial(follow, path=field), found
 
 
 def _check(
@@ -206,16 +183,3 @@ def _check(
         raise ContractError(f'{contract.name}.yaml: {place}: field: {field!r} is {found}, which '
                             f'is not allowed: {allowed}')
 
-
-def _angle(quaternion: Any, which: str) -> float:
-    """Return an angle of a rotation, rad; the quaternion need not have the length 1."""
-    x, y, z, w = (float(getattr(quaternion, axis)) for axis in 'xyzw')
-    length = math.sqrt(x * x + y * y + z * z + w * w)
-    if not 1e-6 < length < 1e6:
-        return math.nan
-    x, y, z, w = (each / length for each in (x, y, z, w))
-    if which == 'yaw':
-        return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-    if which == 'roll':
-        return math.atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
-    return math.asin(min(1.0, max(-1.0, 2.0 * (w * y - z * x))))

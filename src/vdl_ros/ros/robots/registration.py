@@ -13,11 +13,10 @@ from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
-from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.contract_file import find_contracts, read_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 
-__all__ = ['contracts', 'find_contract', 'register']
+__all__ = ['contracts', 'register']
 
 
 def contracts(config: EnvModulesConfig) -> dict[str, Path]:
@@ -54,20 +53,6 @@ def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> Non
         gymnasium.registry.pop(f'{ROBOT}{name}', None)
         gymnasium.register(
             f'{ROBOT}{name}', vector_entry_point=_creator(path, node.get_namespace(), stop))
-
-
-def find_contract(config: EnvModulesConfig, name: str) -> Contract:
-    """
-    Return the contract of a name.
-
-    Raises:
-        SettingError: there is none.
-        ContractError: it cannot be used.
-    """
-    known = contracts(config)
-    if name not in known:
-        raise SettingError(f'robot: {name!r} is not allowed: one of {", ".join(sorted(known))}')
-    return read_contract(known[name])
 
 
 def _creator(path: Path, namespace: str, stop: threading.Event) -> Any:

@@ -148,8 +148,7 @@ class _ByPerson:
 
     def begin(self, random: np.random.Generator) -> None:
         self._waits, self._confirmed = True, False
-        self._log(f'{self._text}; then: ros2 service call {self._service.srv_name} '
-                  'std_srvs/srv/Trigger')
+        self._log(f'{self._text}; then: ros2 run vdl_ros confirm')
 
     def is_done(self, values: dict[str, float]) -> bool:
         return self._confirmed

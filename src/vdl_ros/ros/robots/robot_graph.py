@@ -29,6 +29,8 @@ __all__ = ['RobotGraph']
 _CLOCK_TIMEOUT_S = 1.0
 # Time between two looks for other environments of the same robots, s.
 _OTHERS_S = 0.5
+# Longest wait for the last actions to arrive, s; the robots' watchdogs stop them otherwise.
+_ACK_S = 1.0
 # Longest wait for callbacks, s.
 _WAIT_S = 0.05
 
@@ -71,7 +73,8 @@ class RobotGraph:
         for robot, session in zip(self._robots, self._sessions, strict=True):
             robot.connect(session)
         if contract.simulated_clock:
-            self._node.create_subscription(Clock, '/clock', self._on_clock, qos.LATEST)
+            self._node.create_subscription(
+                Clock, '/clock', self._on_clock, qos.subscription('/clock'))
         self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
         self._thread.start()
 
@@ -124,8 +127,9 @@ class RobotGraph:
                              for name in ('late', 'lost', 'ticks'))
         self._node.get_logger().info(
             f'{self._contract.env_id}: {late} of {ticks} actions were late, {lost} episodes lost')
+        deadline = time.monotonic() + _ACK_S
         for robot in self._robots:
-            robot.wait_for_acks()
+            robot.wait_for_acks(max(0.0, deadline - time.monotonic()))
         self._node.destroy_node()
 
     def _run(self) -> None:
@@ -157,13 +161,14 @@ class RobotGraph:
             other = self._earlier()
             for session in self._sessions if other else ():
                 session.on_other(other, self._now())
-        if not self._contract.simulated_clock:
-            if wall >= self._due:
-                # Not one tick after the other after a standstill.
-                period = 1.0 / self._contract.rate
-                self._due = max(self._due + period, wall + 0.5 * period)
-                self._tick(wall)
-        elif self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
+        now = self._now()
+        # After the callbacks of all that has arrived, also with the message of the clock.
+        if now > -np.inf and now >= self._due - 1e-6:
+            # Not one tick after the other after a standstill.
+            period = 1.0 / self._contract.rate
+            self._due = max(self._due + period, now + 0.5 * period)
+            self._tick(now)
+        if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
             for session in self._sessions:
                 session.lose('/clock is silent')
 
@@ -177,10 +182,6 @@ class RobotGraph:
                 for session in self._sessions:
                     session.lose('/clock went backward')
             self._simulated, self._simulated_wall = now, time.monotonic()
-            if now >= self._due - 1e-6:
-                period = 1.0 / self._contract.rate
-                self._due = max(self._due + period, now + 0.5 * period)
-                self._tick(now)
 
     def _tick(self, now: float) -> None:
         for session in self._sessions:

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
+from rclpy.duration import Duration
 from rclpy.node import Node
 
 from vdl_ros.common.quoting import shown
 from vdl_ros.robots.contract import Contract, ContractError
+from vdl_ros.robots.reading import ReadingError, follow
 from vdl_ros.robots.session import Reading, Session
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import is_program, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import is_program
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.robots.interfaces import (
-    ReadingError,
     feature_reader,
     field_reader,
     field_writer,
@@ -102,9 +103,7 @@ class RobotInterfaces:
         """Return the numbers of an action message."""
         found = []
         for part in self.contract.actions.parts:
-            value = message
-            for name in part.field.split('.'):
-                value = getattr(value, name)
+            value = follow(message, part.field)
             if part.index >= 0:
                 value = value[part.index] if part.index < len(value) else None
             found.append(value)
@@ -178,9 +177,9 @@ class RobotTopics:
             node.create_subscription(
                 interfaces.action, self.full(contract.actions.echo), self._on_echo, qos.REPORT)
 
-    def wait_for_acks(self) -> None:
-        """Wait until the last action has arrived; at most a second."""
-        wait_for_acks(self._publisher)
+    def wait_for_acks(self, seconds: float) -> None:
+        """Wait until the last action has arrived, at most for a time."""
+        self._publisher.wait_for_all_acked(Duration(seconds=seconds))
 
     def _on_message(self, key: str, message: Any) -> None:
         topic = self._interfaces.contract.topics[key]
@@ -214,9 +213,9 @@ class RobotTopics:
         assert self._interfaces.sender is not None
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
-        # All motors off by a person stop the robot; a controller ends its trajectory with them.
-        is_end = self._interfaces.is_neutral(message) and is_program(sender)
-        if sender == self._name or is_end:
+        # A person who switches off means it; programs end so.
+        if sender == self._name or (
+                self._interfaces.is_neutral(message) and is_program(sender)):
             return
         with self._lock:
             self._session.on_other(shown(sender) or 'somebody', self._now())

@@ -1,0 +1,96 @@
+"""Exports by the contract of a robot: its features are the state, its actions the actions."""
+
+import json
+
+import h5py
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.serialization import serialize_message
+from robot_contract import GOOD
+
+from vdl_ros.ros import qos
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.tools.export_dataset import main
+
+KINDS = {'odom': 'nav_msgs/msg/Odometry', 'cmd_vel': 'geometry_msgs/msg/Twist'}
+
+
+def rows_of(folder):
+    return pq.read_table(folder / 'data/chunk-000/file-000.parquet').to_pylist()
+
+
+@pytest.fixture
+def driven(tmp_path, helpers):
+    """Return a bag of a robot without a camera: 30 measurements at 20 Hz, a command for each."""
+    with BagWriter(tmp_path / 'driven') as bag:
+        handles = {name: bag.add_topic(f'/robot_1/{name}', kind, [qos.REPORT])
+                   for name, kind in KINDS.items()}
+        for number in range(30):
+            ns = helpers.START_NS + number * 50 * helpers.MS
+            odom, command = Odometry(), Twist()
+            odom.twist.twist.linear.x = 0.01 * number
+            command.linear.x = 0.5 - 0.01 * number
+            bag.write(handles['cmd_vel'], ns - helpers.MS, serialize_message(command))
+            bag.write(handles['odom'], ns, serialize_message(odom))
+    return tmp_path / 'driven'
+
+
+@pytest.fixture
+def contract(tmp_path):
+    path = tmp_path / 'mine.yaml'
+    path.write_text(yaml.safe_dump(GOOD))
+    return path
+
+
+def test_a_robot_without_a_camera_becomes_a_lerobot_data_set(driven, contract, tmp_path, capsys):
+    output = tmp_path / 'out'
+    assert main([str(driven), '--format', 'lerobot', '--output', str(output), '--robot',
+                 str(contract)]) == 0
+    info = json.loads((output / 'meta/info.json').read_text())
+    assert (info['robot_type'], info['fps'], info['total_frames']) == ('mine', 20, 30)
+    assert info['features']['observation.state']['names'] == ['speed']
+    assert info['features']['action']['names'] == ['forward']
+    assert not any(each['dtype'] == 'video' for each in info['features'].values())
+    rows = rows_of(output)
+    np.testing.assert_allclose(
+        [row['observation.state'] for row in rows], 0.01 * np.arange(30)[:, None], atol=1e-6)
+    np.testing.assert_allclose(
+        [row['action'] for row in rows], 0.5 - 0.01 * np.arange(30)[:, None], atol=1e-6)
+
+
+def test_a_robot_without_a_camera_becomes_an_hdf5_file(driven, contract, tmp_path):
+    output = tmp_path / 'out'
+    assert main([str(driven), '--format', 'hdf5', '--output', str(output), '--robot',
+                 str(contract)]) == 0
+    with h5py.File(output / 'dataset.hdf5') as file:
+        demo = file['data/demo_0']
+        assert set(demo['obs']) == {'joint_positions'}
+        assert demo['actions'].shape == (30, 1)
+
+
+def test_the_contract_of_the_arm_exports_its_joints_and_the_motors_of_its_task(
+        teleop, tmp_path, helpers):
+    bag, (first, _) = teleop
+    output = tmp_path / 'out'
+    assert main([str(bag), '--format', 'lerobot', '--output', str(output), '--robot',
+                 'owi535']) == 0
+    info = json.loads((output / 'meta/info.json').read_text())
+    assert info['features']['action']['names'] == ['base', 'shoulder', 'elbow', 'wrist']
+    assert 'observation.images.camera' in info['features']
+    row = rows_of(output)[7]
+    np.testing.assert_allclose(
+        row['observation.state'], helpers.positions(first[7]), rtol=1e-6)
+    assert row['action'] == helpers.command(first[7])[:4]
+
+
+@pytest.mark.parametrize(('robot', 'reason'), [
+    ('nobody', "robot: 'nobody' is not allowed: FOLDER/NAME.yaml, or one of owi535"),
+    ('no.yaml', 'no.yaml cannot be read')])
+def test_an_unknown_contract_is_refused(driven, tmp_path, capsys, robot, reason):
+    assert main([str(driven), '--format', 'hdf5', '--output', str(tmp_path / 'out'), '--robot',
+                 robot]) == 2
+    assert reason in capsys.readouterr().err
