@@ -1,6 +1,7 @@
 """Environments on their own clock: late actions, held actions, reaction time, errors, threads."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -63,9 +64,9 @@ def start():
     """Return a function that makes the environment on its own clock."""
     made = []
 
-    def make_env(fps=500.0, **arguments):
+    def make_env(fps=500.0, clock=time.perf_counter, **arguments):
         ticks = Ticks(**arguments)
-        made.append(RealTimeVectorEnv(CheckedVectorEnv(ticks, seed=0), fps))
+        made.append(RealTimeVectorEnv(CheckedVectorEnv(ticks, seed=0), fps, clock))
         return ticks, made[-1]
 
     yield make_env
@@ -76,7 +77,7 @@ def start():
 def test_a_late_action_is_counted_and_the_last_one_is_held_meanwhile(start):
     ticks, env = start()
     env.reset()
-    env.step(np.array([7]))
+    before = env.step(np.array([7]))[1][0]
     ticks.wait_for(10)
     observations, rewards, _, _, info = env.step(np.array([8]))
     late = int(info['late_actions'][0])
@@ -86,8 +87,7 @@ def test_a_late_action_is_counted_and_the_last_one_is_held_meanwhile(start):
     assert set(ticks.applied[:first]) <= {0}
     assert ticks.applied[first:first + late + 2] == [7] * (late + 1) + [8]
     # All rewards arrive, and the newest observation.
-    assert rewards[0] >= late + 1
-    assert observations[0, 0] >= first + late + 2
+    assert before + rewards[0] == observations[0, 0] >= first + late + 2
 
 
 def test_rewards_of_all_ticks_arrive_once(start):
@@ -124,6 +124,20 @@ def test_reaction_time_has_what_passes_and_the_delays_that_are_simulated(start):
     assert 0.0 <= processing < LIMIT
     assert 100.0 <= action_lag < 100.0 + LIMIT
     assert 2000.0 <= observation_lag < 2000.0 + LIMIT
+
+
+def test_steps_do_not_pile_up_after_a_standstill(start):
+    now = [0.0]
+    ticks, env = start(fps=0.001, clock=lambda: now[0])
+    env.reset()
+    now[0] = 50_000.0
+    # Any call wakes the thread, which then looks at the clock.
+    env.render()
+    ticks.wait_for(2 - len(ticks.applied))
+    for _ in range(20):
+        env.render()
+    # One that was due, and one that begins the new beat.
+    assert len(ticks.applied) == 2
 
 
 def test_a_new_episode_begins_with_no_action(start):
