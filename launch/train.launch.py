@@ -51,8 +51,7 @@ def start(context):
     """Start the learners and the actors."""
     given = launch_arguments.given(context, *SETTINGS)
     # Without a word about the task, the arm learns to reach.
-    task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {
-        'env_id': REACH, 'algorithm': 'ppo'}
+    task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}
     count = given.get('num_learners', 1)
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '

@@ -16,7 +16,8 @@ from vdl_ros.rl.train_config import TrainConfig
 _SMALL, _COMING = 0.03, 0.02
 
 
-def write(path, *, turning=False, described=None, **train):
+def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_wrappers='',
+          **train):
     """
     Write a policy that turns the base towards the target; other motors stay off.
 
@@ -24,14 +25,20 @@ def write(path, *, turning=False, described=None, **train):
         path: the file.
         turning: instead, it always turns the base forward.
         described: what it says of its environment; the truth by default.
+        bias: of its last layer, if it is not None.
+        env_kwargs: of its environment.
+        env_wrappers: of its environment.
         train: settings.
     """
-    env = EnvConfig(env_id=REACH, num_envs=1)
+    env = EnvConfig(
+        env_id=REACH, num_envs=1, env_kwargs=env_kwargs, env_wrappers=env_wrappers)
     config = TrainConfig(**{'algorithm': 'ppo', 'hidden_size': 4, **train})
     algorithm_config = make_algorithm_config(config, {})
     learner = Learner(config, *factory.spaces(env), algorithm_config=algorithm_config)
     if not train:
         _set_weights(learner.policy, turning)
+    if bias is not None:
+        torch.nn.init.constant_(learner.policy.policy_head.bias, bias)
     saying = factory.describe(env) if described is None else {'environment': described}
     save_checkpoint(path, config={**as_dict(env, config, algorithm_config), **saying},
                     learner=learner.state(), progress={})

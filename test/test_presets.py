@@ -55,8 +55,9 @@ def test_there_are_presets_of_all_algorithms_and_of_some_tasks():
 @pytest.mark.parametrize('path', TASKS, ids=lambda path: path.stem)
 def test_every_task_of_the_package_says_what_is_known(path):
     content = content_of(path)
-    assert content.keys() <= {'env_ids', 'settings', 'algorithms'}
+    assert content.keys() <= {'env_ids', 'settings', 'algorithm', 'algorithms'}
     assert content['env_ids']
+    assert content.get('algorithm', 'impala') in ALGORITHMS
     shared = settings_of(EnvConfig, TrainConfig).keys() - FORBIDDEN
     assert content['settings'].keys() <= shared
     for algorithm, settings in content.get('algorithms', {}).items():
@@ -206,3 +207,15 @@ def test_a_setting_of_another_algorithm_is_refused_without_an_algorithm_too(task
     with pytest.raises(SettingError, match=(
             "^ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'impala'$")):
         presets.resolve({'ppo_clip': 0.1})
+
+
+def test_the_algorithm_of_a_task_counts_unless_another_is_given_or_resumed():
+    reach = 'vdl_ros/OWI535Reach-v0'
+    assert presets.resolve({'env_id': reach})['algorithm'] == 'ppo'
+    assert presets.resolve({'env_id': reach})['ppo_epochs'] == 4
+    given = presets.resolve({'env_id': reach, 'algorithm': 'impala'})
+    assert given['algorithm'] == 'impala'
+    assert 'ppo_epochs' not in given
+    resumed = presets.resolve({}, {'algorithm': 'a3c', 'env_id': reach}, default_env_id=reach)
+    assert resumed['algorithm'] == 'a3c'
+    assert 'algorithm' not in presets.resolve({'env_id': 'CartPole-v1'})

@@ -2,8 +2,9 @@
 Presets: tested settings of an algorithm, of a task, and of an algorithm on a task.
 
 ``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids`` (shell
-patterns), ``settings``, and ``algorithms`` (settings by algorithm). In this order they override
-the defaults; the user's settings override them.
+patterns), ``settings``, ``algorithms`` (settings by algorithm), and ``algorithm``, where another
+one than the default is better. In this order they override the defaults; the user's settings
+override them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -34,18 +36,24 @@ def folder() -> Path:
 
 
 def preset(env_id: str, algorithm: str) -> dict[str, object]:
-    """Return the preset settings; of several matching task files the first by name counts."""
+    """Return the preset settings."""
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
         found |= yaml.safe_load(path.read_text())['settings']
-    for path in sorted((folder() / 'tasks').glob('*.yaml')):
-        content = yaml.safe_load(path.read_text())
-        if any(fnmatch.fnmatchcase(env_id, pattern) for pattern in content['env_ids']):
-            found |= content['settings']
-            found |= content.get('algorithms', {}).get(algorithm, {})
-            break
+    task = _task(env_id)
+    found |= task.get('settings', {})
+    found |= task.get('algorithms', {}).get(algorithm, {})
     return found
+
+
+def _task(env_id: str) -> Mapping[str, Any]:
+    """Return the file of a task, {} without one; of several the first by name counts."""
+    for path in sorted((folder() / 'tasks').glob('*.yaml')):
+        content: Mapping[str, Any] = yaml.safe_load(path.read_text())
+        if any(fnmatch.fnmatchcase(env_id, pattern) for pattern in content['env_ids']):
+            return content
+    return {}
 
 
 def resolve(
@@ -65,11 +73,14 @@ def resolve(
             the resumed run.
     """
     was = (saved or {}).get('algorithm')
-    algorithm = str(given.get('algorithm') or was or TrainConfig.algorithm)
+    env_id = str(given.get('env_id', default_env_id))
+    better = {} if saved else {
+        name: value for name, value in _task(env_id).items() if name == 'algorithm'}
+    algorithm = str(given.get('algorithm') or was or better.get('algorithm')
+                    or TrainConfig.algorithm)
     if was and algorithm != was:
         raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was trained with '
                            f'{was!r} and cannot be resumed with another')
     reject_other_algorithm_settings(given, algorithm)
-    base = dict(saved) if saved else preset(
-        str(given.get('env_id', default_env_id)), algorithm)
+    base = dict(saved) if saved else preset(env_id, algorithm) | better
     return base | dict(given)

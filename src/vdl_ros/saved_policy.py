@@ -90,6 +90,8 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         # torch's first line only says that there is an error.
         reason = ' '.join(str(error).split())[:200]
         raise CheckpointError(f'{path}: not a policy for {env.env_id}: {reason}') from None
+    if not all(bool(torch.isfinite(each).all()) for each in policy.state_dict().values()):
+        raise CheckpointError(f'{path}: not all weights are finite')
     explore = exploration_schedule(algorithm_config, '')
     policy.exploration = torch.tensor([explore(train.total_steps)])
     described = found['config'].get('environment')

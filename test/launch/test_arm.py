@@ -162,7 +162,7 @@ def test_killing_any_process_stops_the_motors_in_time(
     # Another node continues to send commands.
     peer.until(lambda: process.process.poll() is not None and not process.family(), 'the end',
                every=0.05, say=command)
-    peer.until(lambda: bench.data[-1] == '000000', 'motors off', timeout=10.0)
+    peer.until(lambda: bench.data[-1] == '000000', 'motors off')
     moving = [each.time for each in bench.transfers if each.data != '000000']
     stopped = min(each.time for each in bench.transfers
                   if each.data == '000000' and each.time > moving[-1])

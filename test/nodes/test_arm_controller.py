@@ -109,8 +109,8 @@ def test_trajectory_of_three_points_ends_within_three_degrees(launch, peer, cont
     passed = np.array([state.position for state in states])
     for point in points:
         assert np.abs(passed - point).max(axis=1).min() < math.radians(8.0)
-    assert arm.motors[-1] == MotorCommand(
-        header=arm.motors[-1].header, sender='/arm_controller')
+    peer.until(lambda: arm.motors[-1] == MotorCommand(
+        header=arm.motors[-1].header, sender='/arm_controller'), 'motors off')
     # An idle controller sends no commands.
     count = len(arm.motors)
     before = len(states)
@@ -195,16 +195,18 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
 
 
 def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller, still):
-    arm = controller()
+    # Measurements that are held up do not switch the motors off.
+    arm = controller('stale_after:=5.0')
     others = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
     ask = arm.asking(['base'], [[1.0]], [1.0])
 
     def turning():
         return [each for each in arm.motors if each.base and each.sender == '/arm_controller']
     peer.until(turning, 'the base turns', say=lambda: (ask(), still()))
-    # A policy gives way itself, and all motors off move nothing.
+    # A policy gives way itself, and a lamp moves nothing.
     others.publish(MotorCommand(sender='/policy', elbow=1))
-    others.publish(MotorCommand(sender='/viewer'))
+    others.publish(MotorCommand(sender='/policy'))
+    others.publish(MotorCommand(sender='/viewer', lamp=1))
     count = len(turning())
     peer.until(lambda: len(turning()) > count + 5, 'it goes on',
                say=lambda: (ask(), still()))
@@ -214,6 +216,12 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller, still):
     said = []
     peer.until(lambda: len(said) > 10, 'silence', say=lambda: said.append(still()))
     assert [each for each in arm.motors if each.sender == '/arm_controller'][-1].base == 1
+    # All motors off is for a program's motors too.
+    count = len(turning())
+    arm.move(['base'], [[1.0]], [1.0])
+    peer.until(lambda: len(turning()) > count, 'the base turns', say=lambda: (ask(), still()))
+    others.publish(MotorCommand(sender='/teleop'))
+    assert arm.until_state('aborted', say=still) == '/teleop switched the motors off'
 
 
 def test_trajectory_does_not_resume_after_a_gap(peer, controller, still):
@@ -222,11 +230,15 @@ def test_trajectory_does_not_resume_after_a_gap(peer, controller, still):
     found = arm.process.nodes('arm_controller')
     node = found[0] if found else psutil.Process(arm.process.process.pid)
     node.suspend()
+    # What waits for the process when it goes on must not move the arm either.
+    arm.move(['base'], [[1.0]], [1.0])
     begin = time.monotonic()
     peer.until(lambda: time.monotonic() > begin + 1.5, 'the gap', say=still)
     node.resume()
-    arm.until_aborted('no update for', say=still)
-    assert arm.motors[-1].base == 0
+    arm.until_aborted('the process stood still', say=still)
+    peer.until(lambda: arm.motors[-1].base == 0, 'motors off', say=still)
+    assert arm.status[-1].state == 'aborted'
+    arm.turn(still)
 
 
 def test_controller_updates_do_not_depend_on_the_system_clock(ros_domain):

@@ -6,9 +6,11 @@ import signal
 import sys
 
 import pytest
+from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.calibration.calibration_file import read
-from vdl_ros.msg import EmergencyStop, MotorCommand
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import calibrate
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
@@ -65,6 +67,32 @@ def test_the_simulated_arm_is_calibrated(sent, run_here, person, tmp_path):
     assert found.simulation['start_delay'] == pytest.approx(0.06, abs=0.02)
     # With the time constant.
     assert found.simulation['command_delay'] + 0.03 == pytest.approx(0.11, abs=0.02)
+
+
+@pytest.mark.parametrize(('driver', 'reason'), [
+    ('/nobody', 'no answer of /nobody/get_parameters for 0.5 s'),
+    ('no name', 'no name/get_parameters: no signs: '),
+])
+def test_a_driver_that_does_not_tell_its_signs_is_not_calibrated(
+        peer, run_here, monkeypatch, tmp_path, driver, reason):
+    monkeypatch.setattr(calibrate, 'ASK_S', 0.5)
+    messages = [('arm/joint_states', JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))),
+                ('arm/motors_sent', MotorCommand(sender=driver)),
+                ('arm/emergency_stop_state', EmergencyStopState())]
+    publishers = [peer.node.create_publisher(type(message), topic, qos.TOPICS[topic])
+                  for topic, message in messages]
+
+    def say():
+        for publisher, (_, message) in zip(publishers, messages, strict=True):
+            publisher.publish(message)
+
+    with peer.saying(say):
+        status, output = run_here(
+            calibrate.main, 'joints:=base', f'output:={tmp_path / "arm.yaml"}')
+    assert status == 1
+    assert reason in output
+    assert 'Move it?' not in output
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('end', ['interrupt', 'emergency stop'])

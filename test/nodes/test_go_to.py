@@ -1,12 +1,16 @@
 """The command go_to with twin and controller: it gets there, is refused, interrupted, stopped."""
 
+import re
+
 import numpy as np
 from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, JointTrajectoryStatus
 from vdl_ros.ros import qos
+from vdl_ros.ros.messages.joint_messages import trajectory_message
 
 
 def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
@@ -21,6 +25,10 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
     def go_to(*place):
         return launch('ros2', 'run', 'vdl_ros', 'go_to', *place)
 
+    def distance():
+        tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
+        return np.linalg.norm(tool - [0.15, -0.1, 0.15])
+
     states = listen(JointState, 'arm/joint_states')
     status = listen(JointTrajectoryStatus, 'arm/trajectory_status')
     stopped = listen(EmergencyStopState, 'arm/emergency_stop_state')
@@ -29,10 +37,11 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
     move = go_to('0.15', '-0.1', '0.15')
     peer.until(lambda: move.process.poll() is not None, 'the end')
     assert move.wait() == 0, move.output
-    assert 'mm from (0.15, -0.1, 0.15) m' in move.output
-    tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
-    assert np.linalg.norm(tool - [0.15, -0.1, 0.15]) < 0.03
-    assert status[-1].state == 'done'
+    away = re.search(r'tool0 is (\d+) mm from \(0.15, -0.1, 0.15\) m', move.output)
+    assert away is not None
+    assert int(away[1]) < 30
+    # On a busy machine its end may be seen here before the last messages.
+    peer.until(lambda: status[-1].state == 'done' and distance() < 0.03, 'the arm there')
 
     far = go_to('0.9', '0', '0.1')
     assert far.wait() == 2
@@ -44,6 +53,14 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
     assert back.wait() == 1
     assert 'interrupted: the arm was stopped' in back.output
     peer.until(lambda: status[-1].state == 'aborted', 'it stops')
+
+    back = go_to('-0.1', '0.15', '0.15')
+    peer.until(lambda: status[-1].state == 'running', 'it moves')
+    trajectories = peer.talk(
+        JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    trajectories.publish(trajectory_message(['base'], [[0.1]], [0.1]))
+    assert back.wait() == 1
+    assert 'the trajectory was replaced by another one' in back.output
 
     stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     stop.publish(EmergencyStop(engage=True))

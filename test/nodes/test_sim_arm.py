@@ -70,7 +70,7 @@ def test_motors_move_joints_only_while_commanded(twin, peer):
     assert arm.angle('shoulder') == pytest.approx(0.0, abs=0.02)
     arm.keep(lambda: arm.angle('shoulder') > 0.3, 'the shoulder bends', shoulder=1)
     # Without a stop command the watchdog stops.
-    peer.until(lambda: arm.sent[-1].shoulder == 0, 'the watchdog', timeout=5.0)
+    peer.until(lambda: arm.sent[-1].shoulder == 0, 'the watchdog')
     peer.until(lambda: abs(arm.states[-1].velocity[1]) < 1e-3, 'the shoulder rests')
     rest = arm.angle('shoulder')
     count = len(arm.states)

@@ -252,6 +252,10 @@ def test_dead_link_to_a_terminal_with_key_releases_stops_motors(person, took):
 
 def test_the_emergency_stop(person):
     person.start()
+    # Also with nothing held: a program may move the arm.
+    person.type(b' ')
+    person.wait_for(lambda: person.received and person.motors() == {}, 'all motors off')
+    assert person.received[-1][1].lamp == 0
     person.type(b'r')
     person.wait_for(lambda: b'nothing to release: no driver has' in person.screen, 'a line')
     person.hold(b'b', 0.5)

@@ -272,7 +272,9 @@ class OWI535(Robot):
     def connect(self) -> None:
         """Open the arm, all motors off, and keep the machine awake; errors as of the base."""
         super().connect()
-        self._inhibitor.start()
+        problem = self._inhibitor.start()
+        if problem:
+            _log.warning(problem)
 
     def disconnect(self) -> None:
         """Switch all motors off and release the arm; it may be disconnected already."""

@@ -143,15 +143,15 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     Return what a checkpoint has to say of its environment beside the settings; {} for most.
 
     It is for a program that acts outside of the environment: the class of the environment has a
-    function ``describe`` that returns plain values; it is called with those of ``env_kwargs``
-    that it has.
+    function ``checkpoint_description`` that returns plain values; it is called with those of
+    ``env_kwargs`` that it has.
 
     Raises:
         EnvError: an unknown environment.
     """
     if config.env_id.startswith(ATARI):
         return {}
-    found = getattr(_creator(_spec(config.env_id)), 'describe', None)
+    found = getattr(_creator(_spec(config.env_id)), 'checkpoint_description', None)
     if found is None:
         return {}
     known = inspect.signature(found).parameters

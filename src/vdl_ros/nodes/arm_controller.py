@@ -33,9 +33,17 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
+from vdl_ros.common.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import is_program, message_from_motors, moves, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import (
+    check_program,
+    is_program,
+    message_from_motors,
+    moves,
+    switches_off,
+    wait_for_acks,
+)
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -44,8 +52,6 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
-# A trajectory does not go on after so long a gap between two updates, s.
-LONGEST_GAP_S = 1.0
 # Updates between two messages on trajectory_status while a trajectory runs.
 REPORT_EVERY = 10
 
@@ -61,12 +67,15 @@ class ArmControllerNode(Node):
             ValueError: a parameter or a description that cannot be used.
         """
         super().__init__('arm_controller')
+        check_program(self)
         given, self.process = take_settings(self, *SETTINGS)
         geometry = select(GeometryConfig, given).load()
         simulated = self.get_parameter('use_sim_time').value
+        longest_gap = math.inf if simulated else LONGEST_GAP
+        self._standstill = StandstillDetector(longest_gap)
         self._controller = TrajectoryController(
             geometry, select(ControllerConfig, given),
-            longest_gap=math.inf if simulated else LONGEST_GAP_S)
+            longest_gap=longest_gap)
         self._kinematics = Kinematics(geometry)
         self._measured: Positions | None = None
         self._measured_at: float | None = None
@@ -107,8 +116,11 @@ class ArmControllerNode(Node):
             wait_for_acks(self._motors)
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
-        if self._emergency.engaged:
-            self.get_logger().warning('trajectory refused: emergency stop')
+        if self._emergency.engaged or self._standstill.recent:
+            was_running = self._controller.state == 'running'
+            self._controller.refuse('emergency stop' if self._emergency.engaged
+                                    else 'the process stood still')
+            self._report_refusal(was_running)
             return
         # A stamp in the future is the start time; zero or a past stamp means now.
         if seconds(message.header.stamp) > self._now():
@@ -125,15 +137,19 @@ class ArmControllerNode(Node):
         times = trajectory_times(message)
         try:
             self._controller.start(names, points, times)
-        except TrajectoryError as error:
-            self.get_logger().error(f'trajectory refused: {error}')
-            self._finish(command=was_running)
+        except TrajectoryError:
+            self._report_refusal(was_running)
             return
         self._updates = 0
         self.get_logger().info(
             f'trajectory of {len(points)} points, {times[-1]:g} s, for {", ".join(names)}')
         self._show(names, points)
         self._report()
+
+    def _report_refusal(self, was_running: bool) -> None:
+        """Report that a trajectory was refused, which ends a running one."""
+        self.get_logger().error(f'trajectory refused: {self._controller.reason}')
+        self._finish(command=was_running)
 
     def _on_joint_states(self, message: JointState) -> None:
         self._statistics.received(message.header.stamp)
@@ -159,13 +175,22 @@ class ArmControllerNode(Node):
 
     def _on_motors(self, message: MotorCommand) -> None:
         """Give way to a person, who commands all motors from now on."""
-        running = self._controller.state == 'running'
-        if running and moves(message) and not is_program(message.sender):
-            self._controller.cancel(f'{shown(message.sender) or "a person"} moves the arm')
+        if self._controller.state != 'running' or is_program(message.sender):
+            return
+        by = shown(message.sender) or 'a person'
+        if moves(message):
+            self._controller.cancel(f'{by} moves the arm')
+            # Without a command of all motors off: that would stop the person's motor.
             self._end(command=False)
+        elif switches_off(message):
+            self._controller.cancel(f'{by} switched the motors off')
+            self._end()
 
     def _update(self) -> None:
         """Command the motors while a trajectory runs."""
+        if self._standstill.update() and self._waiting is not None:
+            self._waiting = None
+            self.get_logger().warning('trajectory dropped: the process stood still')
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
             self._start(self._waiting)
         if self._controller.state != 'running':

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rcl_interfaces.srv import GetParameters
 from rclpy.clock import Clock, ClockType
+from rclpy.exceptions import InvalidServiceNameException
 from rclpy.executors import Executor
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
@@ -34,6 +35,7 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.quoting import cause
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.nodes.calibrate_config import CalibrateConfig
@@ -49,7 +51,7 @@ EXIT_ABORTED = 1
 # Time after which it says what it waits for, s.
 SAY_S = 5.0
 # Longest wait for the parameters of the arm's driver, s.
-ASK_S = 5.0
+ASK_S = 30.0
 
 
 class CalibrateNode(Node):
@@ -117,20 +119,29 @@ class CalibrateNode(Node):
             wait_for_acks(self._motors)
 
     def wired(self, executor: Executor, stop: threading.Event) -> Signs:
-        """Return the signs of the arm's driver; those of the manual if it has none."""
-        client = self.create_client(GetParameters, f'{self._driver}/get_parameters')
+        """
+        Return the signs of the arm's driver; those of the manual if it has none, as the twin.
+
+        Raises:
+            CalibrationError: it does not answer, or not with signs.
+        """
+        service = f'{self._driver}/get_parameters'
         names = [f'{name}_sign' for name in JOINTS]
-        call, deadline = None, time.monotonic() + ASK_S
-        while not stop.is_set() and time.monotonic() < deadline:
-            if call is None and client.service_is_ready():
-                call = client.call_async(GetParameters.Request(names=names))
-            executor.spin_once(timeout_sec=0.05)
-            if call is not None and call.done():
-                values = [each.integer_value for each in call.result().values]
-                if len(values) == len(JOINTS) and all(values):
-                    return Signs(**dict(zip(JOINTS, values, strict=True)))
-                break
-        return Signs()
+        try:
+            # A message has named the driver.
+            client = self.create_client(GetParameters, service)
+            call, deadline = None, time.monotonic() + ASK_S
+            while not stop.is_set() and time.monotonic() < deadline:
+                if call is None and client.service_is_ready():
+                    call = client.call_async(GetParameters.Request(names=names))
+                executor.spin_once(timeout_sec=0.05)
+                if call is not None and call.done():
+                    values = [each.integer_value for each in call.result().values]
+                    return (Signs(**dict(zip(JOINTS, values, strict=True))) if any(values)
+                            else Signs())
+        except (AttributeError, InvalidServiceNameException, ValueError) as error:
+            raise CalibrationError(f'{service}: no signs: {cause(error)}') from None
+        raise CalibrationError(f'no answer of {service} for {ASK_S:g} s')
 
     def _on_reading(self, message: JointState | ArmPose) -> None:
         if isinstance(message, ArmPose) and not message.confident:
@@ -202,7 +213,10 @@ def _calibrate(node: CalibrateNode, executor: Executor, stop: threading.Event) -
         if not said and time.monotonic() - since > SAY_S:
             said = True
             print(f'waiting for {node.missing}: is arm.launch.py running?', flush=True)
-    wired = node.wired(executor, stop)
+    try:
+        wired = node.wired(executor, stop)
+    except CalibrationError as error:
+        return _end('interrupted' if stop.is_set() else str(error), 'the arm did not move')
     if not stop.is_set() and not node.config.yes and not _agreed(
             lambda: executor.spin_once(timeout_sec=0.0), stop):
         return _end('nobody agreed', 'the arm did not move')

@@ -5,13 +5,14 @@ Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status
 ``arm/emergency_stop_state``. Publishes: ``arm/joint_trajectory``, one point for
 ``arm_controller``, and on SIGINT or SIGTERM one without a point, which stops the arm.
 
-Exit status: 0 when it is there; 1 if no arm answers or the trajectory was aborted; 2 if the place
-cannot be reached.
+Exit status: 0 when it is there; 1 if no arm answers, or the trajectory was aborted or replaced; 2
+if the place cannot be reached.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import threading
 import time
@@ -44,6 +45,8 @@ ANSWER_S, PATIENCE_S = 30.0, 2.0
 # A trajectory that does not start is sent again after this time, s: the controller may have
 # discovered this node after it was sent.
 REPEAT_S = 2.0
+# Joint angles that differ by less are the same, rad.
+SAME = 1e-6
 
 
 class GoToNode(Node):
@@ -60,8 +63,12 @@ class GoToNode(Node):
         _, self.process = take_settings(self, *SETTINGS)
         self.description = ''
         self.measured: Positions | None = None
+        # Number of measurements so far.
+        self.measurements = 0
         self.status: JointTrajectoryStatus | None = None
         self.stop_state: EmergencyStopState | None = None
+        # Whether it was engaged since this was set to False.
+        self.was_stopped = False
         self._trajectories = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self.create_subscription(
@@ -103,12 +110,15 @@ class GoToNode(Node):
             self.measured = positions_of(message)
         except ValueError as error:
             self.get_logger().error(f'joint states refused: {error}', throttle_duration_sec=5.0)
+        else:
+            self.measurements += 1
 
     def _on_status(self, message: JointTrajectoryStatus) -> None:
         self.status = message
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self.stop_state = message
+        self.was_stopped |= message.engaged or message.neutral_required
 
 
 class Move:
@@ -140,6 +150,7 @@ class Move:
         if node.stop_state.engaged:
             log.error('emergency stop: release it first')
             return EXIT_FAILED
+        node.was_stopped = False
         with set_up():
             geometry = parse(node.description)
             planner = Planner(geometry, CollisionChecker(build_scene(geometry)).collides)
@@ -166,29 +177,48 @@ class Move:
 
         for _ in range(round(ANSWER_S / REPEAT_S)):
             node.start(goal)
-            started = _until(lambda: state() in ('running', 'aborted'), executor, stop, REPEAT_S)
+            started = _until(lambda: node.was_stopped or state() in ('running', 'aborted'),
+                             executor, stop, REPEAT_S)
+            if node.was_stopped and not state():
+                # Only a new request may move the arm afterwards.
+                return 'emergency stop'
             if started or stop.is_set():
                 break
         else:
             return 'arm_controller did not start the trajectory'
-        while stop.is_set() or state() == 'running':
-            if stop.is_set():
-                node.stop()
-                return 'interrupted: the arm was stopped'
-            executor.spin_once(timeout_sec=0.1)
+        _until(lambda: state() != 'running', executor, stop)
+        # The first measurement may be older than the end.
+        count = node.measurements + 2
+        if state() == 'done' and not _until(
+                lambda: node.measurements >= count, executor, stop, PATIENCE_S):
+            return 'the trajectory is done, but arm/joint_states stopped'
+        if stop.is_set():
+            node.stop()
+            return 'interrupted: the arm was stopped'
         assert node.status is not None
+        if state() == 'done' and not _is_to(node.status, goal):
+            return 'the trajectory was replaced by another one'
         return {'done': '', 'aborted': f'aborted: {node.status.reason}'}.get(
             state(), 'the trajectory was lost: arm_controller was started again')
 
 
 def _until(
-    condition: Callable[[], bool], executor: Executor, stop: threading.Event, seconds: float,
+    condition: Callable[[], bool], executor: Executor, stop: threading.Event,
+    seconds: float = math.inf,
 ) -> bool:
     """Run callbacks until ``condition`` or ``stop``, at most ``seconds``; return the condition."""
     deadline = time.monotonic() + seconds
     while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
         executor.spin_once(timeout_sec=0.1)
     return true
+
+
+def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
+    """Return whether the status is that of a trajectory to ``goal``."""
+    targets = dict(zip(status.name, status.target, strict=False))
+    return set(targets) == set(goal.names) and all(
+        abs(targets[name] - position) < SAME
+        for name, position in zip(goal.names, goal.positions, strict=True))
 
 
 def _distance(geometry: ArmGeometry, measured: Positions, place: Sequence[float]) -> float:

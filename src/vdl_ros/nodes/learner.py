@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -303,6 +304,8 @@ class Training:
             log.info(record_video(self._folder.checkpoint, self._folder.path / 'video.mp4'))
         except (ValueError, OSError) as error:
             log.warning(f'no video: {error}')
+        except Exception:  # the environment's own: the run has ended well and must not start again
+            log.error(f'no video:\n{traceback.format_exc()}')
 
     def _publish(self) -> None:
         """Publish the weights with the credits, or load them into the inference thread."""

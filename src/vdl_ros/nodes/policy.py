@@ -28,17 +28,25 @@ from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.common.quoting import shown
+from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.envs.owi535.reach_description import MisfitError, check
 from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
-from vdl_ros.envs.owi535.reach_runner import LONGEST_GAP, ReachableSpace, ReachRunner
+from vdl_ros.envs.owi535.reach_runner import ReachableSpace, ReachRunner
 from vdl_ros.envs.registration import REACH
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes.policy_config import PolicyConfig
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import (
+    check_program,
+    is_program,
+    message_from_motors,
+    moves,
+    switches_off,
+    wait_for_acks,
+)
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 from vdl_ros.ros.messages.transforms import FrameError, FrameTree
@@ -66,6 +74,7 @@ class PolicyNode(Node):
             ValueError: a parameter, a description or a checkpoint that cannot be used.
         """
         super().__init__('policy')
+        check_program(self)
         given, self.process = take_settings(self, *SETTINGS)
         self._config = config = select(PolicyConfig, given)
         geometry = select(GeometryConfig, given).load()
@@ -77,11 +86,16 @@ class PolicyNode(Node):
             check(saved.described, geometry)
         except MisfitError as error:
             raise SettingError(f'{path}: {error}') from None
+        if saved.env.env_wrappers:
+            raise SettingError(f'{path}: env_wrappers: {quoted(saved.env.env_wrappers)} is not '
+                               'allowed: the arm has no wrappers')
         simulated = self.get_parameter('use_sim_time').value
+        longest_gap = math.inf if simulated else LONGEST_GAP
+        self._standstill = StandstillDetector(longest_gap, YIELD_S)
         self._runner = ReachRunner(
             _act(path, saved), geometry, ReachableSpace(geometry),
             stale_after=config.policy_stale_after, give_up_after=config.policy_give_up_after,
-            longest_gap=math.inf if simulated else LONGEST_GAP)
+            longest_gap=longest_gap)
         self._name = self.get_fully_qualified_name()
         self._frames = FrameTree()
         self._reading: JointReading | None = None
@@ -91,8 +105,6 @@ class PolicyNode(Node):
         self._emergency = EmergencyStopState()
         self._viewer_alive_at = self._moved_at = self._posed_at = -math.inf
         self._moved_by = self._refusal = self._told = ''
-        self._is_simulated_time = simulated
-        self._updated_at, self._went_on_at = time.monotonic(), -math.inf
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._status = self.create_publisher(
             TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
@@ -133,7 +145,7 @@ class PolicyNode(Node):
     def _on_target(self, message: PointStamped) -> None:
         reason = self._why_not(message)
         if reason:
-            self.get_logger().warning(f'target refused: {reason}')
+            self.get_logger().warning(f'target refused: {reason}', throttle_duration_sec=1.0)
             # The old target does not count any more either, except if somebody else commands.
             self._give_up(f'target refused: {reason}', command=self._runner.target is not None)
             return
@@ -148,13 +160,9 @@ class PolicyNode(Node):
         point = message.point
         if self._emergency.engaged:
             return 'emergency stop'
-        now = time.monotonic()
-        if now - self._moved_at < YIELD_S:
+        if time.monotonic() - self._moved_at < YIELD_S:
             return f'{self._moved_by} moves the arm'
-        # What was sent while the process or the machine stood still arrives when nobody expects
-        # motion any more.
-        if not self._is_simulated_time and (
-                now - self._updated_at > LONGEST_GAP or now - self._went_on_at < YIELD_S):
+        if self._standstill.recent:
             return 'the process stood still'
         if not message.header.frame_id:
             return f'frame_id: empty, {BASE} for example'
@@ -191,13 +199,17 @@ class PolicyNode(Node):
 
     def _on_motors(self, message: MotorCommand) -> None:
         """Give way to everybody else who moves the arm; a new target is needed afterwards."""
-        if message.sender == self._name or not moves(message):
+        if message.sender == self._name:
             return
-        self._moved_at = time.monotonic()
-        self._moved_by = shown(message.sender) or 'a person'
-        if self._runner.target is not None:
-            # Without a command of all motors off: that would stop the other one.
-            self._give_up(f'{self._moved_by} moves the arm', command=False)
+        by = shown(message.sender) or 'a person'
+        if moves(message):
+            self._moved_at, self._moved_by = time.monotonic(), by
+            if self._runner.target is not None:
+                # Without a command of all motors off: that would stop the other one.
+                self._give_up(f'{by} moves the arm', command=False)
+        elif (switches_off(message) and not is_program(message.sender)
+                and self._runner.target is not None):
+            self._give_up(f'{by} switched the motors off')
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._emergency = message
@@ -209,10 +221,7 @@ class PolicyNode(Node):
 
     def _update(self) -> None:
         """Command the motors while there is a target."""
-        now = time.monotonic()
-        if now - self._updated_at > LONGEST_GAP:
-            self._went_on_at = now
-        self._updated_at = now
+        self._standstill.update()
         waiting = self._place()
         if self._runner.target is None:
             return

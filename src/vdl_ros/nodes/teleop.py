@@ -73,6 +73,10 @@ class TeleopNode(Node):
                 self.terminal.enable_reports(REPORTS)
             elif action == 'ask':
                 self.terminal.ask()
+            elif action == 'off':
+                # Whatever was sent last: a program may move the arm.
+                self._motors.publish(message_from_motors(
+                    Motors(), self.get_clock().now().to_msg(), self._name))
             elif action == 'stop':
                 self._stop.publish(stop_request(self._name, 'key e'))
             elif self._stop_state is None:

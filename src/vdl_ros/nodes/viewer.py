@@ -27,6 +27,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
+from vdl_ros.common.standstill import StandstillDetector
 from vdl_ros.msg import (
     ArmPose,
     EmergencyStopState,
@@ -71,6 +72,8 @@ SETTINGS = (ViewConfig, ProcessConfig)
 INPUT_S = 0.02
 # A button without repetition for this time is released, s: a browser may stutter.
 RELEASE_S = 4.0 / HOLD_HZ
+# A longer pause of the view is a standstill, s: drawing may take a while.
+STANDSTILL_S = 2.0
 # Period of its heartbeat, and how old the page server's last answer may be for one, s.
 ALIVE_S, ANSWER_S = 0.1, 0.5
 # Maximum age of an estimate that is shown, s.
@@ -97,6 +100,7 @@ class ViewerNode(Node):
         self._scene, self._panel = ArmScene(self._server.viser), Panel(self._server.viser)
         self._target = DraggedTarget(self._server.viser)
         self._held = HeldButtons(RELEASE_S)
+        self._standstill = StandstillDetector(STANDSTILL_S)
         self._was_held = False
         self._published_at = -math.inf
         self._geometry: ArmGeometry | None = None
@@ -217,6 +221,7 @@ class ViewerNode(Node):
 
     def _process_input(self) -> None:
         """Handle the users' inputs and command the motors of held buttons."""
+        self._standstill.update()
         self._handle_events()
         self._command_held()
         self._publish_target()
@@ -224,7 +229,7 @@ class ViewerNode(Node):
     def _publish_target(self) -> None:
         """Publish where a user has dragged the target."""
         place = self._target.dragged()
-        if place is None or self._arm_status.emergency:
+        if place is None or self._arm_status.emergency or self._standstill.recent:
             return
         message = PointStamped()
         message.header.stamp = self.get_clock().now().to_msg()
@@ -285,6 +290,9 @@ class ViewerNode(Node):
     def _move_to(self, event: MoveTo) -> None:
         """Publish a trajectory of one point, slow enough for the motors."""
         if self._geometry is None or self._arm_status.emergency:
+            return
+        if self._standstill.recent:
+            self.get_logger().warning('Go was ignored: the view stood still')
             return
         goal = np.array([event.positions[name] for name in JOINTS])
         goal = goal.clip(self._geometry.lower, self._geometry.upper)

@@ -1,12 +1,12 @@
 """
 The target of a policy in the scene: a sphere that users drag, and that shows how near the arm is.
 
-viser calls back in threads of its own; the callback only keeps the newest place.
+viser calls back in threads of its own; only the newest place is kept.
 """
 
 from __future__ import annotations
 
-import queue
+import collections
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ class DraggedTarget:
     ) -> None:
         """Add it to the scene; ``clock`` returns s."""
         self._clock = clock
-        self._places: queue.SimpleQueue[Array] = queue.SimpleQueue()
+        self._places: collections.deque[Array] = collections.deque(maxlen=1)
         self._dragged_at = -_HELD_S
         self._server = server
         self._handle: Any = server.scene.add_transform_controls(
@@ -49,20 +49,15 @@ class DraggedTarget:
 
         async def moved(event: Any) -> None:
             if event.phase == 'update' and self._handle.visible:
-                self._places.put(np.array(event.target.position, np.float64))
+                self._places.append(np.array(event.target.position, np.float64))
 
         self._handle.on_update(moved)
 
     def dragged(self) -> Array | None:
         """Return where a user has dragged it since the last call, float64 [3], m, or None."""
-        place = None
-        while True:
-            try:
-                place = self._places.get_nowait()
-            except queue.Empty:
-                break
-        if place is None:
+        if not self._places:
             return None
+        place = self._places.pop()
         self._dragged_at = self._clock()
         return np.clip(place, -FARTHEST, FARTHEST)
 

@@ -1,5 +1,6 @@
 """The file of a calibration: as it was written, whole or not at all, refused in one line."""
 
+import os
 import re
 import runpy
 from pathlib import Path
@@ -109,6 +110,9 @@ def test_damaged_file_is_refused_in_one_line(path, damage, reason):
 def test_missing_file_is_refused(tmp_path):
     with pytest.raises(SettingError, match='arm_calibration: .*No such file'):
         read(tmp_path / 'none.yaml')
+    os.mkfifo(tmp_path / 'pipe.yaml')
+    with pytest.raises(SettingError, match='arm_calibration: .*pipe.yaml: not a file'):
+        read(tmp_path / 'pipe.yaml')
 
 
 def test_file_that_cannot_be_written_leaves_the_older_one(path, monkeypatch):

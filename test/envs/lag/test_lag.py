@@ -195,9 +195,10 @@ def test_the_arm_simulates_its_delays_itself_between_its_steps():
         make(EnvConfig(env_id=REACH, action_delay=0.1, env_kwargs='{"command_delay": 0.2}'), 0)
 
 
-@pytest.mark.parametrize('value', ['"a"', '[0.1]', '[0.2, 0.1]', '-0.1', '21', 'true', '[0, 1e9]'])
+@pytest.mark.parametrize(
+    'value', ['"a"', '[0.1]', '[0.2, 0.1]', '-0.1', '2.1', 'true', '[0, 1e9]'])
 def test_delays_of_the_arm_that_are_none_are_refused(value):
-    with pytest.raises(EnvError, match='command_delay: .* is not allowed: 0 to 20 s'):
+    with pytest.raises(EnvError, match='command_delay: .* is not allowed: 0 to 2 s'):
         make(EnvConfig(env_id=REACH, env_kwargs=f'{{"command_delay": {value}}}'), 0, num_envs=1)
 
 

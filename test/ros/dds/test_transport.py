@@ -219,7 +219,7 @@ PEER = textwrap.dedent("""
     keep = QoSProfile(depth=50, reliability=reliable, durability=kept)
     credit, received = set(), []
 
-    def until(condition, seconds=30.0):
+    def until(condition, seconds=60.0):
         end = time.monotonic() + seconds
         while not condition() and time.monotonic() < end:
             executor.spin_once(timeout_sec=0.05)

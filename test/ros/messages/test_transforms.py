@@ -81,4 +81,4 @@ def test_frames_that_do_not_lead_there_are_refused(tree, message):
 
 def test_strangers_cannot_fill_the_memory(tree):
     tree.add(TFMessage(transforms=[transform('base_link', str(each)) for each in range(5000)]))
-    assert len(tree._parents) == 1000
+    assert len(tree._transforms) == 1000

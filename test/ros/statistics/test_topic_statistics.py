@@ -76,7 +76,7 @@ class Graph:
         self.executor.add_node(listener)
 
     def spin_until(self, condition):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not condition():
             assert time.monotonic() < deadline
             self.executor.spin_once(timeout_sec=0.1)

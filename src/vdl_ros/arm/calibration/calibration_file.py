@@ -116,6 +116,9 @@ def read(path: Path | str) -> Calibration:
         SettingError: it cannot be read, or it is none; the message is one line.
     """
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            # To open it may block for ever.
+            raise SettingError('not a file')
         with Path(path).open('rb') as stream:
             data = stream.read(_LARGEST + 1)
         if len(data) > _LARGEST:

@@ -52,7 +52,7 @@ def calibration_of(
     driver: dict[str, Scalar] = {}
     speeds: dict[str, float] = {}
     for name, each in joints.items():
-        known = {quantity: max(0.0, value.value) for quantity in FLOORS
+        known = {quantity: _within(MeasuredJoint, quantity, value.value) for quantity in FLOORS
                  if (value := getattr(each, quantity)) is not None and is_certain(quantity, value)}
         measured[name] = MeasuredJoint(each.sign * getattr(wired, name), **known)
         driver[f'{name}_sign'] = measured[name].sign

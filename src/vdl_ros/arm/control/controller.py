@@ -104,7 +104,7 @@ class TrajectoryController:
         try:
             trajectory = JointTrajectory(names, positions, times, self.geometry)
         except TrajectoryError as error:
-            self._end('aborted', str(error))
+            self.refuse(str(error))
             raise
         self._trajectory = trajectory
         self._start = None
@@ -112,6 +112,10 @@ class TrajectoryController:
         self._best = math.inf
         self._progress_at = None
         self.state, self.reason = 'running', ''
+
+    def refuse(self, reason: str) -> None:
+        """Abort whatever runs because a new trajectory is not allowed."""
+        self._end('aborted', reason)
 
     def cancel(self, reason: str = 'cancelled') -> None:
         """Abort a running trajectory; motors are off from the next update on."""

@@ -92,8 +92,9 @@ class Teleop:
             now: s, monotonic.
 
         Returns:
-            Actions, in order: 'help', 'stop' and 'release' (the emergency stop), 'enable' (REPORTS
-            of the terminal, and query its flags again), 'ask' (query its flags again).
+            Actions, in order: 'help', 'stop' and 'release' (the emergency stop), 'off' (all
+            motors, also those of programs), 'enable' (REPORTS of the terminal, and query its flags
+            again), 'ask' (query its flags again).
         """
         if data:
             self._read_at = now
@@ -147,7 +148,8 @@ class Teleop:
             self.lamp = _LAMP[name]
         if name in ('e', 'r'):
             self._requested = name == 'e'
-        return {'e': 'stop', 'r': 'release', 'h': 'help', '?': 'help'}.get(name, '')
+        actions = {'e': 'stop', 'r': 'release', 'h': 'help', '?': 'help', 'space': 'off'}
+        return actions.get(name, '')
 
     def _motor(self, key: Key, now: float) -> None:
         motor, direction = KEYS[key.name]

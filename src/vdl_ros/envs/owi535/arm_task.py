@@ -7,7 +7,7 @@ A task says where its arms start, simulates them, and computes observations and 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,19 @@ from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.twins.twin_parameters import TwinParameters
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.lag.delays import Delay
 from vdl_ros.envs.owi535.arm_observation import IN_FLIGHT, MOVING, JointReading
 from vdl_ros.envs.owi535.joint_sensor import JointSensor
-from vdl_ros.envs.owi535.twin_ranges import INSIDE, RANDOMISATIONS, Twins
+from vdl_ros.envs.owi535.twin_ranges import RANDOMISATIONS, TwinRanges, Twins
 from vdl_ros.envs.owi535.workspace import Workspace
 
-__all__ = ['AddedDelay', 'FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'world']
+__all__ = [
+    'FEEDBACKS', 'HOLD', 'REWARDS', 'AddedDelay', 'ArmTask', 'World', 'check_range',
+    'ranges_and_speed', 'world',
+]
 
 Array = NDArray[np.float64]
 #: A delay, or the lowest and highest one, s.
@@ -43,6 +47,8 @@ CAMERA_SHARE = 0.25
 #: Inside the ranges, the largest share of steps whose command is a step late, by chance: a policy
 #: that learned with it waits to see what its commands do, also on twins that are slower to react.
 LATE = 0.5
+#: Largest delay that may be added, s.
+MOST_DELAY = 2.0
 # Somebody straightens a wrist that is not measured by hand, rad.
 STRAIGHT = 0.05
 
@@ -61,13 +67,43 @@ class World:
 world = functools.cache(World)
 
 
-def _measured(path: str, geometry: ArmGeometry) -> TwinParameters:
-    """Return the parameters of the arm in a calibration file; defaults for those it lacks."""
+def ranges_and_speed(
+    randomisation: str, calibration: str, geometry: ArmGeometry,
+) -> tuple[TwinRanges, Array]:
+    """
+    Return from which ranges twins are drawn, and about which speed, float64 [5], rad/s.
+
+    Args:
+        randomisation: a name in ``RANDOMISATIONS``.
+        calibration: file of a measured arm, defaults for what it lacks; empty: none.
+        geometry: of the arm.
+
+    Raises:
+        EnvError: an argument that is not allowed.
+    """
+    check_choice('randomisation', randomisation, RANDOMISATIONS)
+    ranges = RANDOMISATIONS[randomisation]
+    if not calibration:
+        return ranges, geometry.velocity
     try:
-        config = build(SimulationConfig, calibration_file.read(path).simulation)
+        config = build(SimulationConfig, calibration_file.read(calibration).simulation)
     except SettingError as error:
         raise EnvError(str(error)) from None
-    return TwinParameters.of(geometry, 1, config)
+    measured = TwinParameters.of(geometry, 1, config)
+    return ranges.about(measured), measured.speed[0]
+
+
+def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Raise EnvError if ``value`` is not among those allowed."""
+    if value not in tuple(allowed):
+        raise EnvError(f'{name}: {value!r} is not allowed: one of {", ".join(allowed)}')
+
+
+def check_range(name: str, value: object, low: float, high: float) -> None:
+    """Raise EnvError if ``value`` is not a number from ``low`` to ``high``."""
+    if (isinstance(value, bool) or not isinstance(value, int | float)
+            or not low <= value <= high):
+        raise EnvError(f'{name}: {quoted(value)} is not allowed: {low:g} to {high:g}')
 
 
 class ArmTask:
@@ -94,23 +130,16 @@ class ArmTask:
         Raises:
             EnvError: an argument that is not allowed.
         """
-        for name, value, allowed in (
-                ('reward', reward, REWARDS), ('feedback', feedback, FEEDBACKS),
-                ('randomisation', randomisation, tuple(RANDOMISATIONS))):
-            if value not in allowed:
-                raise EnvError(f'{name}: {value!r} is not allowed: one of {", ".join(allowed)}')
+        check_choice('reward', reward, REWARDS)
+        check_choice('feedback', feedback, FEEDBACKS)
+        self._delays = (Delay.of('measurement_delay', measurement_delay, MOST_DELAY),
+                        Delay.of('command_delay', command_delay, MOST_DELAY))
         self._dense = reward == 'dense'
-        self._ranges = RANDOMISATIONS[randomisation]
-        self._most_late = LATE if self._ranges is INSIDE else 0.0
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = world()
         self._geometry = self._world.scene.geometry
-        self._speed = self._geometry.velocity
-        if calibration:
-            measured = _measured(calibration, self._geometry)
-            self._ranges, self._speed = self._ranges.about(measured), measured.speed[0]
-        self._delays = (Delay.of('measurement_delay', measurement_delay),
-                        Delay.of('command_delay', command_delay))
+        self._ranges, self._speed = ranges_and_speed(randomisation, calibration, self._geometry)
+        self._most_late = LATE if randomisation == 'inside' else 0.0
         self._sensor = JointSensor(count)
         self._time, self._held = np.zeros(count), np.zeros(count, np.int64)
         self._commands = np.zeros((count, IN_FLIGHT, len(motors)), np.int8)

@@ -15,7 +15,7 @@ class ReachEnv(ArmEnv):
 
     task = ReachTask
     #: What a checkpoint says of this environment, for the node that runs its policy.
-    describe = staticmethod(describe)
+    checkpoint_description = staticmethod(describe)
 
 
 class ReachVectorEnv(ArmVectorEnv):

@@ -19,8 +19,8 @@ from vdl_ros.arm.model.geometry import ArmGeometry, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.common.quoting import quoted
+from vdl_ros.envs.owi535.arm_task import ranges_and_speed
 from vdl_ros.envs.owi535.reach_observation import FEATURES, IN_FLIGHT, MOTORS, RATE
-from vdl_ros.envs.owi535.twin_ranges import RANDOMISATIONS
 from vdl_ros.envs.registration import REACH
 
 __all__ = ['MisfitError', 'check', 'describe']
@@ -37,23 +37,25 @@ class MisfitError(ValueError):
     """A policy that does not fit this program or this arm; the message is one line."""
 
 
-def describe(geometry: ArmGeometry | None = None, randomisation: str = 'inside') -> dict[str, Any]:
+def describe(
+    randomisation: str = 'inside', calibration: str = '', rate: float = RATE,
+) -> dict[str, Any]:
     """
-    Return the description, plain values in SI units.
+    Return the description, plain values in SI units; arguments as of ``ReachTask``.
 
-    Args:
-        geometry: of the arm; by default that of the package, as in the environment.
-        randomisation: which twins the policy sees, an argument of the environment.
+    Raises:
+        EnvError: an argument that is not allowed.
     """
-    geometry = geometry or load()
-    ranges = dataclasses.asdict(RANDOMISATIONS[randomisation])
+    geometry = load()
+    twins, speed = ranges_and_speed(randomisation, calibration, geometry)
+    ranges = dataclasses.asdict(twins)
     return {
-        'task': REACH, 'rate': RATE, 'motors': list(MOTORS),
+        'task': REACH, 'rate': rate, 'motors': list(MOTORS),
         'actions': ['backward', 'off', 'forward'], 'commands': IN_FLIGHT,
         'features': [[*feature] for feature in FEATURES],
         'twins': {name: [[*each] for each in ranges[name]] for name in ranges},
         'arm': {'lower': geometry.lower.tolist(), 'upper': geometry.upper.tolist(),
-                'velocity': geometry.velocity.tolist(), 'tool0': _places(geometry).tolist()}}
+                'velocity': speed.tolist(), 'tool0': _places(geometry).tolist()}}
 
 
 def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
@@ -67,7 +69,7 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
     Raises:
         MisfitError: names the first thing that differs, its value and the right one.
     """
-    wanted = describe(geometry)
+    wanted = describe()
     if not found:
         raise MisfitError('the checkpoint does not describe its environment: only those of '
                           f'{REACH} do; one of an earlier version gets it when it is resumed')

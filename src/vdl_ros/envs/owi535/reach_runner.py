@@ -20,6 +20,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.standstill import LONGEST_GAP
 from vdl_ros.envs.owi535.reach_observation import (
     FEATURES,
     IN_FLIGHT,
@@ -42,8 +43,6 @@ Act = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[Any]]
 
 #: How far in the future a stamp may be, s: the clocks of two hosts differ.
 CLOCK_SKEW = 0.05
-#: The target is given up after a longer time between two updates, s.
-LONGEST_GAP = 1.0
 # Joints without which there is no observation; of the wrist there is one by camera.
 _NEEDED = np.array([name in ('base', 'shoulder', 'elbow') for name in JOINTS])
 _WRIST = MOTORS.index('wrist')
@@ -151,6 +150,9 @@ class ReachRunner:
             now: s.
             since: when it was wanted, s; ``now`` by default.
         """
+        if self.target is None:
+            # Nothing moves by a command of long ago.
+            self._commands[:], self._before, self._latest = 0, None, None
         self.target = np.array(place, np.float64)
         self.state, self.reason = 'running', ''
         self._progress = _Progress(now if since is None else since)

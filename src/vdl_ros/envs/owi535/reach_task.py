@@ -18,7 +18,7 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.twins.history import MEMORY
 from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
 from vdl_ros.envs.owi535.arm_observation import feature_space
-from vdl_ros.envs.owi535.arm_task import HOLD, AddedDelay, ArmTask
+from vdl_ros.envs.owi535.arm_task import HOLD, AddedDelay, ArmTask, check_range
 from vdl_ros.envs.owi535.reach_observation import (
     FEATURES,
     MOTORS,
@@ -34,6 +34,8 @@ Bools = NDArray[np.bool_]
 
 #: Distance of success, m.
 CLOSE = 0.02
+# Rates that are allowed, Hz.
+_RATES = 1.0, 100.0
 #: Dense reward: for each m nearer to the target, for each s of travel less, for a step at the
 #: target, of which less is left the nearer CLOSE is, for success, which is worth more than to stay
 #: near without it; costs of a step, of a motor switched, of a collision.
@@ -114,6 +116,7 @@ class ReachTask(ArmTask):
         Raises:
             EnvError: an argument that is not allowed.
         """
+        check_range('rate', rate, *_RATES)
         super().__init__(
             count, MOTORS, reward, randomisation, feedback, calibration,
             measurement_delay=measurement_delay, command_delay=command_delay)

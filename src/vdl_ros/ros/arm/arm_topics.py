@@ -31,6 +31,7 @@ from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors
 from vdl_ros.common.quoting import quoted, shown
+from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
@@ -39,8 +40,9 @@ from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
-    'NOT_RELEASED', 'ArmTopics', 'CommandConflictDetector', 'Precedence', 'is_program',
-    'message_from_motors', 'motors_from_message', 'moves', 'stop_request', 'wait_for_acks',
+    'NOT_RELEASED', 'ArmTopics', 'CommandConflictDetector', 'Precedence', 'check_program',
+    'is_program', 'message_from_motors', 'motors_from_message', 'moves', 'stop_request',
+    'switches_off', 'wait_for_acks',
 ]
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
@@ -82,9 +84,27 @@ def is_program(sender: str) -> bool:
     return sender.rsplit('/', 1)[-1] in _PROGRAMS
 
 
+def check_program(node: Node) -> None:
+    """
+    Check that others see that ``node`` is a program.
+
+    Raises:
+        SettingError: it was given another name.
+    """
+    if not is_program(node.get_name()):
+        raise SettingError(
+            f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
+            'other sender is taken for a person; use a namespace')
+
+
 def moves(message: MotorCommand) -> bool:
     """Return whether a command switches a motor on."""
     return any(getattr(message, name) for name in JOINTS)
+
+
+def switches_off(message: MotorCommand) -> bool:
+    """Return whether a command has all motors off, and is not for the lamp."""
+    return not moves(message) and message.lamp == 0
 
 
 def wait_for_acks(*publishers: Publisher) -> None:

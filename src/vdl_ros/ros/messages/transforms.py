@@ -101,15 +101,13 @@ class FrameTree:
 
     def __init__(self) -> None:
         """Start without frames."""
-        self._parents: dict[str, tuple[str, Array]] = {}
+        self._transforms: dict[str, TransformStamped] = {}
 
     def add(self, message: TFMessage) -> None:
-        """Add transforms; ones that are not finite, or of no rotation, are ignored."""
+        """Add transforms."""
         for each in message.transforms:
-            pose = _matrix(each)
-            known = len(self._parents) < _FRAMES or each.child_frame_id in self._parents
-            if pose is not None and known:
-                self._parents[each.child_frame_id] = each.header.frame_id, pose
+            if len(self._transforms) < _FRAMES or each.child_frame_id in self._transforms:
+                self._transforms[each.child_frame_id] = each
 
     def point(self, place: ArrayLike, frame: str, target: str) -> Array:
         """
@@ -128,9 +126,10 @@ class FrameTree:
     def _ancestors(self, frame: str) -> dict[str, Array]:
         """Return the pose of ``frame`` in itself and in each frame above it, the nearest first."""
         found, name = {frame: np.eye(4)}, frame
-        while name in self._parents:
-            parent, pose = self._parents[name]
-            if parent in found:  # a loop
+        while name in self._transforms:
+            transform = self._transforms[name]
+            parent, pose = transform.header.frame_id, _matrix(transform)
+            if pose is None or parent in found:  # no rotation, or a loop
                 break
             found[parent] = pose @ found[name]
             name = parent

@@ -221,8 +221,9 @@ class CubeTask(ArmTask):
         return self._renderer.render(self.positions[arm], self.goals[arm], self.cubes[arm])
 
     def close(self) -> None:
-        """Free the renderer."""
+        """Free the renderer and the simulation."""
         self._renderer.close()
+        self._twin.close()
 
     def _places(self, count: int, random: np.random.Generator) -> tuple[Array, Array]:
         """Return poses of cubes at rest, float64 [N, 7], and goals, float64 [N, 3], m."""
