@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,21 @@ TASKS = {
     'cartpole': Task('CartPole-v1', 'ppo', 50.0, 300_000)}
 
 
+class Deadline(threading.Event):
+    """Is set some time after it is first looked at."""
+
+    def __init__(self, seconds: float) -> None:
+        """Be set after ``seconds``."""
+        super().__init__()
+        self._seconds, self._end = seconds, math.inf
+
+    def is_set(self) -> bool:
+        """Return whether the time is over."""
+        now = time.monotonic()
+        self._end = min(self._end, now + self._seconds)
+        return now >= self._end
+
+
 def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Path:
     """
     Train a policy up to ``options.steps``, unless it is; return the folder of the run.
@@ -122,11 +138,8 @@ def figures(
     torch.manual_seed(options.seed)
     found = play(saved, delay_ms, options.episodes, options.seed)
     known = [each.success for each in found.episodes if each.success is not None]
-    stop = threading.Event()
-    timer = threading.Timer(options.seconds, stop.set)
-    timer.start()
-    in_real_time = play(saved, delay_ms, 1_000_000, options.seed, realtime_fps=rate, stop=stop)
-    timer.cancel()
+    in_real_time = play(saved, delay_ms, 1_000_000, options.seed, realtime_fps=rate,
+                        stop=Deadline(options.seconds))
     return {
         'mean_return': round(found.mean, 3), 'return_interval': round(found.interval, 3),
         'success': round(statistics.fmean(known), 4) if known else None,

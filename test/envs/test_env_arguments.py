@@ -92,8 +92,10 @@ def test_a_checkpoint_says_with_which_arguments_it_was_trained():
     ('{"rate": 0}', 'rate: 0 is not allowed: 1 to 100'),
     ('{"rate": 1e13}', 'rate: 10000000000000.0 is not allowed: 1 to 100'),
     ('{"rate": "fast"}', "rate: 'fast' is not allowed: 1 to 100"),
-    ('{"command_delay": 1e14}', 'command_delay: 100000000000000.0 is not allowed: 0 to 2 s'),
-    ('{"measurement_delay": -1}', 'measurement_delay: -1 is not allowed: 0 to 2 s'),
+    ('{"command_delay": 1e14}', 'command_delay: 100000000000000.0 is not allowed: 0 to 2 s, or '
+     'the lowest and the highest'),
+    ('{"measurement_delay": -1}', 'measurement_delay: -1 is not allowed: 0 to 2 s, or the lowest '
+     'and the highest'),
     ('{"randomisation": "x"}', "randomisation: 'x' is not allowed: one of inside, held_out, none"),
 ])
 def test_arguments_of_the_arm_that_are_not_allowed_are_named(text, message):

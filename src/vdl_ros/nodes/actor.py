@@ -164,14 +164,14 @@ class ActorNode(Node):
                 mode = CentralInferenceMode(
                     self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard, told=self._reaction_time.add)
+                    heard=self._choice.heard, on_extras=self._reaction_time.add)
             else:
                 mode = LocalInferenceMode(
                     self, envs, train, algorithm_config, frames, actor_id=self._id,
                     start_id=self._start_id, sequence=self._sequence, seed=seed,
                     credit_timeout=self._settings.credit_timeout,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard, told=self._reaction_time.add)
+                    heard=self._choice.heard, on_extras=self._reaction_time.add)
         except (ValueError, EnvStopped):
             # The next policy may be refused too, and each would leave its environments.
             envs.close()

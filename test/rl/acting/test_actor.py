@@ -11,7 +11,7 @@ from vdl_ros.rl.acting.actor import Actor, load_weights, weights
 from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
-from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_told
+from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_extras
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import TrainConfig
@@ -289,20 +289,20 @@ def test_rejected_weights_leave_the_policy_unchanged(spaces, same):
 
 
 def test_what_an_environment_tells_of_its_clock_is_in_the_unroll():
-    told = {'reaction_time': np.full((BATCH, 4), 0.5), 'late_actions': np.arange(BATCH),
+    extras = {'reaction_time': np.full((BATCH, 4), 0.5), 'late_actions': np.arange(BATCH),
             'is_success': np.zeros((BATCH, 2))}
     envs = factory.make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=BATCH)
     step = envs.step
-    envs.step = lambda actions: (*step(actions)[:4], told)
+    envs.step = lambda actions: (*step(actions)[:4], extras)
     stepper = EnvStepper(envs, 1)
     found = stepper.step(np.zeros(BATCH, np.int64))
     # Success of another shape is not success.
     assert found.success is None
-    assert found.told.keys() == {'reaction_time', 'late_actions'}
-    assert found.told['reaction_time'].dtype == np.float32
-    assert found.told['late_actions'].dtype == np.int32
+    assert found.extras.keys() == {'reaction_time', 'late_actions'}
+    assert found.extras['reaction_time'].dtype == np.float32
+    assert found.extras['late_actions'].dtype == np.int32
     arrays = {'rewards': np.zeros((3, BATCH), np.float32)}
-    add_told(arrays, found.told, 1)
+    add_extras(arrays, found.extras, 1)
     assert arrays['late_actions'][1].tolist() == list(range(BATCH))
     assert not arrays['reaction_time'][[0, 2]].any()
     assert (arrays['reaction_time'][1] == 0.5).all()

@@ -18,10 +18,8 @@ from vdl_ros.envs.checked_vector_env import (
     check_memory,
 )
 
-__all__ = ['MOST', 'Delay', 'DelayedVectorEnv', 'no_action']
+__all__ = ['Delay', 'DelayedVectorEnv', 'no_action']
 
-#: The longest delay, s.
-MOST = 20.0
 # Distinguishes this random stream from those of the environments.
 _STREAM = 0x1A6
 
@@ -38,18 +36,18 @@ class Delay:
         return self.high > 0.0
 
     @classmethod
-    def of(cls, name: str, value: object) -> Delay:
+    def of(cls, name: str, value: object, most: float) -> Delay:
         """
         Return the delay of the argument ``name``: a number, or the lowest and the highest, s.
 
         Raises:
-            EnvError: anything else, or more than ``MOST``.
+            EnvError: anything else, or more than ``most``.
         """
         found = list(value) if isinstance(value, list | tuple) else [value, value]
         numbers = [each for each in found
                    if isinstance(each, int | float) and not isinstance(each, bool)]
-        if not len(numbers) == len(found) == 2 or not 0.0 <= numbers[0] <= numbers[1] <= MOST:
-            raise EnvError(f'{name}: {quoted(value)} is not allowed: 0 to {MOST:g} s, or the '
+        if not len(numbers) == len(found) == 2 or not 0.0 <= numbers[0] <= numbers[1] <= most:
+            raise EnvError(f'{name}: {quoted(value)} is not allowed: 0 to {most:g} s, or the '
                            'lowest and the highest')
         return cls(*map(float, numbers))
 

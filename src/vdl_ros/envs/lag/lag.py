@@ -100,5 +100,5 @@ def _rate(env: CheckedVectorEnv, config: EnvConfig) -> float:
     if not rate > 0.0:
         env.close()
         raise EnvError('observation_delay, action_delay: not allowed without realtime_fps: '
-                       f'env_id {quoted(config.env_id)} does not tell its steps per second')
+                       f'env_id {quoted(config.env_id)} has no known steps per second')
     return rate

@@ -34,7 +34,7 @@ class RealTimeVectorEnv(Wrapper):
 
     ``info`` has ``reaction_time``, float32 [B, 4], s, of this action, with the columns of
     ``common/reaction_time.py``: the times that were measured, and the delays that the environment
-    simulates, if it tells them as ``observation_delay`` and ``action_delay``; and
+    simulates, if its info has them as ``observation_delay`` and ``action_delay``; and
     ``late_actions``, int32 [B]: how many ticks held the last action while this one was not there.
     """
 

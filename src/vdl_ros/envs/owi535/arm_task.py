@@ -29,7 +29,7 @@ from vdl_ros.envs.owi535.twin_ranges import RANDOMISATIONS, TwinRanges, Twins
 from vdl_ros.envs.owi535.workspace import Workspace
 
 __all__ = [
-    'AddedDelay', 'FEEDBACKS', 'HOLD', 'REWARDS', 'ArmTask', 'World', 'check_range',
+    'FEEDBACKS', 'HOLD', 'REWARDS', 'AddedDelay', 'ArmTask', 'World', 'check_range',
     'ranges_and_speed', 'world',
 ]
 
@@ -130,14 +130,14 @@ class ArmTask:
         """
         check_choice('reward', reward, REWARDS)
         check_choice('feedback', feedback, FEEDBACKS)
+        self._delays = (Delay.of('measurement_delay', measurement_delay, MOST_DELAY),
+                        Delay.of('command_delay', command_delay, MOST_DELAY))
         self._dense = reward == 'dense'
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = world()
         self._geometry = self._world.scene.geometry
         self._ranges, self._speed = ranges_and_speed(randomisation, calibration, self._geometry)
         self._most_late = LATE if randomisation == 'inside' else 0.0
-        self._delays = (Delay.of('measurement_delay', measurement_delay),
-                        Delay.of('command_delay', command_delay))
         self._sensor = JointSensor(count)
         self._time, self._held = np.zeros(count), np.zeros(count, np.int64)
         self._commands = np.zeros((count, IN_FLIGHT, len(motors)), np.int8)

@@ -14,7 +14,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
-from vdl_ros.rl.data.unroll import Arrays, UnrollSchema, add_told
+from vdl_ros.rl.data.unroll import Arrays, UnrollSchema, add_extras
 from vdl_ros.rl.device import to_host
 from vdl_ros.rl.policy.policy import Policy
 
@@ -132,8 +132,8 @@ class Actor:
                     step = stepper.step(
                         self.policy.distribution.to_environment(arrays['actions'][t]))
                 (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
-                 arrays['truncated'][t], is_reset[t + 1], told) = step
-                add_told(arrays, told, t)
+                 arrays['truncated'][t], is_reset[t + 1], extras) = step
+                add_extras(arrays, extras, t)
                 self._state = self.policy.append_last_action(
                     self._state, torch.from_numpy(arrays['actions'][t]),
                     torch.from_numpy(arrays['rewards'][t]))

@@ -29,7 +29,7 @@ from vdl_ros.rl.data.unroll import (
     Unroll,
     UnrollError,
     UnrollSchema,
-    add_told,
+    add_extras,
 )
 from vdl_ros.rl.policy.policy import Policy
 
@@ -247,7 +247,7 @@ class CentralInference:
         arrays['is_reset'][t] = request.arrays['is_reset']
         for name in ('rewards', 'terminated', 'truncated'):
             arrays[name][t - 1] = request.arrays[name]
-        add_told(arrays, {
+        add_extras(arrays, {
             name: request.arrays[name] for name in OPTIONAL if name in request.arrays}, t - 1)
         session.state = self._policy.append_last_action(session.state, *(
             torch.from_numpy(arrays[name][t - 1]) for name in ('actions', 'rewards')))

@@ -31,9 +31,9 @@ class Step(NamedTuple):
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
             ignored the action and reset itself; also where its info has ``is_lost``: a robot was
             silent, and this step is none of an episode.
-        told: what the environment's info tells of those in ``unroll.OPTIONAL``: ``success``
-            [B] bool, where the episode, if it ends here, reached its aim, from ``is_success``;
-            of environments on their own clock ``reaction_time`` and ``late_actions``.
+        extras: those of ``unroll.OPTIONAL`` that the environment's info has: ``success`` [B] bool,
+            where the episode, if it ends here, reached its aim, from ``is_success``; of
+            environments on their own clock ``reaction_time`` and ``late_actions``.
     """
 
     observation: NDArray[Any]
@@ -41,12 +41,12 @@ class Step(NamedTuple):
     terminated: NDArray[Any]
     truncated: NDArray[Any]
     is_reset: NDArray[Any]
-    told: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
     @property
     def success(self) -> NDArray[Any] | None:
-        """Return where the episode reached its aim, bool [B]; None if that is not told."""
-        return self.told.get('success')
+        """Return where the episode reached its aim, bool [B]; None if it is unknown."""
+        return self.extras.get('success')
 
 
 class EnvStepper:
@@ -76,18 +76,18 @@ class EnvStepper:
         observation, reward, terminated, truncated, info = self.envs.step(actions)
         lost = info.get('is_lost')
         is_reset = self._done if lost is None else self._done | np.asarray(lost, np.bool_)
-        step = Step(observation, reward, terminated, truncated, is_reset, self._told(info))
+        step = Step(observation, reward, terminated, truncated, is_reset, self._extras(info))
         self.observation, self.is_reset = observation, is_reset
         self._done = np.logical_or(terminated, truncated)
         return step
 
-    def _told(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return what ``info`` tells, as in :class:`Step`."""
-        told = {}
+    def _extras(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return the extras in ``info``, as in :class:`Step`."""
+        extras = {}
         for name, key in _IN_INFO.items():
             if key in info:
                 found, (dtype, shape) = np.asarray(info[key]), OPTIONAL[name]
                 # Anybody's environment may have something else of this name.
                 if found.shape == (self.envs.num_envs, *shape):
-                    told[name] = found.astype(dtype)
-        return told
+                    extras[name] = found.astype(dtype)
+        return extras

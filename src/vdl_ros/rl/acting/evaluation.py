@@ -144,8 +144,8 @@ def evaluate(
         is_reset = stepper.is_reset
         step = stepper.step(act(stepper.observation, is_reset, rewards))
         rewards = step.reward
-        reaction_time.extend(step.told.get('reaction_time', ()))
-        late += int(np.sum(step.told.get('late_actions', 0)))
+        reaction_time.extend(step.extras.get('reaction_time', ()))
+        late += int(np.sum(step.extras.get('late_actions', 0)))
         for episode in counter.add(rewards[None], step.terminated[None], step.truncated[None],
                                    np.stack([is_reset, step.is_reset]),
                                    None if step.success is None else step.success[None]):

@@ -18,7 +18,7 @@ is_reset                [B] bool     the observation is the first of an episode
 rewards                 [B] float32  of the last step; 0 before the first
 terminated, truncated   [B] bool     of the last step
 success, reaction_time, [B], [B, 4], of the last step, as in ``unroll.py``; absent if the
-late_actions            [B]          environment does not tell them
+late_actions            [B]          environment lacks them
 ======================  ===========  ============================================================
 """
 
@@ -171,13 +171,13 @@ class RemoteActor:
         last = self._last
         stacks = np.ones_like(last.is_reset) if whole else last.is_reset
         return {'is_reset': last.is_reset, 'rewards': last.reward,
-                'terminated': last.terminated, 'truncated': last.truncated, **last.told,
+                'terminated': last.terminated, 'truncated': last.truncated, **last.extras,
                 **self._schema.encode(last.observation, stacks)}
 
     @property
-    def told(self) -> Mapping[str, NDArray[Any]]:
-        """Return what the environments told of the last step."""
-        return self._last.told
+    def extras(self) -> Mapping[str, NDArray[Any]]:
+        """Return the extras of the last step."""
+        return self._last.extras
 
     def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:
         """Step with ``actions`` [B] or [B, A]; return the episodes that ended."""

@@ -23,7 +23,7 @@ late_actions           [T, B] int32        steps of the environment that held th
 state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
 
-The three before ``state`` are absent if the environment does not tell them.
+The three before ``state`` are absent if the environment lacks them.
 
 After the end of an episode the environment ignores the next action and resets, so a step into a
 reset observation, ``is_reset[t + 1]``, is not valid for learning.
@@ -47,7 +47,7 @@ from vdl_ros.rl.data import frame_stack
 
 __all__ = [
     'LARGEST', 'OPTIONAL', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema',
-    'add_told', 'check_arrays', 'check_lengths', 'with_optional',
+    'add_extras', 'check_arrays', 'check_lengths', 'with_optional',
 ]
 
 Arrays = dict[str, NDArray[Any]]
@@ -96,7 +96,7 @@ class Unroll:
 # dtype and shape by name. In a shape, -1 stands for B, which may differ between actors, and -2 for
 # the number of resets.
 Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
-#: What some environments tell of each step, with its shape for one step of one environment.
+#: Extras, which some environments have, with the shape for one step of one environment.
 OPTIONAL: Expected = {
     'success': (np.dtype(np.bool_), ()),
     'reaction_time': (np.dtype(np.float32), (len(PARTS),)),
@@ -117,9 +117,9 @@ def with_optional(expected: Expected, found: Container[str]) -> Expected:
                        for name, (dtype, shape) in OPTIONAL.items() if name in found}
 
 
-def add_told(arrays: Arrays, told: Mapping[str, NDArray[Any]], t: int) -> None:
-    """Write what environments told of step ``t``, by name in ``OPTIONAL``, into an unroll."""
-    for name, values in told.items():
+def add_extras(arrays: Arrays, extras: Mapping[str, NDArray[Any]], t: int) -> None:
+    """Write the extras of step ``t``, by name in ``OPTIONAL``, into an unroll."""
+    for name, values in extras.items():
         if name not in arrays:
             arrays[name] = np.zeros((len(arrays['rewards']), *values.shape), values.dtype)
         arrays[name][t] = values

@@ -39,12 +39,12 @@ class ReactionTimeStatistics:
             MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
         node.create_timer(_PERIOD_S, self._publish)
 
-    def add(self, told: Mapping[str, NDArray[Any]]) -> None:
+    def add(self, extras: Mapping[str, NDArray[Any]]) -> None:
         """Add steps, by the names of ``rl/data/unroll.py``, [..., 4] and [...]."""
-        if 'reaction_time' in told:
-            self._reaction_time.extend(told['reaction_time'])
-        if 'late_actions' in told:
-            self._late += int(told['late_actions'].sum())
+        if 'reaction_time' in extras:
+            self._reaction_time.extend(extras['reaction_time'])
+        if 'late_actions' in extras:
+            self._late += int(extras['late_actions'].sum())
 
     def _publish(self) -> None:
         start, self._start = self._start, self._node.get_clock().now()

@@ -36,8 +36,8 @@ __all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode']
 
 # Called with finished episodes and the policy version that acted last.
 Finished = Callable[[list[FinishedEpisode], int], None]
-# Called with what environments told of steps, by the names of rl/data/unroll.py.
-Told = Callable[[Mapping[str, NDArray[Any]]], None]
+# Called with the extras of steps, by the names of rl/data/unroll.py.
+OnExtras = Callable[[Mapping[str, NDArray[Any]]], None]
 
 
 class ActorMode(Protocol):
@@ -66,7 +66,7 @@ class LocalInferenceMode:
         frames_per_observation: int, *,
         actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
         finished: Finished, timer: ThreadTimer, heard: Callable[[], None],
-        told: Told = lambda arrays: None,
+        on_extras: OnExtras = lambda extras: None,
     ) -> None:
         """
         Start with trajectory number ``sequence`` at the first policy.
@@ -74,7 +74,8 @@ class LocalInferenceMode:
         ``heard`` is called when the learner reports that it is busy.
         """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._finished, self._timer, self._heard, self._told = finished, timer, heard, told
+        self._finished, self._timer, self._heard = finished, timer, heard
+        self._on_extras = on_extras
         spaces = envs.single_observation_space, envs.single_action_space
         policy = make_policy(train, *spaces, algorithm_config)
         self._actor = Actor(
@@ -133,7 +134,7 @@ class LocalInferenceMode:
         with self._timer('publish'):
             self._publisher.publish(message)
             self._finished(finished, version)
-        self._told(arrays)
+        self._on_extras(arrays)
         return True
 
     def _write_off_lost(self) -> None:
@@ -163,11 +164,13 @@ class CentralInferenceMode:
     def __init__(
         self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
         actor_id: str, start_id: int, seed: int, finished: Finished, timer: ThreadTimer,
-        heard: Callable[[], None], told: Told = lambda arrays: None,
+        heard: Callable[[], None],
+        on_extras: OnExtras = lambda extras: None,
     ) -> None:
         """Start at the first policy message; ``heard`` is called at each answer."""
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._finished, self._timer, self._heard, self._told = finished, timer, heard, told
+        self._finished, self._timer, self._heard = finished, timer, heard
+        self._on_extras = on_extras
         space: Any = envs.single_observation_space
         self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
@@ -212,7 +215,7 @@ class CentralInferenceMode:
             else:
                 with self._timer('publish'):
                     self._finished(finished, message.policy_version)
-                self._told(self._actor.told)
+                self._on_extras(self._actor.extras)
                 self._requested, self._whole = None, False
                 self._stamp = self._node.get_clock().now().to_msg()
         now = time.monotonic()
