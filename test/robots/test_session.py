@@ -27,7 +27,7 @@ class Forward(Task):
 
 class Resetter:
     def __init__(self):
-        self.begun, self.done, self.error = 0, True, ''
+        self.begun, self.cancelled, self.done, self.error = 0, 0, True, ''
 
     def begin(self, random):
         self.begun += 1
@@ -36,6 +36,9 @@ class Resetter:
         if self.error:
             raise ResetError(self.error)
         return self.done
+
+    def cancel(self):
+        self.cancelled += 1
 
 
 class Robot:
@@ -150,6 +153,8 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     robot.session.on_stop('emergency stop', True)
     assert robot.sent[-1] == 0.0
     assert robot.session.state is State.WAITING
+    # A controller must not go on with the way of the reset.
+    assert robot.resetter.cancelled == reset
     count = len(robot.sent)
     for _ in range(30):
         assert robot.tick(act=0.7) is None

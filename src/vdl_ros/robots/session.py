@@ -50,6 +50,9 @@ class Resetter(Protocol):
             ResetError: it could not be reset.
         """
 
+    def cancel(self) -> None:
+        """Stop what :meth:`begin` began."""
+
 
 class State(Enum):
     """What a robot does."""
@@ -211,6 +214,7 @@ class Session:
 
     def stop(self) -> None:
         """Send the neutral action, if any was sent, and wait."""
+        self._cancel_reset()
         self.state, self._result = State.WAITING, None
         if self._has_commanded:
             self._command(self._neutral)
@@ -264,10 +268,15 @@ class Session:
         """End the episode without a result; the neutral action is sent before anything else."""
         if command:
             self._command(self._neutral)
+        self._cancel_reset()
         self.lost += self.state is State.RUNNING
         self.state, self._result = State.WAITING, None
         self._retry_at = -np.inf
         self._report(reason)
+
+    def _cancel_reset(self) -> None:
+        if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
+            self._resetter.cancel()
 
     def _report(self, reason: str) -> None:
         if reason and reason != self._logged:
