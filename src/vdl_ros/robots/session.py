@@ -12,46 +12,22 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.measured import HISTORY, Measured
+from vdl_ros.robots.reading import Reading
+from vdl_ros.robots.resetter import ResetError, Resetter
 from vdl_ros.robots.task import Task
 
-__all__ = ['Reading', 'Resetter', 'ResetError', 'Result', 'Session', 'State']
+__all__ = ['Result', 'Session', 'State']
 
 # A robot is left to others for so long after their last command, s.
 _YIELD_S = 1.0
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
-
-
-class ResetError(Exception):
-    """A robot that was not reset; the message is one line."""
-
-
-class Resetter(Protocol):
-    """Brings a robot to the start of an episode."""
-
-    def begin(self, random: np.random.Generator) -> None:
-        """Begin to reset it."""
-
-    def is_done(self, values: dict[str, float]) -> bool:
-        """
-        Return whether it is reset.
-
-        Args:
-            values: the latest features by name.
-
-        Raises:
-            ResetError: it could not be reset.
-        """
-
-    def cancel(self) -> None:
-        """Stop what :meth:`begin` began."""
 
 
 class State(Enum):
@@ -62,25 +38,6 @@ class State(Enum):
     SETTLING = 'settling'
     RUNNING = 'running'
     OVER = 'over'
-
-
-class Reading(NamedTuple):
-    """
-    The latest message of a topic.
-
-    Attributes:
-        values: features by name.
-        stamp: its own, s.
-        lag: time from its stamp to its arrival, s.
-        arrived: of the robot's clock, s.
-        arrived_wall: of the monotonic clock, s.
-    """
-
-    values: dict[str, float]
-    stamp: float
-    lag: float
-    arrived: float
-    arrived_wall: float
 
 
 @dataclass(frozen=True)

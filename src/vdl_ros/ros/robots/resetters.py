@@ -20,7 +20,7 @@ from vdl_ros.robots.contract import (
     ServiceReset,
     TrajectoryReset,
 )
-from vdl_ros.robots.session import ResetError, Resetter
+from vdl_ros.robots.resetter import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.ros.robots.interfaces import resolve_service
