@@ -5,6 +5,7 @@ Without env_id, algorithm or resume: the reach of the arm, with ppo.
 """
 
 import socket
+from pathlib import Path
 
 from launch import LaunchDescription
 from launch.actions import (
@@ -24,6 +25,7 @@ from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
+from vdl_ros.rl.runs.run_folder import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
@@ -57,22 +59,24 @@ def start(context):
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
-    if str(given.get('env_id', '')).startswith(ROBOT):
+    resumed = saved_settings(Path(given['resume'])) if given.get('resume') else {}
+    env_id = str(given.get('env_id') or resumed.get('env_id', ''))
+    one = {}
+    if env_id.startswith(ROBOT):
         # One actor has all robots of a contract.
         if given.get('num_actors', 1) != 1:
             raise SettingError(f'num_actors: {given["num_actors"]} is not allowed with '
-                               f'{given["env_id"]}: 1')
-        task = {'num_actors': '1'}
+                               f'{env_id}: 1')
+        one = {'num_actors': '1'}
     address = given.get('group_address') or (free_address() if count > 1 else '')
     verify_run(select(RunConfig, given | {'group_address': address}))
     learners = [
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
-                             **task, **({'record': ''} if rank else {}))])
+                             **task, **one, **({'record': ''} if rank else {}))])
         for rank in range(count)]
     # Actors receive the environment from the learner, also when it resumes another run.
     return [*learners, GroupAction([include(
-        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
-        **({'num_actors': '1'} if task.keys() == {'num_actors'} else {}))])]
+        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1', **one)])]
 
 
 def free_address():

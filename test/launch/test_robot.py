@@ -18,7 +18,7 @@ def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, p
     stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     training = launch(
         'ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_id:=robot/owi535_sim',
-        'algorithm:=ppo', f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
+        f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
         'batch_size:=2', f'run_dir:={run}')
 
     def says(text, times=1):

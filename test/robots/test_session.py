@@ -9,7 +9,9 @@ from robot_contract import GOOD
 
 from vdl_ros.robots.contract import LateAction, Limit
 from vdl_ros.robots.contract_file import read_contract
-from vdl_ros.robots.session import Reading, ResetError, Session, State
+from vdl_ros.robots.reading import Reading
+from vdl_ros.robots.resetter import ResetError
+from vdl_ros.robots.session import Session, State
 from vdl_ros.robots.task import Task
 
 PERIOD = 0.05
@@ -27,7 +29,7 @@ class Forward(Task):
 
 class Resetter:
     def __init__(self):
-        self.begun, self.done, self.error = 0, True, ''
+        self.begun, self.cancelled, self.done, self.error = 0, 0, True, ''
 
     def begin(self, random):
         self.begun += 1
@@ -36,6 +38,9 @@ class Resetter:
         if self.error:
             raise ResetError(self.error)
         return self.done
+
+    def cancel(self):
+        self.cancelled += 1
 
 
 class Robot:
@@ -150,6 +155,8 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     robot.session.on_stop('emergency stop', True)
     assert robot.sent[-1] == 0.0
     assert robot.session.state is State.WAITING
+    # A controller must not go on with the way of the reset.
+    assert robot.resetter.cancelled == reset
     count = len(robot.sent)
     for _ in range(30):
         assert robot.tick(act=0.7) is None

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from vdl_ros.robots.contract import Feature
 
-__all__ = ['ReadingError', 'follow', 'read_feature']
+__all__ = ['Reading', 'ReadingError', 'follow', 'read_feature']
+
+
+class Reading(NamedTuple):
+    """
+    The latest message of a topic.
+
+    Attributes:
+        values: features by name.
+        stamp: its own, s.
+        lag: time from its stamp to its arrival, s.
+        arrived: of the robot's clock, s.
+        arrived_wall: of the monotonic clock, s.
+    """
+
+    values: dict[str, float]
+    stamp: float
+    lag: float
+    arrived: float
+    arrived_wall: float
 
 
 class ReadingError(ValueError):

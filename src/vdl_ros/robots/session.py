@@ -12,43 +12,22 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.measured import HISTORY, Measured
+from vdl_ros.robots.reading import Reading
+from vdl_ros.robots.resetter import ResetError, Resetter
 from vdl_ros.robots.task import Task
 
-__all__ = ['Reading', 'Resetter', 'ResetError', 'Result', 'Session', 'State']
+__all__ = ['Result', 'Session', 'State']
 
 # A robot is left to others for so long after their last command, s.
 _YIELD_S = 1.0
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
-
-
-class ResetError(Exception):
-    """A robot that was not reset; the message is one line."""
-
-
-class Resetter(Protocol):
-    """Brings a robot to the start of an episode."""
-
-    def begin(self, random: np.random.Generator) -> None:
-        """Begin to reset it."""
-
-    def is_done(self, values: dict[str, float]) -> bool:
-        """
-        Return whether it is reset.
-
-        Args:
-            values: the latest features by name.
-
-        Raises:
-            ResetError: it could not be reset.
-        """
 
 
 class State(Enum):
@@ -59,25 +38,6 @@ class State(Enum):
     SETTLING = 'settling'
     RUNNING = 'running'
     OVER = 'over'
-
-
-class Reading(NamedTuple):
-    """
-    The latest message of a topic.
-
-    Attributes:
-        values: features by name.
-        stamp: its own, s.
-        lag: time from its stamp to its arrival, s.
-        arrived: of the robot's clock, s.
-        arrived_wall: of the monotonic clock, s.
-    """
-
-    values: dict[str, float]
-    stamp: float
-    lag: float
-    arrived: float
-    arrived_wall: float
 
 
 @dataclass(frozen=True)
@@ -211,6 +171,7 @@ class Session:
 
     def stop(self) -> None:
         """Send the neutral action, if any was sent, and wait."""
+        self._cancel_reset()
         self.state, self._result = State.WAITING, None
         if self._has_commanded:
             self._command(self._neutral)
@@ -264,10 +225,15 @@ class Session:
         """End the episode without a result; the neutral action is sent before anything else."""
         if command:
             self._command(self._neutral)
+        self._cancel_reset()
         self.lost += self.state is State.RUNNING
         self.state, self._result = State.WAITING, None
         self._retry_at = -np.inf
         self._report(reason)
+
+    def _cancel_reset(self) -> None:
+        if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
+            self._resetter.cancel()
 
     def _report(self, reason: str) -> None:
         if reason and reason != self._logged:

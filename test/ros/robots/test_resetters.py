@@ -42,6 +42,21 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end(peer, robot, make, ac
     assert paths[0].points[0].time_from_start.sec == 2
 
 
+def test_the_end_of_the_environment_stops_a_trajectory(peer, robot, make, act):
+    paths = []
+    peer.node.create_subscription(
+        JointTrajectory, 'path', paths.append, qos.TOPICS['arm/joint_trajectory'])
+    env = make(reset={'trajectory': {
+        'topic': 'path', 'positions': {'speed': 0.2}, 'seconds': 2.0, 'tolerance': 0.05,
+        'timeout': 60.0}})
+    agent = act(env)
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: paths, 'a trajectory')
+        agent.end(make.stop)
+        env.close()
+        peer.until(lambda: not paths[-1].points, 'a trajectory without points')
+
+
 def test_a_person_confirms_each_reset(peer, robot, make, act, launch):
     agent = act(make(reset={'confirmation': 'put the cube back'}))
     with peer.saying(robot.measure, every=0.01):

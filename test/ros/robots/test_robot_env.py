@@ -160,3 +160,26 @@ def test_a_simulated_clock_that_stands_still_or_jumps_stops_the_robot(peer, robo
     robot.until_still()
     until_moving()
     assert any(map(lost, agent.steps))
+
+
+def test_measurements_with_stamps_of_another_time_are_refused_unless_told_otherwise(
+        peer, robot, make, act):
+    """As by a host whose clock is wrong, or when a system clock was set."""
+    wrong = [Time(sec=1), Time(sec=2**31 - 1)]
+    agent = act(make())
+    count = [0]
+
+    def measure_wrongly():
+        count[0] += 1
+        robot.measure(wrong[count[0] % 2])
+
+    peer.until(lambda: count[0] > 100, 'messages', say=measure_wrongly, every=0.01)
+    assert agent.steps == []
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: len(agent.steps) > 3, 'steps')
+    agent.end(make.stop)
+    agent.env.close()
+    make.stop.clear()
+    other = act(make(topics={'odom': {**GOOD['topics']['odom'], 'stamped': False}}))
+    with peer.saying(measure_wrongly, every=0.01):
+        peer.until(lambda: len(other.steps) > 3, 'steps')

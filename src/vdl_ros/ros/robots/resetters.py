@@ -20,7 +20,7 @@ from vdl_ros.robots.contract import (
     ServiceReset,
     TrajectoryReset,
 )
-from vdl_ros.robots.session import ResetError, Resetter
+from vdl_ros.robots.resetter import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.ros.robots.interfaces import resolve_service
@@ -103,6 +103,9 @@ class _ByService:
             raise ResetError(f'{self._client.srv_name} refused: {quoted(reason)}')
         return True
 
+    def cancel(self) -> None:
+        self._call = None
+
 
 class _ByTrajectory:
     """Publishes a trajectory, and waits until the features are at its end."""
@@ -135,6 +138,11 @@ class _ByTrajectory:
                 if self._is_sent else f'nobody follows {self._publisher.topic_name}')
         return False
 
+    def cancel(self) -> None:
+        if self._is_sent:
+            # One without points stops a controller.
+            self._publisher.publish(JointTrajectory())
+
 
 class _ByPerson:
     """Waits for a person."""
@@ -152,6 +160,9 @@ class _ByPerson:
 
     def is_done(self, values: dict[str, float]) -> bool:
         return self._confirmed
+
+    def cancel(self) -> None:
+        self._waits = False
 
     def _on_confirmed(
         self, request: Trigger.Request, response: Trigger.Response,

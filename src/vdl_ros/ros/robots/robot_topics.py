@@ -21,8 +21,8 @@ from rclpy.node import Node
 
 from vdl_ros.common.quoting import shown
 from vdl_ros.robots.contract import Contract, ContractError
-from vdl_ros.robots.reading import ReadingError, follow
-from vdl_ros.robots.session import Reading, Session
+from vdl_ros.robots.reading import Reading, ReadingError, follow
+from vdl_ros.robots.session import Session
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import is_program
 from vdl_ros.ros.messages.joint_messages import seconds
