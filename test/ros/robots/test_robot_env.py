@@ -115,7 +115,8 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, mak
 def test_names_that_are_not_of_this_host_are_refused(make, place, value, reason):
     changes = {place: value}
     if place == 'topics':
-        changes[place]['odom'].pop('name')
+        changes = {'topics': {'odom': {name: each for name, each in value['odom'].items()
+                                      if name != 'name'}}}
     with pytest.raises(EnvError) as error:
         make(**changes)
     assert reason in str(error.value)

@@ -47,6 +47,8 @@ CAMERA_SHARE = 0.25
 #: Inside the ranges, the largest share of steps whose command is a step late, by chance: a policy
 #: that learned with it waits to see what its commands do, also on twins that are slower to react.
 LATE = 0.5
+#: Largest delay that may be added, s.
+MOST_DELAY = 2.0
 # Somebody straightens a wrist that is not measured by hand, rad.
 STRAIGHT = 0.05
 
