@@ -1,6 +1,7 @@
 """A policy is played and drawn beside its training; what cannot be drawn is said in one line."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from vdl_ros.rl.train_config import TrainConfig
 def opengl(monkeypatch):
     """Let nothing start a process for a look at the graphics driver."""
     monkeypatch.setattr(policy_player, 'check_drawing', lambda: '')
-    monkeypatch.setenv('MUJOCO_GL', 'disable')
+    monkeypatch.setenv('MUJOCO_GL', 'egl')
 
 
 def settings(env_id, **more):
@@ -74,8 +75,15 @@ def test_without_opengl_its_reason_is_said_where_it_is_needed(monkeypatch):
     monkeypatch.setattr(policy_player, 'check_drawing', missing)
     # It is drawn without OpenGL.
     PolicyPlayer(settings('CartPole-v1')).close()
+
+    def fail(*_):
+        raise AttributeError('no attribute eglQueryString')
+
+    # What a library makes of it depends on what was imported before.
+    monkeypatch.setattr(policy_player, 'make_drawn', fail)
     with pytest.raises(EnvError, match='OpenGL: no driver; apt install it'):
         PolicyPlayer(settings('vdl_ros/OWI535Reach-v0'))
+    assert os.environ['MUJOCO_GL'] == 'disable'
 
 
 def test_an_error_of_the_environment_is_one_line(monkeypatch):

@@ -1,6 +1,5 @@
 """TensorBoard is served to this machine only; what prevents that is one line."""
 
-import os
 import socket
 import sys
 
@@ -12,7 +11,7 @@ from vdl_ros.tools import tensorboard
 @pytest.fixture(autouse=True)
 def own_priority(monkeypatch, own_signals):
     """Keep signals and priority of the tests."""
-    monkeypatch.setattr(os, 'nice', lambda niceness: niceness)
+    monkeypatch.setattr(tensorboard, 'lower_priority', lambda: None)
 
 
 def test_a_missing_tensorboard_is_one_line(monkeypatch, capsys):

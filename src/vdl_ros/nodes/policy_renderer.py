@@ -1,7 +1,8 @@
 """
 The policy renderer: plays a training's newest policy in one environment, and publishes images.
 
-Subscribes: ``policy`` (vdl_ros/Policy, latched), while somebody subscribes to the images.
+Subscribes: ``policy`` (vdl_ros/Policy, latched), for one message every two seconds, while somebody
+subscribes to the images.
 Publishes: ``policy/image_raw`` (sensor_msgs/Image), at most ``view_rate`` a second;
 ``/diagnostics``, with the reason while there are none. Without a subscriber it does nothing.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros policy_renderer --help``.
@@ -10,7 +11,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros policy_renderer --help``.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,14 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.messages.tensors import from_tensors
-from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    call_back,
+    lower_priority,
+    make_executor,
+    run_node,
+    take_settings,
+)
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.training.trajectories import policy_config
 
@@ -40,10 +47,10 @@ if TYPE_CHECKING:
 
 SETTINGS = (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)
 FRAME = 'policy'
-# Lower priority than the training.
-NICENESS = 10
 # Longest pause between two looks for subscribers, s.
 PAUSE_S = 0.2
+# Period of taking the newest policy, s: a subscriber of every policy would slow the learner down.
+POLICY_S = 2.0
 # Silence after which the policy of another learner is taken, s.
 PATIENCE_S = 10.0
 
@@ -70,7 +77,7 @@ class PolicyRendererNode(Node):
         self._player: PolicyPlayer | None = None
         self._problem = ''
         self._frames = 0
-        self._due = -math.inf
+        self._due = self._policy_due = -math.inf
         self._images = self.create_publisher(
             Image, 'policy/image_raw', qos.TOPICS['policy/image_raw'])
         self._diagnostics = Diagnostics(self, self._health)
@@ -88,8 +95,8 @@ class PolicyRendererNode(Node):
     def render(self) -> None:
         """Publish an image if it is due and somebody subscribes."""
         watched = self._images.get_subscription_count() > 0
-        self._subscribe(watched)
         now = time.monotonic()
+        self._subscribe(watched, now)
         if now >= self._due:
             self._due = now + (self._render() if watched else PAUSE_S)
 
@@ -118,14 +125,15 @@ class PolicyRendererNode(Node):
         self._frames += 1
         return steps / self._player.fps
 
-    def _subscribe(self, watched: bool) -> None:
-        """Subscribe to policies only while they are shown: they may be large and frequent."""
-        if watched and self._subscription is None:
-            self._subscription = self.create_subscription(
-                Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
-        elif not watched and self._subscription is not None:
+    def _subscribe(self, watched: bool, now: float) -> None:
+        """Subscribe until the newest policy, which is latched, has come; after a while again."""
+        if self._subscription is None:
+            if watched and now >= self._policy_due:
+                self._subscription = self.create_subscription(
+                    Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
+        elif not watched or self._message is not None:
             self.destroy_subscription(self._subscription)
-            self._subscription = None
+            self._subscription, self._policy_due = None, now + POLICY_S
 
     def _load(self, message: Policy) -> None:
         """
@@ -190,8 +198,7 @@ def render(node: PolicyRendererNode, stop: threading.Event) -> int:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    # Before there are other threads, which take it over.
-    os.nice(NICENESS)
+    lower_priority()
     return run_node('policy_renderer', PolicyRendererNode, render, SETTINGS, args)
 
 

@@ -9,7 +9,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros training_viewer --help``.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 
@@ -28,7 +27,7 @@ from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.images import ImageError, from_image
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.process import lower_priority, run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.run_scalars import read_scalar
 from vdl_ros.ros.training.trajectories import policy_config
@@ -38,8 +37,6 @@ from vdl_ros.view.training_page import TrainingPage
 from vdl_ros.view.training_status import TrainingStatus
 
 SETTINGS = (TrainingViewerConfig, ProcessConfig)
-# Lower priority than the training.
-NICENESS = 10
 # Period of the figures and curves, s.
 DRAW_S = 1.0
 # Shortest time between two images, s, whatever publishes them.
@@ -155,8 +152,7 @@ class TrainingViewerNode(Node):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the node."""
-    # Before there are other threads, which take it over.
-    os.nice(NICENESS)
+    lower_priority()
     return run_node('training_viewer', TrainingViewerNode, spin_node, SETTINGS, args)
 
 

@@ -10,16 +10,19 @@ Exit status: 2 if TensorBoard is not installed or the port cannot be used.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK, die_with_parent, stop_on_signals
+from vdl_ros.ros.process import (
+    EXIT_BAD_INPUT,
+    EXIT_OK,
+    die_with_parent,
+    lower_priority,
+    stop_on_signals,
+)
 
 HOST = '127.0.0.1'
-# Lower priority than the training.
-NICENESS = 10
 # Period of reading the files again, s.
 RELOAD_S = 5
 
@@ -36,7 +39,7 @@ def main(args: Sequence[str] | None = None) -> int:
     stop = stop_on_signals()
     if options.with_parent:
         die_with_parent()
-    os.nice(NICENESS)
+    lower_priority()
     try:
         from tensorboard import program
     except ImportError:

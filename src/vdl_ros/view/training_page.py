@@ -39,8 +39,9 @@ class TrainingPage:
         scene = server.scene
         scene.set_up_direction('+y')
         scene.world_axes.visible = False
-        server.initial_camera.position = (0.0, 0.0, 3.4)
-        server.initial_camera.look_at = (0.0, 0.0, 0.0)
+        # The panel covers the right of the page.
+        server.initial_camera.position = (0.4, 0.0, 2.0)
+        server.initial_camera.look_at = (0.4, 0.0, 0.0)
         self._text: Any = server.gui.add_markdown('Waiting for the training.', order=0.0)
         self._losses: Any = server.gui.add_markdown('', order=100.0)
         self._curves: dict[str, Any] = {}
