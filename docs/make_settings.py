@@ -17,10 +17,12 @@ from vdl_ros.nodes.calibrate_config import CalibrateConfig
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.nodes.policy_config import PolicyConfig
+from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
 from vdl_ros.nodes.pose_estimator_config import PoseConfig
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
+from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
@@ -43,6 +45,11 @@ PAGES = (
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
+    ('Watching a run', TrainingViewerConfig,
+     'Launch arguments of `train.launch.py`, with `view`, `tensorboard` and `tensorboard_port` '
+     '([watching.md](watching.md)); parameters of `training_viewer`.'),
+    ('The policy that is watched', PolicyRendererConfig,
+     'Launch arguments of `train.launch.py`, parameters of `policy_renderer`.'),
     ('One actor', ActorConfig, 'Launch arguments of `actors.launch.py`, parameters of `actor`.'),
     ('Evaluation', EvaluateConfig,
      'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.'),

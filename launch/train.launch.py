@@ -5,36 +5,63 @@ Without env_id, algorithm or resume: the reach of the arm, with ppo.
 """
 
 import socket
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from launch import LaunchDescription
 from launch.actions import (
+    ExecuteProcess,
     GroupAction,
     IncludeLaunchDescription,
     OpaqueFunction,
+    RegisterEventHandler,
     SetEnvironmentVariable,
 )
+from launch.event_handlers import OnProcessExit
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
-from launch_ros.substitutions import FindPackageShare
+from launch_ros.substitutions import FindPackagePrefix, FindPackageShare
 
-from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.run_files import unique_name
+from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.registration import REACH
+from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
+from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.runs.run_config import RunConfig, verify_run
+from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.process_config import ProcessConfig
 
+
+@dataclass(frozen=True)
+class Watching:
+    """What shows the training while it runs."""
+
+    view: bool = setting(
+        False, 'Show the training in a browser: curves, what limits its speed, and the policy '
+        'that acts.')
+    tensorboard: bool = setting(
+        False, 'Start TensorBoard for the run, on 127.0.0.1 only; it ends with the launch.')
+    tensorboard_port: int = setting(
+        0, 'Port of TensorBoard; 0: any free one.', minimum=0, maximum=65535)
+
+
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
             ProcessConfig)
+# Nodes of the view with their settings.
+VIEWERS = {'training_viewer': (TrainingViewerConfig, ProcessConfig),
+           'policy_renderer': (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)}
+SHOWN = (Watching, TrainingViewerConfig, PolicyRendererConfig)
 ARGUMENTS = [
-    *launch_arguments.declare(*SETTINGS), launch_arguments.CONFIG, launch_arguments.RECORD]
+    *launch_arguments.declare(*SETTINGS, *SHOWN), launch_arguments.CONFIG,
+    launch_arguments.RECORD]
 
 
 def check(context):
@@ -52,7 +79,8 @@ def include(file, **arguments):
 
 def start(context):
     """Start the learners and the actors."""
-    given = launch_arguments.given(context, *SETTINGS)
+    given = launch_arguments.given(context, *SETTINGS, *SHOWN)
+    watching = select(Watching, given)
     # Without a word about the task, the arm learns to reach.
     task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}
     count = given.get('num_learners', 1)
@@ -70,13 +98,43 @@ def start(context):
         one = {'num_actors': '1'}
     address = given.get('group_address') or (free_address() if count > 1 else '')
     verify_run(select(RunConfig, given | {'group_address': address}))
+    if watching.tensorboard and not (given.get('run_dir') or given.get('resume')):
+        # Named here, because TensorBoard needs the name too.
+        given['run_dir'] = task['run_dir'] = default_run_dir(
+            select(EnvConfig, given | task).env_id, unique_name())
     learners = [
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
                              **task, **one, **({'record': ''} if rank else {}))])
         for rank in range(count)]
     # Actors receive the environment from the learner, also when it resumes another run.
     return [*learners, GroupAction([include(
-        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1', **one)])]
+        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1', **one)]),
+        *watchers(watching, given, env_id)]
+
+
+def watchers(watching, given, env_id):
+    """Return what shows the training; only bad settings of these end the launch, not their end."""
+    # A robot is there once: its policy is seen on the robot.
+    names = [name for name in VIEWERS
+             if name != 'policy_renderer' or not env_id.startswith(ROBOT)]
+    processes = [
+        launch_arguments.node(name, launch_arguments.parameters(given), VIEWERS[name], 'train')
+        for name in names if watching.view]
+    if watching.tensorboard:
+        folder = given.get('resume') or given['run_dir']
+        processes.append(tensorboard(folder, watching.tensorboard_port))
+    ends = [RegisterEventHandler(OnProcessExit(
+        target_action=each, on_exit=partial(launch_arguments.end_with, on_success=False)))
+        for each in processes]
+    return [*ends, *processes]
+
+
+def tensorboard(folder, port):
+    """Return the process that serves TensorBoard for the run in ``folder``."""
+    program = PathJoinSubstitution(
+        [FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', 'tensorboard'])
+    return ExecuteProcess(cmd=[program, folder, '--port', str(port), '--with-parent'],
+                          name='tensorboard', output='screen')
 
 
 def free_address():
@@ -93,5 +151,6 @@ def generate_launch_description():
         # All processes are on this machine: no discovery of other hosts, and shared memory.
         SetEnvironmentVariable(
             RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
+        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
         OpaqueFunction(function=start),
     ])

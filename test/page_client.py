@@ -86,13 +86,17 @@ class PageClient:
         """Return the next message of the server."""
         return self._socket.recv(timeout=60)
 
+    def receive_decoded(self) -> list[dict]:
+        """Return the messages in the next message of the server."""
+        data = self.receive()
+        length = int.from_bytes(data[8:16], 'little')
+        inner = zstandard.ZstdDecompressor().decompress(data[16:16 + length])
+        return msgspec.msgpack.decode(inner)['messages']
+
     def read(self, *labels: str) -> None:
         """Receive until elements with these labels were announced."""
         while not {*labels} <= {*self.ids}:
-            data = self.receive()
-            length = int.from_bytes(data[8:16], 'little')
-            inner = zstandard.ZstdDecompressor().decompress(data[16:16 + length])
-            for each in msgspec.msgpack.decode(inner)['messages']:
+            for each in self.receive_decoded():
                 if re.fullmatch(r'Gui\w+Message', each['type']) and 'props' in each:
                     self.ids[each['props'].get('label', '')] = each['uuid']
 

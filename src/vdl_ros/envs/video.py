@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import VideoWriter
-from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-__all__ = ['enlarge', 'record_episodes']
+__all__ = ['enlarge', 'make_drawn', 'only_image', 'record_episodes']
 
 _OPTIONS = {'crf': 20, 'threads': 1}
 _SMALLEST_SIDE = 320
@@ -33,6 +33,19 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     scale = -(-_SMALLEST_SIDE // min(image.shape[:2]))
     image = image.repeat(scale, axis=0).repeat(scale, axis=1)
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
+
+
+def make_drawn(config: EnvConfig, seed: int) -> CheckedVectorEnv:
+    """
+    Return one copy of an environment that renders into memory; a game with all its lives.
+
+    Raises:
+        EnvError: the environment cannot be created or rendered.
+    """
+    # Without a display and without pygame's greeting.
+    os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
+    os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
+    return make(dataclasses.replace(config, episodic_life=False), seed, num_envs=1, render=True)
 
 
 def record_episodes(
@@ -66,11 +79,7 @@ def record_episodes(
         EnvError: the environment cannot be created or rendered.
         ValueError: PyAV is not installed.
     """
-    # Render into memory, without a display and without pygame's greeting.
-    os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
-    os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
-    config = dataclasses.replace(config, episodic_life=False)
-    env = make(config, seed, num_envs=1, render=True)
+    env = make_drawn(config, seed)
     try:
         observations, _ = env.reset()
         rewards: NDArray[Any] = np.zeros(1)
@@ -78,12 +87,12 @@ def record_episodes(
         end = time.monotonic() + max_time
         fps = fps or float(env.metadata.get('render_fps', 30))
         with VideoWriter(path, fps, _OPTIONS) as video:
-            video.add(enlarge(_image(env.render())))
+            video.add(enlarge(only_image(env.render())))
             while (not over or len(returns) < episodes) and steps < max_steps and (
                     time.monotonic() < end):
                 observations, rewards, terminated, truncated, _ = env.step(
                     act(observations, np.array([is_reset]), rewards))
-                video.add(enlarge(_image(env.render())))
+                video.add(enlarge(only_image(env.render())))
                 # The step after an episode's last one ignores the action and resets.
                 is_reset, over = over, bool(terminated[0] or truncated[0])
                 if is_reset:
@@ -96,7 +105,13 @@ def record_episodes(
         env.close()
 
 
-def _image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
+def only_image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
+    """
+    Return the image of one environment's ``render()``, uint8 [H, W, 3].
+
+    Raises:
+        EnvError: there is none.
+    """
     if images is None or images[0] is None:
         raise EnvError('the environment cannot render images')
     return np.asarray(images[0], np.uint8)

@@ -23,7 +23,6 @@ from rclpy.node import Node
 from std_msgs.msg import String
 
 from vdl_ros import presets
-from vdl_ros.common.run_files import unique_name
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.envs import factory
@@ -48,7 +47,7 @@ from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.runs.run_config import RunConfig, verify_run
+from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters, qos
@@ -65,6 +64,7 @@ from vdl_ros.ros.process import (
 )
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.robots.registration import register
+from vdl_ros.ros.statistics.run_scalars import RunScalars
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
@@ -186,7 +186,7 @@ class Training:
         Raises:
             ValueError: an environment, a folder or a checkpoint that cannot be used.
         """
-        self._node, run = node, node.run
+        self._node, run, launch_id = node, node.run, node.process.launch_id
         env, train, algorithm_config = node.configs()
         self._config = json.dumps(as_dict(env, train, algorithm_config))
         self._timers = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
@@ -199,8 +199,8 @@ class Training:
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         first = group.rank == 0
         self._folder = RunFolder(
-            Path(node.resume or run.run_dir or default_run_dir(env.env_id, node.process)),
-            launch_id=node.process.launch_id, resume=bool(node.resume)) if first else None
+            Path(node.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
+            launch_id=launch_id, resume=bool(node.resume)) if first else None
         self._policy = node.create_publisher(
             Policy, 'policy', qos.TOPICS['policy']) if first else None
         # With inference at the learner actors need no weights, only one message with the settings.
@@ -223,6 +223,7 @@ class Training:
         self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
         self._busy_timer = node.create_timer(_BUSY_PERIOD_S, self._report_busy)
         self._time_statistics = ThreadTimeStatistics(node, self._timers)
+        self._scalars = RunScalars(node, lambda: self._trainer.reporter.scalars)
         self._diagnostics = Diagnostics(node, self._health)
 
     def _make_inference(self) -> InferenceService:
@@ -350,15 +351,11 @@ class Training:
             'rejected': flow_stats.rejected,
             'policy lag, mean': round(flow_stats.lag_mean, 2),
             'policy lag, max': flow_stats.lag_max,
-            'policy version': learner.version, 'agent steps': learner.agent_steps}
+            'policy version': learner.version, 'agent steps': learner.agent_steps,
+            'bottleneck': self._trainer.reporter.bottleneck.recent}
 
     def _warn(self, text: str) -> None:
         self._node.get_logger().warning(text, throttle_duration_sec=1.0)
-
-
-def default_run_dir(env_id: str, process: ProcessConfig) -> str:
-    """Return runs/<environment>-<launch>; the same again for a node that its launch restarts."""
-    return f'runs/{env_id.replace("/", "-")}-{process.launch_id or unique_name()}'
 
 
 def train(node: LearnerNode, stop: threading.Event) -> int:

@@ -25,6 +25,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.reaction_time_statistics import is_reaction_time
+from vdl_ros.ros.statistics.run_scalars import is_scalar
 from vdl_ros.ros.statistics.thread_time_statistics import is_thread_time
 from vdl_ros.ros.statistics.topic_statistics import read_window
 from vdl_ros.ros.statistics.topic_table import Screen, TopicTable, table_text
@@ -52,7 +53,7 @@ class TopicStatsNode(Node):
             MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
 
     def _on_statistics(self, message: MetricsMessage) -> None:
-        if not (is_thread_time(message) or is_reaction_time(message)):
+        if not (is_thread_time(message) or is_reaction_time(message) or is_scalar(message)):
             self.table.add(read_window(message), time.monotonic())
 
     def text(self) -> str:

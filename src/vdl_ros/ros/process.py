@@ -34,8 +34,8 @@ from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = [
     'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'call_back', 'die_with_parent',
-    'make_executor', 'run_node', 'set_up', 'spin', 'spin_node', 'stop_on_signals',
-    'take_settings',
+    'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin', 'spin_node',
+    'stop_on_signals', 'take_settings',
 ]
 
 N = TypeVar('N', bound=Node)
@@ -45,6 +45,9 @@ EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 # Another process failed that this one depends on: launch files restart this one.
 EXIT_RESTART = 4
+
+# Linux gives a thread of this niceness 45 / (1024 + 45) of a core beside one of niceness 0.
+_NICENESS = 14
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
@@ -131,6 +134,15 @@ def die_with_parent() -> None:
     libc.prctl(pr_set_pdeathsig, signal.SIGINT, 0, 0, 0)
     if os.getppid() != PARENT_PID:  # it died while this process was starting
         signal.raise_signal(signal.SIGINT)
+
+
+def lower_priority() -> None:
+    """
+    Leave 96 % of a core to a busy thread of normal priority; call it before threads start.
+
+    For what only shows a training: it must not slow the training down.
+    """
+    os.nice(_NICENESS)
 
 
 class _SetUpError(Exception):

@@ -62,6 +62,7 @@ LATCHED_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIEN
 TOPICS = {
     'trajectories': STREAM,
     'policy': LATCHED,
+    'policy/image_raw': SENSOR,
     'learner_busy': REPORT,
     'observations': STREAM,
     'actions': STREAM,

@@ -79,7 +79,9 @@ class LoopMonitor:
         self._answered_at, self._asked = self._clock(), False
 
 
-def serve(host: str, port: int, refused: Callable[[str], None]) -> PageServer:
+def serve(
+    host: str, port: int, refused: Callable[[str], None], *, setting: str = 'port',
+) -> PageServer:
     """
     Return a server at that address.
 
@@ -88,6 +90,7 @@ def serve(host: str, port: int, refused: Callable[[str], None]) -> PageServer:
         port: 0 selects a free one.
         refused: called with a line for each different request or message that is refused, in a
             thread of the server.
+        setting: name of the port's setting, for the error.
 
     Raises:
         OSError: the address is in use, or no address of this machine.
@@ -100,7 +103,7 @@ def serve(host: str, port: int, refused: Callable[[str], None]) -> PageServer:
             trial.bind((host, port))
     except OSError as error:
         raise OSError(f'view: {host}:{port} cannot be used: {error.strerror}; '
-                      'port:=0 selects a free port') from error
+                      f'{setting}:=0 selects a free port') from error
     access = Access(host)
     # Suppress the banner.
     with contextlib.redirect_stdout(io.StringIO()), _checked(access, refused) as monitors:

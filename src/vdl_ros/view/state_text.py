@@ -12,7 +12,7 @@ from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.common.quoting import shown
 
-__all__ = ['Estimate', 'ArmStatus', 'Target', 'state_text']
+__all__ = ['Estimate', 'ArmStatus', 'Target', 'plain', 'state_text']
 
 # Maximum age of positions that count as current, s.
 STALE_S = 1.0
@@ -74,7 +74,7 @@ def state_text(
         lines.append(f'| {joint} | {angle} | {motor} |')
     notes = []
     if status.emergency:
-        by = f' by {_plain(status.stopped_by)}' if status.stopped_by else ''
+        by = f' by {plain(status.stopped_by)}' if status.stopped_by else ''
         notes.append(f'**Emergency stop{by}: all motors are off.**')
     if status.motors is None:
         notes.append('No arm is connected.')
@@ -86,7 +86,7 @@ def state_text(
     if status.trajectory == 'running':
         notes.append(f'Trajectory: {100.0 * status.progress:.0f} %.')
     elif status.trajectory == 'aborted':
-        notes.append(f'Trajectory aborted: {_plain(status.reason)}.')
+        notes.append(f'Trajectory aborted: {plain(status.reason)}.')
     if status.target is not None:
         notes.append(_target_text(status.target))
     notes += ['&nbsp;'] * (_NOTES - len(notes))
@@ -96,7 +96,7 @@ def state_text(
 def _target_text(target: Target) -> str:
     """Return one line on the target of a policy."""
     if target.reason:
-        return f'Target: {_plain(target.reason)}.'
+        return f'Target: {plain(target.reason)}.'
     if target.state == 'idle':
         return 'Drag the target: the arm follows.'
     parts = [f'Target: {100.0 * target.distance:.1f} cm']
@@ -107,6 +107,10 @@ def _target_text(target: Target) -> str:
     return ', '.join(parts) + '.'
 
 
-def _plain(text: str) -> str:
-    """Return text of a message such that Markdown shows its characters, and no link or image."""
-    return re.sub(r'([!-,./;-@\[-`{-~])', r'\\\1', shown(text))
+def plain(text: str, limit: int = 80) -> str:
+    """
+    Return text of a message such that Markdown shows its characters, and no link or image.
+
+    More than ``limit`` characters are cut.
+    """
+    return re.sub(r'([!-,./;-@\[-`{-~])', r'\\\1', shown(text, limit))

@@ -11,6 +11,7 @@ from typing import Any
 from vdl_ros.common.reaction_time import in_ms
 from vdl_ros.common.thread_timer import ThreadTimer, TimerWindow
 from vdl_ros.rl.device import describe
+from vdl_ros.rl.learning.bottleneck import Bottleneck
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress, realtime_text, status_line
 from vdl_ros.rl.learning.rates import RateWindow
@@ -25,7 +26,14 @@ _ACTORS_S = 1.0
 
 
 class RunReporter:
-    """Writes the reports and checkpoints of a run when they are due; without a folder, nothing."""
+    """
+    Writes the reports and checkpoints of a run when they are due; without a folder, nothing.
+
+    Attributes:
+        bottleneck: what limits the speed of the run.
+        scalars: of the last row or line of progress, by tag; replaced as a whole, so other
+            threads may read it.
+    """
 
     def __init__(
         self, learner: Learner, progress: Progress, folder: RunFolder | None,
@@ -42,6 +50,8 @@ class RunReporter:
             {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
         self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
         self._actors_due = 0.0
+        self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
+        self.scalars: Mapping[str, float] = {}
         if folder is not None:
             folder.open(settings, learner.agent_steps)
         self._row_rates, self._status_rates = RateWindow(self._counts), RateWindow(self._counts)
@@ -123,7 +133,7 @@ class RunReporter:
                'steps_per_s': round(rate, 1),
                'policy_lag_mean': round(progress.lag_mean, 3),
                'trajectories_lost': totals['lost']}
-        folder.report(row, metrics | {
+        scalars = metrics | {
             'charts/episodic_return': progress.mean_return,
             'charts/episodic_length': progress.mean_length,
             **({} if math.isnan(progress.success_rate)
@@ -138,7 +148,10 @@ class RunReporter:
             'flow/wire_bytes': totals['bytes_in'],
             **{f'time/{name}/{phase}': share for name, window in self._row_windows.items()
                for phase, share in window.take().items()},
-            **self._extra_scalars()})
+            **self._extra_scalars()}
+        self.scalars = {'agent_steps': learner.agent_steps, **scalars}
+        self.bottleneck.add(scalars, seconds)
+        folder.report(row, scalars)
 
     def _status(self, now: float) -> str:
         """Return the line of progress since the line before."""
@@ -146,6 +159,10 @@ class RunReporter:
         seconds, self._last_status = now - self._last_status, now
         rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
         self._steps_in_status = learner.agent_steps
+        # The next row may come much later.
+        self.scalars = {
+            **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rate,
+            'charts/episodic_return': progress.mean_return}
         grown, rates = self._status_rates.take()
         reaction = in_ms(progress.reaction_time.summary())
         return status_line(
@@ -183,11 +200,14 @@ class RunReporter:
             'time_shares': {
                 name: {phase: round(share, 4) for phase, share in window.shares().items()}
                 for name, window in self._run_windows.items()},
+            'bottleneck': self.bottleneck.overall(),
         }
 
     def close(self, reason: str) -> None:
-        """Write summary.json and the learning curve, and close the folder."""
+        """Write summary.json and the learning curve, log the bottleneck, and close the folder."""
         if self._folder is not None:
+            if limit := self.bottleneck.overall():
+                self._log(limit)
             self._folder.close(self.summary(reason))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vdl_ros.common.run_files import unique_name
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['RunConfig', 'host_and_port', 'verify_run']
+__all__ = ['RunConfig', 'default_run_dir', 'host_and_port', 'verify_run']
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class RunConfig:
     def own_actors(self) -> int:
         """Number of actors of this learner; actors are assigned in turn."""
         return len(range(self.learner_rank, self.num_actors, self.num_learners))
+
+
+def default_run_dir(env_id: str, launch_id: str = '') -> str:
+    """Return runs/<environment>-<launch>; the same again for a node that its launch restarts."""
+    return f'runs/{env_id.replace("/", "-")}-{launch_id or unique_name()}'
 
 
 def verify_run(run: RunConfig) -> None:

@@ -18,6 +18,7 @@ __all__ = ['check_network', 'check_ports', 'check_security']
 _UP, _LOOPBACK = 0x1, 0x8
 _PORT_ADVICE = {
     'viewer': 'start the viewer with host:=127.0.0.1',
+    'training_viewer': 'start the training with view_host:=127.0.0.1',
     'learner': 'set group_address to an address that only the learners reach',
 }
 

@@ -1,0 +1,72 @@
+"""
+``ros2 run vdl_ros tensorboard FOLDER``: serve TensorBoard for runs, to this machine only.
+
+It listens on 127.0.0.1, prints its address, and ends with Ctrl-C. ``--port`` chooses the port,
+``--with-parent`` ends it also when the process that started it dies.
+
+Exit status: 2 if TensorBoard is not installed or the port cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from vdl_ros.common.quoting import quoted
+from vdl_ros.ros.process import (
+    EXIT_BAD_INPUT,
+    EXIT_OK,
+    die_with_parent,
+    lower_priority,
+    stop_on_signals,
+)
+
+HOST = '127.0.0.1'
+# Period of reading the files again, s.
+RELOAD_S = 5
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Serve until a signal; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog='tensorboard', description='Serve TensorBoard for runs, to this machine only.')
+    parser.add_argument('folder', help='of a run, or of several')
+    parser.add_argument('--port', type=_port, default=0, help='default: any free one')
+    parser.add_argument('--with-parent', action='store_true',
+                        help='end when the process that started it dies')
+    options = parser.parse_args(args)
+    stop = stop_on_signals()
+    if options.with_parent:
+        die_with_parent()
+    lower_priority()
+    try:
+        from tensorboard import program
+    except ImportError:
+        print('tensorboard: not installed: pip install tensorboard', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    board = program.TensorBoard()
+    # load_fast would start a server in another process.
+    board.configure(
+        logdir=options.folder, host=HOST, port=options.port, load_fast='false',
+        reload_interval=RELOAD_S)
+    try:
+        url = board.launch()
+    except program.TensorBoardServerException as error:
+        reason = ' '.join(str(error).split())
+        print(f'tensorboard: {HOST}:{options.port} cannot be used: {reason}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    print(f'TensorBoard: {url}', flush=True)
+    stop.wait()
+    return EXIT_OK
+
+
+def _port(text: str) -> int:
+    """Return a port; raises ArgumentTypeError."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f'{quoted(text)} is not allowed: from 0 to 65535')
+    return int(text)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

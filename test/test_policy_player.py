@@ -1,0 +1,105 @@
+"""A policy is played and drawn beside its training; what cannot be drawn is said in one line."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from vdl_ros import policy_player
+from vdl_ros.common.opengl import OpenGLError
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.policy_player import PolicyPlayer
+from vdl_ros.rl.acting.actor import weights
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import TrainConfig
+
+
+@pytest.fixture(autouse=True)
+def opengl(monkeypatch):
+    """Let nothing start a process for a look at the graphics driver."""
+    monkeypatch.setattr(policy_player, 'check_drawing', lambda: '')
+    monkeypatch.setenv('MUJOCO_GL', 'egl')
+
+
+def settings(env_id, **more):
+    return as_dict(EnvConfig(env_id=env_id), TrainConfig(**more))
+
+
+def some_weights(config):
+    env, train = EnvConfig(env_id=config['env_id']), TrainConfig()
+    policy = make_policy(
+        train, *factory.spaces(env), make_algorithm_config(train, dataclasses.asdict(train)))
+    return {name: each + 0.5 for name, each in weights(policy).items()}
+
+
+def test_images_change_while_the_policy_acts():
+    config = settings('CartPole-v1')
+    player = PolicyPlayer(config)
+    player.load(some_weights(config))
+    images = [player.play(3) for _ in range(3)]
+    assert all(each.dtype == np.uint8 and each.shape == (400, 600, 3) for each in images)
+    assert not np.array_equal(images[0], images[-1])
+    assert player.fps == 50.0
+    # Beyond the end of an episode.
+    assert player.play(600).shape == (400, 600, 3)
+    player.close()
+
+
+def test_large_images_are_thinned_out(monkeypatch):
+    monkeypatch.setattr(policy_player, '_LARGEST', 250)
+    player = PolicyPlayer(settings('CartPole-v1'))
+    assert player.play(1).shape == (134, 200, 3)
+    player.close()
+
+
+@pytest.mark.parametrize(('env_id', 'more', 'expected'), [
+    ('vdl/Counter-v0', {}, 'env_id: vdl/Counter-v0 cannot render images'),
+    ('robot/owi535', {}, "'robot/owi535' is a robot, which the actor moves"),
+    ('CartPole-v1', {'inference': 'learner'}, 'the weights stay in the learner'),
+    ('nobody/Knows-v3', {}, "no environment 'nobody/Knows-v3' on this host")])
+def test_what_cannot_be_shown_is_said(env_id, more, expected):
+    with pytest.raises(EnvError, match=expected) as caught:
+        PolicyPlayer(settings(env_id, **more))
+    assert '\n' not in str(caught.value)
+
+
+def test_without_opengl_its_reason_is_said_where_it_is_needed(monkeypatch):
+    def missing():
+        raise OpenGLError('OpenGL: no driver; apt install it')
+
+    monkeypatch.setattr(policy_player, 'check_drawing', missing)
+    # It is drawn without OpenGL.
+    PolicyPlayer(settings('CartPole-v1')).close()
+
+    def fail(*_):
+        raise AttributeError('no attribute eglQueryString')
+
+    # What a library makes of it depends on what was imported before.
+    monkeypatch.setattr(policy_player, 'make_drawn', fail)
+    with pytest.raises(EnvError, match='OpenGL: no driver; apt install it'):
+        PolicyPlayer(settings('vdl_ros/OWI535Reach-v0'))
+    assert os.environ['MUJOCO_GL'] == 'disable'
+
+
+def test_an_error_of_the_environment_is_one_line(monkeypatch):
+    player = PolicyPlayer(settings('CartPole-v1'))
+
+    def fail(*_):
+        raise RuntimeError('broken\nglass')
+
+    monkeypatch.setattr(player._stepper, 'step', fail)
+    with pytest.raises(EnvError, match='RuntimeError: broken glass'):
+        player.play(1)
+    player.close()
+
+
+def test_weights_of_another_network_are_refused():
+    player = PolicyPlayer(settings('CartPole-v1'))
+    with pytest.raises(ValueError, match='weights: names'):
+        player.load({})
+    player.close()

@@ -1,0 +1,37 @@
+"""TensorBoard is served to this machine only; what prevents that is one line."""
+
+import socket
+import sys
+
+import pytest
+
+from vdl_ros.tools import tensorboard
+
+
+@pytest.fixture(autouse=True)
+def own_priority(monkeypatch, own_signals):
+    """Keep signals and priority of the tests."""
+    monkeypatch.setattr(tensorboard, 'lower_priority', lambda: None)
+
+
+def test_a_missing_tensorboard_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, 'tensorboard', None)
+    assert tensorboard.main(['runs']) == 2
+    assert capsys.readouterr().err == 'tensorboard: not installed: pip install tensorboard\n'
+
+
+def test_a_port_in_use_is_one_line(capsys, tmp_path):
+    with socket.create_server(('127.0.0.1', 0)) as taken:
+        port = taken.getsockname()[1]
+        assert tensorboard.main([str(tmp_path), '--port', str(port)]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1
+    assert error[0].startswith(f'tensorboard: 127.0.0.1:{port} cannot be used: ')
+
+
+@pytest.mark.parametrize('port', ['many', '-1', '65536'])
+def test_a_port_that_is_not_allowed_is_refused(port, tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        tensorboard.main([str(tmp_path), '--port', port])
+    assert caught.value.code == 2
+    assert 'from 0 to 65535' in capsys.readouterr().err
