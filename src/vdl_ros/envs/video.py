@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import VideoWriter
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
+from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
@@ -35,7 +35,7 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 
 
-def make_drawn(config: EnvConfig, seed: int) -> CheckedVectorEnv:
+def make_drawn(config: EnvConfig, seed: int) -> VectorEnvironment:
     """
     Return one copy of an environment that renders into memory; a game with all its lives.
 
