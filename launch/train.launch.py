@@ -109,17 +109,14 @@ def start(context):
     # Actors receive the environment from the learner, also when it resumes another run.
     return [*learners, GroupAction([include(
         'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1', **one)]),
-        *watchers(watching, given, env_id)]
+        *watchers(watching, given)]
 
 
-def watchers(watching, given, env_id):
+def watchers(watching, given):
     """Return what shows the training; only bad settings of these end the launch, not their end."""
-    # A robot is there once: its policy is seen on the robot.
-    names = [name for name in VIEWERS
-             if name != 'policy_renderer' or not env_id.startswith(ROBOT)]
     processes = [
-        launch_arguments.node(name, launch_arguments.parameters(given), VIEWERS[name], 'train')
-        for name in names if watching.view]
+        launch_arguments.node(name, launch_arguments.parameters(given), settings, 'train')
+        for name, settings in VIEWERS.items() if watching.view]
     if watching.tensorboard:
         folder = given.get('resume') or given['run_dir']
         processes.append(tensorboard(folder, watching.tensorboard_port))

@@ -14,6 +14,7 @@ from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import select
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.video import make_drawn, only_image
 from vdl_ros.rl.acting.actor import load_weights
 from vdl_ros.rl.acting.env_stepper import EnvStepper
@@ -24,8 +25,6 @@ from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['PolicyPlayer']
 
-# Environments that are robots: a second program must not command them.
-_ROBOT = 'robot/'
 # Added to the seed of the training, for other episodes than its own.
 _SEED = 2000
 # Longest side of an image; larger ones are thinned out.
@@ -52,7 +51,8 @@ class PolicyPlayer:
                 a second time.
         """
         env, train = select(EnvConfig, config), select(TrainConfig, config)
-        if env.env_id.startswith(_ROBOT):
+        if env.env_id.startswith(ROBOT):
+            # A second program must not command it.
             raise EnvError(f'{quoted(env.env_id)} is a robot, which the actor moves')
         if train.inference == 'learner':
             raise EnvError('with inference:=learner the weights stay in the learner')
