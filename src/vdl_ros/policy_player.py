@@ -71,7 +71,7 @@ class PolicyPlayer:
             raise EnvError(without_opengl or reason) from error
         self._act = Act(self._policy, self._env.single_action_space, deterministic=True)
         self._rewards: NDArray[Any] = np.zeros(1)
-        self.fps = float(self._env.metadata.get('render_fps', 30))
+        self.fps = float(self._env.metadata.get('render_fps') or 30)
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """
