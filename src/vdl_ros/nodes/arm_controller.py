@@ -26,6 +26,7 @@ from visualization_msgs.msg import MarkerArray
 
 from vdl_ros.arm.control.controller import TrajectoryController, TrajectoryError
 from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.joints import JOINTS
@@ -33,7 +34,6 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
-from vdl_ros.common.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import (

@@ -26,14 +26,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header
 from tf2_msgs.msg import TFMessage
 
+from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.common.standstill import LONGEST_GAP, StandstillDetector
+from vdl_ros.envs.owi535.on_arm.reach_runner import ReachableSpace, ReachRunner
 from vdl_ros.envs.owi535.reach_description import MisfitError, check
 from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
-from vdl_ros.envs.owi535.reach_runner import ReachableSpace, ReachRunner
 from vdl_ros.envs.registration import REACH
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes.policy_config import PolicyConfig

@@ -23,11 +23,11 @@ from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
+from vdl_ros.arm.control.standstill import StandstillDetector
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.settings import select
-from vdl_ros.common.standstill import StandstillDetector
 from vdl_ros.msg import (
     ArmPose,
     EmergencyStopState,

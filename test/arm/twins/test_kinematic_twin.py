@@ -5,7 +5,6 @@ import pytest
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
@@ -42,28 +41,18 @@ def twin(count=1, parameters=None, poses=None, play=None):
     return made
 
 
-def test_joints_and_tool_agree_with_the_simulation(play_of_simulations):
+def test_joints_and_tool_agree_with_the_simulation(
+        play_of_simulations, move_beside_simulations):
     count, steps = 24, 80
     random = np.random.default_rng(5)
     parameters, poses = random_parameters(random, count), free_poses(random, count)
-    arms = [ArmSimulation(parameters.config(arm), arm, GEOMETRY) for arm in range(count)]
-    for arm, pose in zip(arms, poses, strict=True):
-        arm.reset(pose)
     batch = twin(count, parameters, poses, play_of_simulations(count))
-    kinematics, free = Kinematics(GEOMETRY), np.ones(count, bool)
-    directions = np.zeros((count, 5), int)
+    kinematics = Kinematics(GEOMETRY)
     joint_errors, tool_errors = [], []
-    for _ in range(steps):
-        changed = random.random((count, 5)) < 0.2
-        directions = np.where(changed, random.integers(-1, 2, (count, 5)), directions)
-        batch.step(directions)
-        for index, arm in enumerate(arms):
-            arm.command(Motors.of(directions[index]))
-            arm.step(PERIOD)
-            # From a contact on the two may differ: the twin knows none.
-            free[index] &= not (arm.data.contact.dist < 0.0).any()
-        truth = np.array([arm.joint_positions for arm in arms])[free]
-        found = batch.positions[free]
+    for positions, free in move_beside_simulations(
+            batch, parameters, poses, PERIOD, steps, random):
+        # From a contact on the two may differ: the twin knows none.
+        truth, found = positions[free], batch.positions[free]
         joint_errors.append(np.abs(found - truth)[:, :4].reshape(-1))
         tool_errors.append(np.linalg.norm(
             kinematics.pose(found)[:, :3, 3] - kinematics.pose(truth)[:, :3, 3], axis=1))

@@ -6,10 +6,8 @@ import pytest
 from vdl_ros.arm.model.inverse_kinematics import InverseKinematics
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.arm.simulation.simulation import ArmSimulation
 from vdl_ros.arm.twins.physics_twin import PhysicsTwin
 from vdl_ros.arm.twins.twin_parameters import TwinParameters
 from vdl_ros.envs.owi535.cube_scene import CUBE, EDGE, add_cube
@@ -32,28 +30,17 @@ def twin(poses, cubes, parameters=None, friction=0.6, play=None):
     return made
 
 
-def test_joints_agree_with_the_simulation_without_contacts(play_of_simulations):
+def test_joints_agree_with_the_simulation_without_contacts(
+        play_of_simulations, move_beside_simulations):
     count = 16
     random = np.random.default_rng(0)
     poses = random.uniform(GEOMETRY.lower, GEOMETRY.upper, (200, 5))
     poses = poses[~CollisionChecker(SCENE).collides(poses)][:count]
     parameters = INSIDE.draw(random, GEOMETRY, count).parameters
-    arms = [ArmSimulation(parameters.config(arm), arm, GEOMETRY) for arm in range(count)]
-    for arm, pose in zip(arms, poses, strict=True):
-        arm.reset(pose)
     batch = twin(poses, np.tile([-0.4, 0.3, EDGE / 2], (count, 1)), parameters,
                  play=play_of_simulations(count))
-    free, errors = np.ones(count, bool), []
-    directions = np.zeros((count, 5), int)
-    for _ in range(60):
-        changed = random.random((count, 5)) < 0.2
-        directions = np.where(changed, random.integers(-1, 2, (count, 5)), directions)
-        batch.step(directions)
-        for index, arm in enumerate(arms):
-            arm.command(Motors.of(directions[index]))
-            arm.step(PERIOD)
-            free[index] &= not (arm.data.contact.dist < 0.0).any()
-        truth = np.array([arm.joint_positions for arm in arms])
+    errors = []
+    for truth, free in move_beside_simulations(batch, parameters, poses, PERIOD, 60, random):
         errors.append(np.abs(truth - batch.positions)[free].reshape(-1))
     found = np.concatenate(errors)
     print('mrad:', *(f'{1e3 * value:.2f}' for value in (

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vdl_ros.common.standstill import StandstillDetector
+from vdl_ros.arm.control.standstill import StandstillDetector
 
 
 class Clock:

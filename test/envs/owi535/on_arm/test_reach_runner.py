@@ -8,8 +8,8 @@ import pytest
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.envs.owi535.on_arm.reach_runner import ReachableSpace, ReachRunner
 from vdl_ros.envs.owi535.reach_observation import FEATURES, JointReading
-from vdl_ros.envs.owi535.reach_runner import ReachableSpace, ReachRunner
 from vdl_ros.envs.owi535.reach_task import ReachTask
 
 GEOMETRY = load()

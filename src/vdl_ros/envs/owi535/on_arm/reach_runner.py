@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.arm.control.standstill import LONGEST_GAP
 from vdl_ros.arm.model.geometry import ArmGeometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.common.standstill import LONGEST_GAP
 from vdl_ros.envs.owi535.reach_observation import (
     FEATURES,
     IN_FLIGHT,
