@@ -10,8 +10,9 @@ from gymnasium.utils.env_checker import check_env
 import vdl_ros.envs  # noqa: F401
 from benchmarks.cube.controller import ScriptedController
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535.cube import cube_task
+from vdl_ros.envs.owi535.cube import cube_starts, cube_task
 from vdl_ros.envs.owi535.cube.cube_observation import CLOSE, cube_features, grip_point
 from vdl_ros.envs.owi535.cube.cube_task import PickPlaceTask, PushTask
 from vdl_ros.envs.owi535.cube_scene import CUBES, EDGE
@@ -104,8 +105,8 @@ def test_cubes_and_goals_lie_in_the_area_and_no_arm_touches_its_cube(task):
     assert all(row in task.observation_space for row in observations)
     for places in (cubes, goals):
         radius = np.linalg.norm(places[:, :2], axis=1)
-        assert (radius >= cube_task.NEAREST - 1e-9).all()
-        assert (radius <= cube_task.FARTHEST + 1e-9).all()
+        assert (radius >= cube_starts.NEAREST - 1e-9).all()
+        assert (radius <= cube_starts.FARTHEST + 1e-9).all()
     away = np.linalg.norm((goals - cubes)[:, :2], axis=1)
     assert away.min() >= cube_task.SHORTEST - 1e-9
     assert away.max() <= cube_task.LONGEST + 1e-9
@@ -113,6 +114,31 @@ def test_cubes_and_goals_lie_in_the_area_and_no_arm_touches_its_cube(task):
     for _ in range(3):
         made.step(off(made, 200), random)
     assert np.abs(made.cubes[:, :3] - cubes).max() < 5e-4
+
+
+def test_practice_begins_where_closing_the_gripper_holds_the_cube():
+    task = PickPlaceTask(32, practice=1.0)
+    random, observations = started(task)
+    assert all(row in task.observation_space for row in observations)
+    cubes = task.cubes[:, :3].copy()
+    task.step(off(task, 32), random)
+    assert np.abs(task.cubes[:, :3] - cubes).max() < 1e-3
+    closed = np.tile([1, 1, 1, 1, 0], (32, 1))
+    for _ in range(15):
+        task.step(closed, random)
+    for _ in range(15):
+        task.step(closed - [0, 1, 0, 0, 0], random)
+    assert (task.cubes[:, 2] > EDGE).all()
+
+
+def test_practice_is_a_share_of_the_episodes():
+    task = PickPlaceTask(200, practice=0.25)
+    started(task)
+    tool = Kinematics(task.geometry).pose(task.positions)[:, :3, 3]
+    around = np.linalg.norm(tool - task.cubes[:, :3], axis=1) < CLOSE
+    assert around.mean() == pytest.approx(0.25, abs=0.1)
+    with pytest.raises(EnvError, match='^practice: 2 is not allowed: 0 to 1$'):
+        gymnasium.make(PICK_PLACE, practice=2)
 
 
 def test_what_is_observed_of_the_cube_is_as_late_as_the_joints_and_has_an_error():

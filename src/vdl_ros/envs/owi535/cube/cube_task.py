@@ -7,7 +7,6 @@ for ``HOLD``, and in failure when the cube is out of the arm's reach.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,13 +19,20 @@ from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.twins.history import MEMORY
 from vdl_ros.arm.twins.physics_twin import PhysicsTwin
 from vdl_ros.envs.owi535.arm_observation import MOVING, RATE, JointReading, feature_space
-from vdl_ros.envs.owi535.arm_task import AddedDelay, ArmTask, World
+from vdl_ros.envs.owi535.arm_task import AddedDelay, ArmTask, check_range
 from vdl_ros.envs.owi535.cube.cube_observation import (
     CLOSE,
     CubeObserver,
     CubeReading,
     cube_features,
     grip_point,
+)
+from vdl_ros.envs.owi535.cube.cube_starts import (
+    FARTHEST,
+    NEAREST,
+    SIDE,
+    draw_grips,
+    draw_starts,
 )
 from vdl_ros.envs.owi535.cube_scene import CUBE, CUBES, EDGE, add_cube
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
@@ -36,16 +42,12 @@ __all__ = ['CubeTask', 'Outcome', 'PickPlaceTask', 'PushTask']
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-#: The area of cubes and goals in front of the arm: distances from the base's axis, m, and largest
-#: angle to either side, rad; and where a cube is out of reach, m.
-NEAREST, FARTHEST, SIDE = 0.16, 0.25, 1.2
+#: Distance from the base's axis where a cube is out of reach, m.
 LOST = 0.33
 #: How far a goal is from its cube, m.
 SHORTEST, LONGEST = 0.05, 0.12
 #: Heights of lifted goals above the table, m.
 LOWEST, HIGHEST = 0.03, 0.08
-#: Heights of ``tool0`` at the start, m, above any cube.
-ABOVE = (0.06, 0.12)
 #: Dense reward: for each m of the cube nearer to the goal and of ``tool0`` nearer to where it
 #: moves the cube, for a step at the goal, less towards CLOSE, for success; costs of a step and of
 #: a motor switched.
@@ -86,20 +88,6 @@ class Outcome(NamedTuple):
             'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
 
 
-@functools.cache
-def _starts(world: World) -> tuple[Array, Array]:
-    """Return poses to start from, float64 [N, 5]: of any wrist, and of a straight one."""
-    found = []
-    for space in (world.free, world.straight):
-        pose = Kinematics(world.scene.geometry).pose(space.poses)
-        low, high = ABOVE
-        height, side = pose[:, 2, 3], np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
-        found.append(space.poses[(height > low) & (height < high) & (np.abs(side) < SIDE)
-                                 # With the hand downwards no other part is as low as a cube.
-                                 & (pose[:, 2, 2] < 0.0)])
-    return found[0], found[1]
-
-
 class CubeTask(ArmTask):
     """
     B arms, each with a cube and its goal; the base of both tasks.
@@ -115,6 +103,8 @@ class CubeTask(ArmTask):
     behind: ClassVar[float]
     #: Whether the gripper is open at the start.
     is_open: ClassVar[bool]
+    #: Share of episodes that begin around the cube.
+    _practice = 0.0
     observation_space: ClassVar[spaces.Box]
     action_space: ClassVar[spaces.MultiDiscrete]
 
@@ -175,14 +165,14 @@ class CubeTask(ArmTask):
         count = len(rows)
         twins, by_camera = self._draw(count, random)
         cubes = self._cube_ranges.draw(random, count)
-        starts = np.empty((count, len(JOINTS)))
-        for poses, which in zip(_starts(self._world), (~by_camera, by_camera), strict=True):
-            starts[which] = poses[random.integers(len(poses), size=int(which.sum()))]
-        if self.is_open:
-            starts[:, JOINTS.index('gripper')] = self._geometry.upper[JOINTS.index('gripper')]
+        starts = draw_starts(self._world, by_camera, self.is_open, random)
         self._bend(starts, by_camera, random)
         play = random.uniform(-1.0, 1.0, starts.shape)
         pose, goals = self._places(count, random)
+        if self._practice:
+            which = random.random(count) < self._practice
+            starts[which], pose[which] = draw_grips(
+                self._world, by_camera[which], pose[which, :2], random)
         self._twin.reset(rows, starts, play, twins.parameters, pose, cubes.mass, cubes.friction)
         reading = self._begin(rows, twins, by_camera, starts, random)
         self.goals[rows] = goals
@@ -284,6 +274,23 @@ class PickPlaceTask(CubeTask):
     is_open = True
     observation_space = feature_space(cube_features(motors))
     action_space = spaces.MultiDiscrete([3] * len(motors))
+
+    def __init__(self, count: int, *arguments: Any, practice: float = 0.0, **more: Any) -> None:
+        """
+        Make ``count`` arms; arguments as of :class:`CubeTask`, and one for training.
+
+        Args:
+            count: number of arms, B.
+            arguments: of ``CubeTask``.
+            practice: share of episodes that begin with the open gripper around the cube.
+            more: of ``CubeTask``.
+
+        Raises:
+            EnvError: an argument that is not allowed.
+        """
+        check_range('practice', practice, 0.0, 1.0)
+        super().__init__(count, *arguments, **more)
+        self._practice = practice
 
 
 def _direction(angle: Array) -> Array:
