@@ -11,15 +11,18 @@ from vdl_ros.rl.distributed.collectives import Group
 
 def make_node(**run):
     return SimpleNamespace(join_group=lambda stop: Group(), share_settings=lambda group: None,
-                           run=SimpleNamespace(**run))
+                           settings=lambda: None, run=SimpleNamespace(**run))
+
+
+def returns(reason):
+    return lambda node, group, settings: SimpleNamespace(run=lambda stop: reason)
 
 
 @pytest.mark.parametrize(('reason', 'status'), [
     ('total_steps', 0), ('interrupted', 0), ('not finite', 2)])
 def test_a_run_that_diverged_ends_with_an_error_that_no_restart_follows(
         monkeypatch, reason, status):
-    monkeypatch.setattr(
-        learner, 'Training', lambda node, group: SimpleNamespace(run=lambda stop: reason))
+    monkeypatch.setattr(learner, 'Training', returns(reason))
     assert learner.train(make_node(video=False), threading.Event()) == status
 
 
@@ -27,7 +30,7 @@ def test_a_run_that_diverged_ends_with_an_error_that_no_restart_follows(
     ('total_steps', 1), ('stop_at_return', 1), ('interrupted', 0), ('not finite', 0)])
 def test_a_video_is_recorded_after_a_complete_training(monkeypatch, reason, recorded):
     calls = []
-    monkeypatch.setattr(learner, 'Training', lambda node, group: SimpleNamespace(
-        run=lambda stop: reason, record_video=lambda: calls.append(1)))
+    monkeypatch.setattr(learner, 'Training', returns(reason))
+    monkeypatch.setattr(learner, 'record_run', lambda node, training: calls.append(1))
     learner.train(make_node(video=True), threading.Event())
     assert len(calls) == recorded
