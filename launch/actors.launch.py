@@ -38,6 +38,8 @@ def start(context):
     launch_arguments.reject_unknown_arguments(
         context, 'actors.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
+    if context.launch_configurations.get('record'):
+        given['await_recorder'] = True
     prefix = given.pop('actor_id', f'{socket.gethostname()}_actor')
     numbers = select(Numbers, launch_arguments.given(context, Numbers))
     ranks = [index % numbers.num_learners if numbers.learner_rank < 0 else numbers.learner_rank

@@ -1,5 +1,5 @@
 """
-Train a policy on this machine: start one or several learners, and actors.
+Train a policy on this machine: start one or several learners, and actors or the player of a bag.
 
 Without env_id, algorithm or resume: the reach of the arm, with ppo.
 """
@@ -29,6 +29,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.registration import REACH
+from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
 from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
@@ -52,13 +53,22 @@ class Watching:
         0, 'Port of TensorBoard; 0: any free one.', minimum=0, maximum=65535)
 
 
+@dataclass(frozen=True)
+class Source:
+    """What is learned from instead of actors."""
+
+    bag: str = setting(
+        '', 'Learn again from the trajectories of a recorded training, to the end of this bag: '
+        'its folder, or its .mcap file; empty: from actors.')
+
+
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
             ProcessConfig)
 # Nodes of the view with their settings.
 VIEWERS = {'training_viewer': (TrainingViewerConfig, ProcessConfig),
            'policy_renderer': (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)}
-SHOWN = (Watching, TrainingViewerConfig, PolicyRendererConfig)
+SHOWN = (Watching, Source, TrainingViewerConfig, PolicyRendererConfig)
 ARGUMENTS = [
     *launch_arguments.declare(*SETTINGS, *SHOWN), launch_arguments.CONFIG,
     launch_arguments.RECORD]
@@ -78,12 +88,14 @@ def include(file, **arguments):
 
 
 def start(context):
-    """Start the learners and the actors."""
+    """Start the learners, and the actors or the player."""
     given = launch_arguments.given(context, *SETTINGS, *SHOWN)
     watching = select(Watching, given)
     # Without a word about the task, the arm learns to reach.
     task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}
-    count = given.get('num_learners', 1)
+    count, bag = given.get('num_learners', 1), select(Source, given).bag
+    if given.get('relearn') and not bag:
+        raise SettingError('relearn: true is not allowed without bag: the bag to learn from')
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
@@ -97,19 +109,39 @@ def start(context):
                                f'{env_id}: 1')
         one = {'num_actors': '1'}
     address = given.get('group_address') or (free_address() if count > 1 else '')
-    verify_run(select(RunConfig, given | {'group_address': address}))
+    verify_run(select(RunConfig, given | {'group_address': address, 'relearn': bool(bag)}))
     if watching.tensorboard and not (given.get('run_dir') or given.get('resume')):
         # Named here, because TensorBoard needs the name too.
         given['run_dir'] = task['run_dir'] = default_run_dir(
             select(EnvConfig, given | task).env_id, unique_name())
     learners = [
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
-                             **task, **one, **({'record': ''} if rank else {}))])
+                             relearn=str(bool(bag)).lower(), **task, **one,
+                             **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    # Actors receive the environment from the learner, also when it resumes another run.
-    return [*learners, GroupAction([include(
-        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1', **one)]),
-        *watchers(watching, given)]
+    return [*learners, *(player(bag) if bag else [actors(context, one)]),
+            *watchers(watching, given)]
+
+
+def actors(context, one):
+    """Return the actors; they receive the environment from the learner."""
+    recorded = bool(context.launch_configurations.get('record'))
+    # Also when it resumes another run.
+    return GroupAction([include(
+        'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
+        await_recorder=str(recorded).lower(), **one)])
+
+
+def player(bag):
+    """Return the player of the bag; the launch ends with the learner, or with its failure."""
+    process = launch_arguments.node(
+        'player', launch_arguments.parameters({'bag': bag}), (PlayConfig, ProcessConfig), 'train',
+        relearn=True)
+
+    def on_exit(event, context):
+        return launch_arguments.end_all(event, context) if event.returncode else None
+
+    return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)), process]
 
 
 def watchers(watching, given):

@@ -44,12 +44,12 @@ def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
     folder.open(as_dict(env, run) | {'env_modules': 'own', 'environment': {'task': [1]}}, 0)
     found = read_config(tmp_path / 'run' / 'config.yaml')
     assert found.items() >= {**as_dict(env), 'num_actors': 3, 'env_modules': 'own'}.items()
-    # Another run has another folder.
-    assert not found.keys() & {'run_dir', 'resume', 'learner_rank', 'group_address'}
+    # Another run has another folder, and learns from actors.
+    of_this_run = {'run_dir', 'resume', 'relearn', 'learner_rank', 'group_address'}
+    assert not found.keys() & of_this_run
     # A folder to resume may be a stranger's, and does not say what is imported.
     assert saved_settings(tmp_path / 'run').keys() == {*as_dict(env), 'environment'} | (
-        as_dict(run).keys() - {'run_dir', 'resume', 'learner_rank', 'group_address', 'device',
-                               'num_actors', 'num_learners', 'init'})
+        as_dict(run).keys() - of_this_run - {'device', 'num_actors', 'num_learners', 'init'})
 
 
 @pytest.mark.parametrize(('text', 'message'), [

@@ -37,6 +37,12 @@ BAD_SETTINGS = {
     'out of range': (['discount:=1.5'], 'discount: 1.5 is not allowed: a number from 0 to 1'),
     'not a number': (['total_steps:=many'], "total_steps: 'many' is not allowed"),
     'contradiction': (['batch_size:=8'], 'max_policy_lag: 4 is not allowed: at least batch_size'),
+    'a bag and several learners': (
+        ['relearn:=true', 'num_learners:=2', 'group_address:=127.0.0.1:1'],
+        'relearn: true is not allowed with num_learners 2: one learner'),
+    'a bag of observations': (
+        ['relearn:=true', 'inference:=learner'],
+        "inference: 'learner' is not allowed with relearn true: 'actor'"),
     'network and space': (['network:=nature'], "network 'nature' needs images"),
     'nothing to resume': (['resume:=nowhere'], 'resume: nowhere holds no readable config.yaml'),
     'no actors': (['num_actors:=0'], 'num_actors: 0 is not allowed'),
@@ -61,6 +67,7 @@ def test_a_bad_setting_ends_the_learner(run_here, run, monkeypatch, name):
     ('totl_steps:=5',
      "totl_steps: no such argument of train.launch.py; did you mean 'total_steps'?"),
     ('discount:=1.5', 'discount: 1.5 is not allowed: a number from 0 to 1'),
+    ('relearn:=true', 'relearn: true is not allowed without bag: the bag to learn from'),
     # The learner finds it out.
     ('env_id:=CartPoll-v1', "did you mean 'CartPole-v1'?"),
 ])

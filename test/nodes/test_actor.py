@@ -1,5 +1,6 @@
 """The actor node refuses what a stranger publishes as a policy, in one line, and goes on."""
 
+import dataclasses
 import json
 import sys
 import time
@@ -19,6 +20,7 @@ from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import to_tensors
+from vdl_ros.ros.training import actor_modes
 
 SETTINGS = as_dict(EnvConfig(num_envs=1), TrainConfig(hidden_size=4, unroll_length=2))
 
@@ -94,9 +96,57 @@ def test_weights_that_are_not_finite_are_refused(actor, capfd):
     assert 'value_head.bias: not all finite' in ''.join(capfd.readouterr())
 
 
-def test_an_actor_goes_on_whose_trajectories_are_all_lost_while_others_learn(actor):
+def test_an_actor_refuses_a_learner_that_learns_from_a_bag(actor, capfd):
+    actor._on_policy(policy({**SETTINGS, 'relearn': True}))
+    assert not actor.act()
+    assert 'relearn: the learner learns from a bag and needs no actors' in ''.join(
+        capfd.readouterr())
+
+
+def until_it_sends(actor):
+    deadline = time.monotonic() + 120.0
+    while not actor._mode.sequence:
+        assert time.monotonic() < deadline, 'no trajectory'
+        actor.act()
+
+
+def listen(actor):
     actor.create_subscription(
         Trajectory, 'trajectories', lambda message: None, qos.TOPICS['trajectories'])
+
+
+@pytest.fixture
+def recorded_actor(actor):
+    """Return an actor with await_recorder and a policy, whose trajectories a learner receives."""
+    actor._settings = dataclasses.replace(actor._settings, await_recorder=True)
+    listen(actor)
+    return actor
+
+
+def test_an_actor_sends_its_first_trajectory_once_a_recorder_is_there(recorded_actor):
+    recorded_actor._on_policy(policy(SETTINGS))
+    deadline = time.monotonic() + 120.0
+    recorded_actor.act()
+    while not recorded_actor._mode._publisher.get_subscription_count():
+        assert time.monotonic() < deadline, 'no subscriber'
+    for _ in range(3):
+        recorded_actor.act()
+    assert recorded_actor._mode.sequence == 0
+    listen(recorded_actor)
+    until_it_sends(recorded_actor)
+
+
+def test_an_actor_that_starts_after_the_end_of_its_recorder_goes_on_without(
+        recorded_actor, monkeypatch, capfd):
+    monkeypatch.setattr(actor_modes, '_RECORDER_S', 0.001)
+    recorded_actor._on_policy(policy(SETTINGS))
+    recorded_actor.act()
+    until_it_sends(recorded_actor)
+    assert 'no recorder of the trajectories within' in ''.join(capfd.readouterr())
+
+
+def test_an_actor_goes_on_whose_trajectories_are_all_lost_while_others_learn(actor):
+    listen(actor)
     deadline, version, sent = time.monotonic() + 120.0, 0, 0
     # No policy has credit for this actor: none of its trajectories has arrived.
     while sent < 6:

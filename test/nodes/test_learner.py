@@ -7,11 +7,25 @@ import pytest
 
 from vdl_ros.nodes import learner
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.ros.training.trajectories import RefusedError
 
 
 def make_node(**run):
     return SimpleNamespace(join_group=lambda stop: Group(), share_settings=lambda group: None,
                            settings=lambda: None, run=SimpleNamespace(**run))
+
+
+def test_a_bag_of_another_environment_ends_the_launch_in_one_line(monkeypatch):
+    def refuse(stop):
+        raise RefusedError("trajectory of 'a' refused: rewards")
+
+    lines = []
+    node = make_node(video=False)
+    node.get_logger = lambda: SimpleNamespace(error=lines.append)
+    monkeypatch.setattr(learner, 'Training', lambda *parts: SimpleNamespace(run=refuse))
+    assert learner.train(node, threading.Event()) == 2
+    assert lines == ["trajectory of 'a' refused: rewards; a bag needs the settings of its "
+                     'training: config:=RUN/config.yaml']
 
 
 def returns(reason):

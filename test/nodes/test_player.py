@@ -1,5 +1,6 @@
 """The player as a process: recorded messages are published again, commands of an arm excepted."""
 
+import json
 import signal
 import threading
 import time
@@ -12,8 +13,11 @@ from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
 
 from vdl_ros.bags.reader import BagReader
-from vdl_ros.msg import MotorCommand
+from vdl_ros.common.settings import as_dict
+from vdl_ros.msg import Credit, MotorCommand, Policy, Trajectory
+from vdl_ros.nodes import player
 from vdl_ros.nodes.player import PlayerNode
+from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 
@@ -141,3 +145,111 @@ def test_the_time_to_open_a_bag_does_not_shorten_intervals(bag, monkeypatch):
         node.destroy_node()
     finally:
         rclpy.shutdown()
+
+
+ACTORS = {11: 'a', 22: 'b'}
+CREDIT = 3
+# Numbers of the actors' trajectories in the bag; b's first one was not recorded.
+RECORDED = [(11, 0), (11, 1), (22, 1), (11, 2), (22, 2), *((11, each) for each in range(3, 12))]
+
+
+@pytest.fixture
+def trajectories(tmp_path):
+    """Return a bag of trajectories of two actors, and of something else."""
+    with BagWriter(tmp_path / 'training') as writer:
+        topic = writer.add_topic('/training/trajectories', 'vdl_ros/msg/Trajectory', [qos.STREAM])
+        talk = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
+        for stamp, (start_id, sequence) in enumerate(RECORDED):
+            writer.write(talk, stamp, serialize_message(String(data='x')))
+            writer.write(topic, stamp, serialize_message(Trajectory(
+                actor_id=ACTORS[start_id], start_id=start_id, sequence=sequence,
+                policy_version=stamp, learner_id='of the recording')))
+    return tmp_path / 'training'
+
+
+@pytest.fixture
+def relearn(launch):
+    def start(bag):
+        return launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
+                      '-p', 'relearn:=true')
+    return start
+
+
+class Learner:
+    """A learner on the graph that keeps what it receives and gives credit when told."""
+
+    def __init__(self, peer, relearn=True, learner_id='launch/1', last='trajectories'):
+        self.received = peer.listen(Trajectory, last, qos.TOPICS['trajectories'])
+        self.publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self.config = json.dumps(as_dict(TrainConfig(
+            max_policy_lag=CREDIT, batch_size=1)) | {'relearn': relearn})
+        self.learner_id = learner_id
+
+    def publish(self, **used):
+        self.publisher.publish(Policy(
+            learner_id=self.learner_id, config=self.config, credits=[
+                Credit(actor_id=name, start_id=start_id, used=used.get(name, 0))
+                for start_id, name in ACTORS.items() if name in used]))
+
+
+def test_a_learner_receives_the_trajectories_in_their_order_within_its_credit(
+        peer, relearn, trajectories):
+    process = relearn(trajectories)
+    stranger = Learner(peer, relearn=False, learner_id='other/1', last='elsewhere')
+    stranger.publish()
+    learner = Learner(peer)
+    learner.publish()
+    # a's first three and b's between them: a has no more credit.
+    peer.until(lambda: len(learner.received) == 5, 'what the credit allows')
+    learner.publish(a=1, b=2)
+    peer.until(lambda: len(learner.received) == 6, 'one more')
+    # From now on it uses each as it arrives.
+    def use():
+        learner.publish(a=sum(each.start_id == 11 for each in learner.received), b=2)
+
+    peer.until(lambda: len(learner.received) == len(RECORDED), 'all', say=use)
+    assert process.wait() == 0
+    assert [each.policy_version for each in learner.received] == list(range(len(RECORDED)))
+    assert {each.learner_id for each in learner.received} == {'launch/1'}
+    for start_id in ACTORS:
+        numbers = [each.sequence for each in learner.received if each.start_id == start_id]
+        assert numbers == list(range(len(numbers)))
+    # Stamped when it is sent, so that its age is the transport's.
+    assert min(each.header.stamp.sec for each in learner.received) > 10**9
+    assert f'{len(RECORDED)} trajectories played, to the end of the bag' in process.output
+    assert '1 trajectories that its actors sent are not in the bag' in process.output
+
+
+@pytest.mark.parametrize(('next_id', 'status', 'line'), [
+    ('launch/2', 1, 'the learner has started again and lacks trajectories: start anew'),
+    (None, 0, '5 trajectories played\n')])
+def test_the_player_ends_when_its_learner_does(peer, relearn, trajectories, next_id, status, line):
+    process = relearn(trajectories)
+    learner = Learner(peer)
+    learner.publish()
+    peer.until(lambda: len(learner.received) == 5, 'what the credit allows')
+    if next_id is None:
+        peer.node.destroy_publisher(learner.publisher)
+    else:
+        learner.learner_id = next_id
+        learner.publish()
+    assert process.wait() == status
+    assert line in process.output
+
+
+def test_a_bag_without_trajectories_is_an_error_of_one_line(run_here, bag):
+    status, output = run_here(player.main, f'bag:={bag}', 'relearn:=true')
+    assert status == 2
+    assert 'holds no trajectories' in output
+    assert len(output.strip().splitlines()) == 1
+
+
+def test_a_trajectory_that_cannot_be_read_ends_the_player(relearn, tmp_path):
+    with BagWriter(tmp_path / 'bag') as writer:
+        topic = writer.add_topic('/trajectories', 'vdl_ros/msg/Trajectory', [qos.STREAM])
+        whole = serialize_message(Trajectory(actor_id='a', start_id=11, learner_id='x'))
+        writer.write(topic, 1, whole[:len(whole) // 2])
+    process = relearn(tmp_path / 'bag')
+    assert process.wait() == 2
+    assert 'trajectory 0 cannot be read' in process.output
+    assert 'Traceback' not in process.output

@@ -1,6 +1,5 @@
 """The recorder as a process: every received message is in the bag, however the recording ends."""
 
-import signal
 
 import pytest
 import rclpy
@@ -116,33 +115,6 @@ def test_an_existing_bag_is_an_error(launch, tmp_path):
                       f'output:={tmp_path / "bag"}')
     assert recorder.wait() == 2
     assert f'{tmp_path / "bag"} exists; name another bag' in recorder.output
-
-
-def test_a_training_can_be_recorded(launch, holds, tmp_path):
-    run, bag = tmp_path / 'run', tmp_path / 'bag'
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'env_id:=CartPole-v1', f'record:={bag}', 'total_steps:=100000000',
-                   'stop_at_return:=1e9')
-    train.wait_for(lambda: holds(bag, '/trajectories', '/policy', '/statistics'), 'the bag')
-    train.interrupt()
-    assert train.wait() == 0, train.output
-    sequences: dict[tuple[str, int], list[int]] = {}
-    versions = []
-    with AnyReader([bag]) as reader:
-        for connection, _, data in reader.messages():
-            if connection.topic == '/trajectories':
-                found = reader.deserialize(data, connection.msgtype)
-                sequences.setdefault((found.actor_id, found.start_id), []).append(
-                    found.sequence)
-            elif connection.topic == '/policy':
-                versions.append(reader.deserialize(data, connection.msgtype).version)
-    # Whole messages, each once and in its turn.
-    assert versions
-    assert sequences
-    for numbers in (versions, *sequences.values()):
-        assert numbers == sorted(set(numbers))
-    assert train.family() == []
-    assert signal.SIGINT.name in train.output
 
 
 def test_the_topics_of_a_contract_are_recorded_and_no_others(launch, talker, tmp_path):

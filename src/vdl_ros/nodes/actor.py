@@ -139,6 +139,8 @@ class ActorNode(Node):
             ValueError: the message is malformed, or its environment cannot be created here.
         """
         config = policy_config(message)
+        if config.get('relearn'):
+            raise SettingError('relearn: the learner learns from a bag and needs no actors')
         wanted = self._settings.env_id
         if wanted and config.get('env_id') != wanted:
             raise SettingError(f'env_id: the learner trains on {quoted(config.get("env_id"))}, '
@@ -171,7 +173,8 @@ class ActorNode(Node):
                     start_id=self._start_id, sequence=self._sequence, seed=seed,
                     credit_timeout=self._settings.credit_timeout,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard, on_extras=self._reaction_time.add)
+                    heard=self._choice.heard, on_extras=self._reaction_time.add,
+                    await_recorder=self._settings.await_recorder)
         except (ValueError, EnvStopped):
             # The next policy may be refused too, and each would leave its environments.
             envs.close()

@@ -52,6 +52,7 @@ from vdl_ros.ros.process import (
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.robots.registration import register
 from vdl_ros.ros.training.training import Training, TrainingSettings
+from vdl_ros.ros.training.trajectories import RefusedError
 from vdl_ros.saved_policy import record_video
 
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
@@ -106,6 +107,9 @@ class LearnerNode(Node):
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
         algorithm_config = make_algorithm_config(train, self._values)
         verify(train, algorithm_config, self.run.num_learners)
+        if self.run.relearn and train.inference == 'learner':
+            raise SettingError("inference: 'learner' is not allowed with relearn true: 'actor'; "
+                               'a bag of observations holds no trajectories')
         return env, train, algorithm_config
 
     def settings(self) -> TrainingSettings:
@@ -190,6 +194,10 @@ def train(node: LearnerNode, stop: threading.Event) -> int:
                 return EXIT_BAD_INPUT
             if node.run.video and reason != 'interrupted':
                 record_run(node, training)
+    except RefusedError as error:
+        node.get_logger().error(f'{error}; a bag needs the settings of its training: '
+                                'config:=RUN/config.yaml')
+        return EXIT_BAD_INPUT
     except GroupError as error:
         node.get_logger().error(f'{error}; all learners start again')
         return EXIT_RESTART

@@ -2,7 +2,8 @@
 Play an MCAP bag: publish its messages at the recorded rate.
 
 Publishes the topics of the bag, and ``/clock`` if enabled. Topics that command an arm are left out
-unless they are named: a recorded command must not move a real arm by accident.
+unless they are named: a recorded command must not move a real arm by accident. With ``relearn`` it
+publishes ``trajectories`` instead, and subscribes to ``policy`` and ``learner_busy``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros player --help``.
 """
 
@@ -27,11 +28,19 @@ from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.message_types import check_topic, message_class
 from vdl_ros.ros.bags.qos_profiles import playback_profile
-from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.process import (
+    EXIT_BAD_INPUT,
+    EXIT_OK,
+    make_executor,
+    run_node,
+    take_settings,
+)
 from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryPlayer
 
 SETTINGS = (PlayConfig, ProcessConfig)
 COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop', 'viewer_alive', 'cmd_vel')
+EXIT_FAILED = 1
 _CLOCK_S = 0.02
 
 
@@ -57,6 +66,9 @@ class PlayerNode(Node):
         if self._config.publish_clock:
             self._time = self.create_publisher(Clock, '/clock', qos.TOPICS['/clock'])
         self.bag = BagReader(Path(self._config.bag))
+        self.trajectories = TrajectoryPlayer(self, self.bag) if self._config.relearn else None
+        if self.trajectories is not None:
+            return
         # Announced before the first message, so that subscribers can discover them.
         for message in self.bag:
             self._publisher_of(message)
@@ -128,11 +140,37 @@ def play(node: PlayerNode, stop: threading.Event) -> int:
     """Play to the end, or until stopped."""
     executor = make_executor(node.process.executor)
     executor.add_node(node)
+    if node.trajectories is not None:
+        return relearn(node, node.trajectories, stop, executor)
     count = node.play(stop, executor)
     executor.remove_node(node)
     end = '' if stop.is_set() else ', to the end of the bag'
     cut = ', which was cut off' if node.bag.cut_off else ''
     node.get_logger().info(f'{count} messages played{end}{cut}')
+    return EXIT_OK
+
+
+def relearn(
+    node: PlayerNode, trajectories: TrajectoryPlayer, stop: threading.Event, executor: Executor,
+) -> int:
+    """Play the trajectories to a learner, to the end, or until it or this node has ended."""
+    log = node.get_logger()
+    log.info('waiting for a learner with relearn')
+    try:
+        count, is_end = trajectories.play(stop, executor)
+    except BagError as error:
+        log.error(str(error))
+        return EXIT_BAD_INPUT
+    except LearnerLostError as error:
+        log.error(str(error))
+        return EXIT_FAILED
+    finally:
+        executor.remove_node(node)
+    log.info(f'{count} trajectories played' + (', to the end of the bag' if is_end else ''))
+    if trajectories.missing:
+        log.warning(f'{trajectories.missing} trajectories that its actors sent are not in the bag')
+    if node.bag.cut_off:
+        log.warning(node.bag.cut_off)
     return EXIT_OK
 
 

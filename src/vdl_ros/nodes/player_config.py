@@ -22,5 +22,8 @@ class PlayConfig:
     play_delay: float = setting(
         1.0, 'Time before the first message, for subscribers to discover the topics.', minimum=0.0,
         maximum=60.0, unit='s')
+    relearn: bool = setting(
+        False, 'Play only trajectories, all of them, to a learner with relearn: as fast as it '
+        'learns, in their order.')
     loop: bool = setting(False, 'Start again at the end.')
     publish_clock: bool = setting(False, 'Publish the time of the recording on /clock.')

@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.learning.inbox import EndOfBagError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import realtime_text, status_line
 from vdl_ros.rl.learning.trainer import Trainer
@@ -78,6 +79,18 @@ def test_total_steps_end_a_run(start):
     assert last['agent_steps'] == run.learner.agent_steps
     assert (last['mean_return_100'], last['mean_length_100']) == (5.0, 5.0)
     assert run.lines
+
+
+def test_a_bag_is_learned_from_to_its_end(start):
+    def end(inbox):
+        if inbox.sequence == 5:
+            raise EndOfBagError
+
+    run = start(inbox={'on_get': end}, total_steps=10**6)
+    assert run() == 'end_of_bag'
+    assert run.learner.version == 2, 'one is left over: an update takes two'
+    assert run.summary['trajectories_received'] == 5
+    assert run.summary['ended_by'] == 'end_of_bag'
 
 
 def test_the_summary_is_complete_and_true(start):

@@ -13,8 +13,11 @@ from rclpy.time import Time
 from vdl_ros.msg import Policy, Tensor, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.learning.inbox import EndOfBagError
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors
+from vdl_ros.ros.training.end_of_bag import EndOfBag
 from vdl_ros.ros.training.trajectories import (
+    RefusedError,
     TrajectoryInbox,
     policy_config,
     to_policy,
@@ -55,10 +58,10 @@ def trajectory(sequence=0, *, actor_id='a', start_id=1, learner_id='me', version
 class Box:
     """An inbox with its FlowStats and warnings."""
 
-    def __init__(self, schema=SCHEMA, max_bytes=None):
+    def __init__(self, schema=SCHEMA, max_bytes=None, **more):
         self.flow_stats, self.warnings = FlowStats(), []
         self.inbox = TrajectoryInbox(
-            schema, self.flow_stats, 'me', self.warnings.append, max_bytes=max_bytes)
+            schema, self.flow_stats, 'me', self.warnings.append, max_bytes=max_bytes, **more)
 
     def put(self, *messages):
         for message in messages:
@@ -248,3 +251,61 @@ def test_a_million_axes_are_refused_at_once():
 def test_an_empty_inbox_times_out(box):
     with pytest.raises(queue.Empty):
         box.inbox.get(0.01)
+
+
+@pytest.mark.parametrize('changed', [
+    {'rewards': np.zeros((STEPS + 1, 2), np.float32)},
+    {'actions': np.full((STEPS, 2), 7)}], ids=['length', 'value'])
+def test_a_bag_with_a_trajectory_of_another_environment_is_refused(changed):
+    box = Box(is_over=lambda: False)
+    box.put(trajectory(0), trajectory(1, **changed))
+    assert box.inbox.get(0.0).sequence == 0
+    with pytest.raises(RefusedError, match="^trajectory of 'a' refused: "):
+        box.inbox.get(0.0)
+
+
+def test_a_bag_is_taken_to_its_end():
+    # It ends while the inbox is asked, after a trajectory has arrived.
+    answers = [lambda: box.put(trajectory(0)) or False, lambda: True, lambda: True]
+    box = Box(is_over=lambda: answers.pop(0)())
+    assert box.inbox.get(0.0).sequence == 0
+    box.put(trajectory(1))
+    assert box.inbox.get(0.0).sequence == 1
+    with pytest.raises(EndOfBagError):
+        box.inbox.get(0.0)
+
+
+class Graph:
+    """A node that counts publishers and calls its timer when told."""
+
+    publishers = 0
+
+    def create_timer(self, period, callback):
+        self.tick = callback
+
+    def count_publishers(self, topic):
+        return self.publishers
+
+
+def test_a_bag_is_over_when_its_player_is_gone_and_nothing_more_arrives():
+    graph = Graph()
+    end = EndOfBag(graph, 'trajectories')
+    graph.tick()
+    assert not end.is_over(), 'it has not begun'
+    graph.publishers = 1
+    graph.tick()
+    graph.publishers = 0
+    end.on_message()
+    graph.tick()
+    assert not end.is_over(), 'more may wait for their callbacks'
+    graph.tick()
+    assert end.is_over()
+
+
+def test_a_short_bag_whose_player_was_never_seen_is_over_too():
+    graph = Graph()
+    end = EndOfBag(graph, 'trajectories')
+    end.on_message()
+    graph.tick()
+    graph.tick()
+    assert end.is_over()

@@ -22,6 +22,9 @@ class ActorConfig:
         minimum=0, maximum=4096)
     actor_threads: int = setting(
         1, 'CPU threads for the actor\'s network.', minimum=1, maximum=256)
+    await_recorder: bool = setting(
+        False, 'Send the first trajectory only once a recorder subscribes too, so that its bag '
+        'holds the training from its start; the argument record of a launch sets it.')
     credit_timeout: float = setting(
         10.0, 'Time without a policy, or without credit while the learner goes on with the '
         'trajectories of others, after which the oldest pending trajectory counts as lost.',

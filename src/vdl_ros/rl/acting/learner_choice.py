@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-__all__ = ['LearnerChoice', 'make_learner_id']
+__all__ = ['LearnerChoice', 'launch_of', 'make_learner_id']
 
 
 def make_learner_id(launch_id: str) -> str:
@@ -20,7 +20,8 @@ def make_learner_id(launch_id: str) -> str:
     return f'{launch_id or uuid.uuid4().hex}/{uuid.uuid4().hex}'
 
 
-def _launch(learner_id: str) -> str:
+def launch_of(learner_id: str) -> str:
+    """Return what all starts of a learner in one launch have in common."""
     return learner_id.rpartition('/')[0]
 
 
@@ -61,7 +62,7 @@ class LearnerChoice:
         if learner_id == self._learner_id:
             self.heard()
             return True
-        if _launch(learner_id) and _launch(learner_id) == _launch(self._learner_id):
+        if launch_of(learner_id) and launch_of(learner_id) == launch_of(self._learner_id):
             return True
         silent = self._clock() - self._heard_at > self._patience
         return not self._learner_id or num_publishers <= 1 or silent
@@ -73,7 +74,7 @@ class LearnerChoice:
     def stay_with(self, learner_id: str) -> None:
         """Stay with the learner of a policy that could be used."""
         if learner_id != self._learner_id:
-            if _launch(learner_id) != _launch(self._learner_id):
+            if launch_of(learner_id) != launch_of(self._learner_id):
                 self._earlier.clear()
             elif self._learner_id:
                 self._earlier.add(self._learner_id)

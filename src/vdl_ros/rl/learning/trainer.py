@@ -24,7 +24,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -33,6 +33,7 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import GroupError
+from vdl_ros.rl.learning.inbox import EndOfBagError, Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress
 from vdl_ros.rl.learning.run_reporter import RunReporter
@@ -40,29 +41,17 @@ from vdl_ros.rl.runs.checkpoint import CheckpointError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 
-__all__ = ['NOT_FINITE', 'Inbox', 'Trainer']
+__all__ = ['NOT_FINITE', 'Trainer']
 
 #: Why a run ends whose loss or gradient is not finite.
 NOT_FINITE = 'not finite'
 
 # Why a run ends; the first that applies to any learner counts.
-_REASONS = ('total_steps', 'stop_at_return', 'interrupted')
+_REASONS = ('total_steps', 'stop_at_return', 'end_of_bag', 'interrupted')
 # Longest wait for an unroll in one iteration, s.
 _COLLECT_S = 0.1
 # Actors named in a warning.
 _NAMED = 5
-
-
-class Inbox(Protocol):
-    """The source of unrolls."""
-
-    def get(self, timeout: float) -> Unroll:
-        """
-        Return the next unroll, whose arrays have passed :meth:`UnrollSchema.check`.
-
-        Raises:
-            queue.Empty: none arrived within ``timeout`` seconds.
-        """
 
 
 class Trainer:
@@ -134,6 +123,7 @@ class Trainer:
         self._waiting_since = self._warned_at = clock()
         self._unrolls: list[Unroll] = []
         self._batch: Batch | None = None
+        self._is_exhausted = False
         timers = timers or {TRAINING: ThreadTimer()}
         self._timer = timers[TRAINING]
         self._metrics: dict[str, float] = {}
@@ -171,7 +161,7 @@ class Trainer:
         Learn until the run is over or ``stop`` is set; write the last checkpoint and the summary.
 
         Returns:
-            Why it ended: 'total_steps', 'stop_at_return', 'interrupted' or NOT_FINITE.
+            Why it ended: NOT_FINITE, or one of ``_REASONS``.
 
         Raises:
             GroupError: another learner is gone; the checkpoint is saved before.
@@ -226,13 +216,16 @@ class Trainer:
         # Only learner 0 counts the episodes of all.
         if self.folder is not None and self.progress.reaches(config.stop_at_return):
             return 'stop_at_return'
-        return ''
+        return 'end_of_bag' if self._is_exhausted else ''
 
     def _collect(self, stop: threading.Event) -> None:
         """Take unrolls until there are enough, none arrives, or the policy must be published."""
         while len(self._unrolls) < self._needed and not (self._publish_due or stop.is_set()):
             try:
                 unroll = self.inbox.get(_COLLECT_S)
+            except EndOfBagError:
+                self._is_exhausted = True
+                return
             except queue.Empty:
                 self._check_stall()
                 return

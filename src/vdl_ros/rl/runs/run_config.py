@@ -21,6 +21,9 @@ class RunConfig:
     init: str = setting(
         '', 'Checkpoint whose weights a new run starts with; steps, optimizer and settings are '
         'those of the new run.')
+    relearn: bool = setting(
+        False, 'Learn from the trajectories of a bag, which a player sends, instead of from '
+        'actors; the run ends with the bag. The argument bag of train.launch.py sets it.')
     video: bool = setting(
         False, 'Record what the policy does at the end: video.mp4 in the run\'s folder.')
     num_actors: int = setting(
@@ -81,6 +84,9 @@ def verify_run(run: RunConfig) -> None:
         raise SettingError(
             f'num_learners: {run.num_learners} is not allowed: at most num_actors, '
             f'{run.num_actors}, since a learner without actors would block the others')
+    if run.num_learners > 1 and run.relearn:
+        raise SettingError('relearn: true is not allowed with num_learners '
+                           f'{run.num_learners}: one learner')
     if run.num_learners > 1 and run.video:
         # The others wait for learner 0 with a time-out.
         raise SettingError('video: true is not allowed with num_learners '

@@ -24,7 +24,7 @@ _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'succ
 # Values of columns that runs of earlier versions do not have.
 _DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
 # What says which run it is and not how it is trained: config.yaml can start another one.
-_NOT_SAVED = ('run_dir', 'resume', 'learner_rank', 'group_address')
+_NOT_SAVED = ('run_dir', 'resume', 'relearn', 'learner_rank', 'group_address')
 # Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
 # The modules are what the user of a host trusts, not what a folder asks for.
 _SETTINGS_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'init',

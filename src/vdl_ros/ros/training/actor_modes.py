@@ -34,6 +34,8 @@ from vdl_ros.ros.training.trajectories import to_trajectory
 
 __all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode']
 
+# Longest wait for a recorder, s: an actor that starts again may come after its end.
+_RECORDER_S = 30.0
 # Called with finished episodes and the policy version that acted last.
 Finished = Callable[[list[FinishedEpisode], int], None]
 # Called with the extras of steps, by the names of rl/data/unroll.py.
@@ -66,12 +68,13 @@ class LocalInferenceMode:
         frames_per_observation: int, *,
         actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
         finished: Finished, timer: ThreadTimer, heard: Callable[[], None],
-        on_extras: OnExtras = lambda extras: None,
+        on_extras: OnExtras = lambda extras: None, await_recorder: bool = False,
     ) -> None:
         """
         Start with trajectory number ``sequence`` at the first policy.
 
-        ``heard`` is called when the learner reports that it is busy.
+        ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
+        described in ActorConfig.
         """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._timer, self._heard = finished, timer, heard
@@ -85,6 +88,8 @@ class LocalInferenceMode:
         self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''
+        self._awaits_recorder_until = (
+            time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
         self._publisher = node.create_publisher(
             Trajectory, 'trajectories', qos.TOPICS['trajectories'])
         self._busy = node.create_subscription(
@@ -121,8 +126,9 @@ class LocalInferenceMode:
         if not self._credit.available:
             self._write_off_lost()
             return False
-        if self._publisher.get_subscription_count() == 0:
-            # The learner that publishes policies may not be this actor's learner.
+        subscribers = self._publisher.get_subscription_count()
+        # The learner that publishes policies may not be this actor's learner.
+        if subscribers == 0 or (subscribers == 1 and self._awaits_recorder()):
             return False
         arrays, finished = self._actor.unroll()
         version = self._actor.policy_version
@@ -136,6 +142,17 @@ class LocalInferenceMode:
             self._finished(finished, version)
         self._on_extras(arrays)
         return True
+
+    def _awaits_recorder(self) -> bool:
+        """Return whether to go on waiting for a second subscriber of the trajectories."""
+        if self._credit.sequence or not self._awaits_recorder_until:
+            return False
+        if time.monotonic() < self._awaits_recorder_until:
+            return True
+        self._awaits_recorder_until = 0.0
+        self._node.get_logger().warning(
+            f'no recorder of the trajectories within {_RECORDER_S:g} s: it acts without')
+        return False
 
     def _write_off_lost(self) -> None:
         """Count the oldest trajectory as lost if the learner does not wait for it."""

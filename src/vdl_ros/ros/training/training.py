@@ -40,6 +40,7 @@ from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.bounded_queue import memory_budget
+from vdl_ros.ros.training.end_of_bag import EndOfBag
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
 
@@ -94,7 +95,9 @@ class Training:
         self._node, self._settings, run = node, settings, settings.run
         env, train, algorithm_config = settings.env, settings.train, settings.algorithm
         launch_id = settings.process.launch_id
-        self._config = json.dumps(as_dict(env, train, algorithm_config))
+        # So that no actor acts for a bag, and no player sends one to a learner of actors.
+        relearn = {'relearn': True} if run.relearn else {}
+        self._config = json.dumps(as_dict(env, train, algorithm_config) | relearn)
         self._timers = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
         if train.inference == 'learner':
             self._timers[INFERENCE] = ThreadTimer()
@@ -112,9 +115,10 @@ class Training:
         # With inference at the learner actors need no weights, only one message with the settings.
         self._announced = False
         self._inference = self._make_inference() if train.inference == 'learner' else None
+        self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
         self._inbox = self._inference or TrajectoryInbox(
             self._learner.schema, self._flow_stats, settings.learner_id, self._warn,
-            self._timers[TRAINING])
+            self._timers[TRAINING], is_over=self._end_of_bag.is_over if self._end_of_bag else None)
         self._subscribe()
         self._trainer = Trainer(
             self._learner, self.folder,
@@ -156,6 +160,8 @@ class Training:
 
         def receive(message: Trajectory | Observation) -> None:
             self._inbox.put(message, statistics.received(message.header.stamp))
+            if self._end_of_bag is not None:
+                self._end_of_bag.on_message()
 
         self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
 
@@ -169,6 +175,7 @@ class Training:
         Raises:
             GroupError: another learner is gone.
             OSError: the folder cannot be written.
+            RefusedError: a trajectory of a bag is not one of this run's environment.
         """
         node, over = self._node, threading.Event()
         failure: list[BaseException] = []

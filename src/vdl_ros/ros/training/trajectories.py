@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Credit, Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
+from vdl_ros.rl.learning.inbox import EndOfBagError
 from vdl_ros.ros.messages.tensors import (
     TensorError,
     from_tensors,
@@ -24,7 +26,8 @@ from vdl_ros.ros.messages.tensors import (
 )
 from vdl_ros.ros.training.actor_messages import ActorMessages
 
-__all__ = ['TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
+__all__ = [
+    'RefusedError', 'TrajectoryInbox', 'policy_config', 'to_policy', 'to_trajectory']
 
 # Characters; all settings together have about 2,000.
 _LARGEST_CONFIG = 1 << 16
@@ -78,6 +81,10 @@ def policy_config(message: Policy) -> dict[str, Any]:
     return config
 
 
+class RefusedError(ValueError):
+    """A trajectory that is not valid where each of them is needed; the message is one line."""
+
+
 class TrajectoryInbox:
     """
     A bounded queue of trajectory messages that returns checked unrolls.
@@ -89,7 +96,7 @@ class TrajectoryInbox:
     def __init__(
         self, schema: UnrollSchema, flow_stats: FlowStats, learner_id: str,
         warn: Callable[[str], None], timer: ThreadTimer | None = None,
-        max_bytes: int | None = None,
+        max_bytes: int | None = None, *, is_over: Callable[[], bool] | None = None,
     ) -> None:
         """
         Create an empty queue.
@@ -101,8 +108,10 @@ class TrajectoryInbox:
             warn: called with one line for each rejected message.
             timer: timer of the thread that calls :meth:`get`.
             max_bytes: of messages that may wait; by default :func:`memory_budget`.
+            is_over: for a bag, in which every message has to be valid: returns whether no more
+                will come.
         """
-        self._timer = timer or ThreadTimer()
+        self._timer, self._is_over = timer or ThreadTimer(), is_over
         self._schema, self._flow_stats, self._warn = schema, flow_stats, warn
         self._messages = ActorMessages[Trajectory](
             'trajectory', schema, learner_id, warn, _QUEUE, max_bytes)
@@ -122,27 +131,41 @@ class TrajectoryInbox:
 
         Raises:
             queue.Empty: none within ``timeout`` seconds.
+            EndOfBagError: no more will come.
+            RefusedError: the next one of a bag is not valid.
         """
         deadline = time.monotonic() + timeout
         while True:
-            with self._timer('wait'):
-                message, age_s = self._messages.get(timeout=max(deadline - time.monotonic(), 0.0))
+            # Asked before: what arrives in between is not left out.
+            is_over = self._is_over is not None and self._is_over()
+            try:
+                with self._timer('wait'):
+                    message, age_s = self._messages.get(
+                        timeout=max(deadline - time.monotonic(), 0.0))
+            except queue.Empty:
+                if is_over:
+                    raise EndOfBagError from None
+                raise
             if isinstance(message, str):
-                self._flow_stats.rejected += 1
-                self._warn(message)
+                self._refuse(message)
                 continue
             with self._timer('decode'):
                 unroll = self._decode(message, age_s)
             if unroll is not None:
                 return unroll
 
+    def _refuse(self, line: str) -> None:
+        self._flow_stats.rejected += 1
+        if self._is_over is not None:
+            raise RefusedError(line)
+        self._warn(line)
+
     def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
         try:
             arrays = from_tensors(message.tensors)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
-            self._flow_stats.rejected += 1
-            self._warn(self._messages.refusal(message.actor_id, error))
+            self._refuse(self._messages.refusal(message.actor_id, error))
             return None
         new, missing = self._flow_stats.arrive(
             message.actor_id, message.start_id, message.sequence)

@@ -1,0 +1,170 @@
+"""Send the trajectories of a bag to a learner, in the order of the bag, within their credit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from rclpy.duration import Duration
+from rclpy.executors import Executor
+from rclpy.node import Node
+from rclpy.serialization import deserialize_message
+from std_msgs.msg import String
+
+from vdl_ros.bags.reader import BagError, BagReader
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import select
+from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.rl.acting.actor_config import ActorConfig
+from vdl_ros.rl.acting.flow_control import Credit
+from vdl_ros.rl.acting.learner_choice import launch_of
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros import qos
+from vdl_ros.ros.process import call_back
+from vdl_ros.ros.training.trajectories import policy_config
+
+__all__ = ['LearnerLostError', 'TrajectoryPlayer']
+
+_TYPE = 'vdl_ros/msg/Trajectory'
+_WAIT_S = 0.05
+_ACK_S = 60.0
+
+
+class LearnerLostError(RuntimeError):
+    """The learner has started again, without the trajectories that it had."""
+
+
+class TrajectoryPlayer:
+    """
+    Takes the place of the actors of a recorded training.
+
+    Each recorded actor has the credit that it had as an actor, so nothing is lost however slow
+    the learner is. Sequence numbers are counted again; policy versions stay as recorded, and the
+    stamp is the time of sending.
+    """
+
+    def __init__(self, node: Node, bag: BagReader) -> None:
+        """
+        Announce the topic.
+
+        Raises:
+            BagError: the bag holds no trajectory.
+        """
+        self._node, self._bag = node, bag
+        if next(self._messages(), None) is None:
+            raise BagError(f'{bag.path} holds no trajectories: those of a training with '
+                           'inference:=actor are recorded by record:=BAG')
+        self._learner_id, self._train = '', TrainConfig()
+        self._restarted = False
+        self._credits: dict[int, Credit] = {}
+        # Per start_id: numbers seen and the last one, as recorded.
+        self._recorded: dict[int, tuple[int, int]] = {}
+        self._publisher = node.create_publisher(
+            Trajectory, 'trajectories', qos.TOPICS['trajectories'])
+        self._policy = node.create_subscription(
+            Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
+        self._busy = node.create_subscription(
+            String, 'learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+
+    @property
+    def missing(self) -> int:
+        """Trajectories that the actors sent, by their numbers, and the bag does not hold."""
+        return sum(last + 1 - count for count, last in self._recorded.values())
+
+    def play(self, stop: threading.Event, executor: Executor) -> tuple[int, bool]:
+        """
+        Send all trajectories, until ``stop`` or until the learner has ended.
+
+        Returns:
+            How many were sent, and whether these were all.
+
+        Raises:
+            BagError: a trajectory that cannot be read.
+            LearnerLostError: the learner has started again.
+        """
+        count = 0
+        for number, data in self._messages():
+            try:
+                message = deserialize_message(data, Trajectory)
+            except Exception as error:  # rclpy's, of no class of its own
+                raise BagError(f'{self._bag.path}: trajectory {number} cannot be read: '
+                               f'{quoted(str(error), 80)}') from None
+            if not self._wait_for_credit(message.start_id, stop, executor):
+                return count, False
+            self._send(message)
+            count += 1
+        # Until the learner has them: this node's end ends the run.
+        self._publisher.wait_for_all_acked(Duration(seconds=_ACK_S))
+        return count, True
+
+    def _messages(self) -> Iterator[tuple[int, bytes]]:
+        """Yield number and CDR of each trajectory."""
+        found = (message.data for message in self._bag if message.type == _TYPE)
+        return enumerate(found)
+
+    def _wait_for_credit(
+        self, start_id: int, stop: threading.Event, executor: Executor,
+    ) -> bool:
+        """Return whether a trajectory may be sent; False if the learner or this node ends."""
+        call_back(executor, 0.0)
+        while not self._may_send(start_id):
+            if stop.is_set() or self._learner_has_ended():
+                return False
+            call_back(executor, _WAIT_S)
+            if self._restarted:
+                raise LearnerLostError(
+                    'the learner has started again and lacks trajectories: start anew')
+            credit = self._credits.get(start_id)
+            if credit is not None and credit.is_lost:
+                # Recorded in another order than its learner got them, so that this one waits for
+                # an update that waits for the next ones.
+                credit.write_off()
+        return True
+
+    def _may_send(self, start_id: int) -> bool:
+        if not self._learner_id or not self._publisher.get_subscription_count():
+            return False
+        if start_id not in self._credits:
+            credit = self._credits[start_id] = Credit(
+                self._train.credit, self._train.batch_size, ActorConfig.credit_timeout)
+            credit.on_policy(self._learner_id, None)
+        return self._credits[start_id].available
+
+    def _learner_has_ended(self) -> bool:
+        return bool(self._learner_id) and not self._node.count_publishers('policy')
+
+    def _send(self, message: Trajectory) -> None:
+        count, _ = self._recorded.get(message.start_id, (0, 0))
+        self._recorded[message.start_id] = count + 1, message.sequence
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        message.learner_id = self._learner_id
+        message.sequence = self._credits[message.start_id].spend()
+        self._publisher.publish(message)
+
+    def _on_policy(self, message: Policy) -> None:
+        """Take the credits of the first learner that waits for a bag."""
+        if not self._learner_id:
+            self._choose(message)
+        if message.learner_id != self._learner_id:
+            self._restarted |= bool(self._learner_id) and (
+                launch_of(message.learner_id) == launch_of(self._learner_id))
+            return
+        used = {credit.start_id: credit.used for credit in message.credits}
+        for start_id, credit in self._credits.items():
+            credit.on_policy(message.learner_id, used.get(start_id), message.version,
+                             len(message.credits))
+
+    def _choose(self, message: Policy) -> None:
+        try:
+            config = policy_config(message)
+            if config.get('relearn'):
+                self._train = select(TrainConfig, config)
+                self._learner_id = message.learner_id
+        except ValueError as error:
+            self._node.get_logger().warning(f'policy refused: {error}')
+
+    def _on_busy(self, message: String) -> None:
+        """Wait longer: the learner has what it needs for its update."""
+        if message.data == self._learner_id:
+            for credit in self._credits.values():
+                credit.on_busy()
