@@ -238,6 +238,8 @@ def test_step_by_step_and_whole_sequences_give_the_same_outputs():
     batch, state = observations(NUMBERS, 6, 3), torch.randn(3, 10)
     is_reset = torch.rand(6, 3) < 0.3
     assert is_reset.any()
+    # Several steps without a reset are computed together.
+    is_reset[-3:] = False
     whole = policy(batch, is_reset, state)
     for t in range(6):
         parameters, values, state = policy(batch[t:t + 1], is_reset[t:t + 1], state)

@@ -253,11 +253,35 @@ class Policy(nn.Module):
         assert self.lstm is not None
         hidden, cell = state.chunk(2, -1)
         kept = (~is_reset).to(features.dtype).unsqueeze(-1)
+        weights = [self.lstm.weight_ih, self.lstm.weight_hh, self.lstm.bias_ih, self.lstm.bias_hh]
         outputs = []
-        for t in range(len(features)):
-            hidden, cell = self.lstm(features[t], (hidden * kept[t], cell * kept[t]))
-            outputs.append(hidden)
-        return torch.stack(outputs), torch.cat([hidden, cell], -1)
+        for start, stop in _segments(is_reset):
+            hidden, cell = hidden * kept[start], cell * kept[start]
+            if stop - start == 1:
+                hidden, cell = self.lstm(features[start], (hidden, cell))
+                outputs.append(hidden[None])
+                continue
+            output, hidden, cell = torch.lstm(
+                features[start:stop], (hidden[None], cell[None]), weights, has_biases=True,
+                num_layers=1, dropout=0.0, train=torch.is_grad_enabled(), bidirectional=False,
+                batch_first=False)
+            hidden, cell = hidden[0], cell[0]
+            outputs.append(output)
+        return torch.cat(outputs), torch.cat([hidden, cell], -1)
+
+
+def _segments(is_reset: Tensor) -> list[tuple[int, int]]:
+    """
+    Return parts of an unroll, bool [T, B], as first step and end; only their first has resets.
+
+    On a CPU one call for a part of several steps takes a third of the time of one call for each.
+    On other devices to look for resets would wait for the device, so each step is a part.
+    """
+    steps = len(is_reset)
+    if is_reset.device != CPU:
+        return [(t, t + 1) for t in range(steps)]
+    starts = [0, *(1 + t for t in is_reset[1:].any(-1).nonzero().flatten().tolist())]
+    return list(zip(starts, [*starts[1:], steps], strict=True))
 
 
 def make_policy(
