@@ -10,7 +10,7 @@ from vdl_ros import presets
 from vdl_ros.common.settings import SettingError, build, select, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
-from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
+from vdl_ros.rl.train_config import ALGORITHMS, NETWORKS, TrainConfig
 
 TASKS = sorted((presets.folder() / 'tasks').glob('*.yaml'))
 # What a preset is chosen by.
@@ -55,7 +55,7 @@ def test_there_are_presets_of_all_algorithms_and_of_some_tasks():
 @pytest.mark.parametrize('path', TASKS, ids=lambda path: path.stem)
 def test_every_task_of_the_package_says_what_is_known(path):
     content = content_of(path)
-    assert content.keys() <= {'env_ids', 'settings', 'algorithm', 'algorithms'}
+    assert content.keys() <= {'env_ids', 'settings', 'algorithm', 'algorithms', 'networks'}
     assert content['env_ids']
     assert content.get('algorithm', 'impala') in ALGORITHMS
     shared = settings_of(EnvConfig, TrainConfig).keys() - FORBIDDEN
@@ -63,6 +63,9 @@ def test_every_task_of_the_package_says_what_is_known(path):
     for algorithm, settings in content.get('algorithms', {}).items():
         own = settings_of(ALGORITHM_SETTINGS[algorithm]).keys()
         assert settings.keys() <= shared | own, algorithm
+    for network, settings in content.get('networks', {}).items():
+        assert network in NETWORKS
+        assert settings.keys() <= shared - {'network'}, network
 
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
@@ -127,6 +130,16 @@ def test_a_task_knows_better_than_an_algorithm_and_both_together_best(tasks, alg
     found = presets.resolve({'env_id': 'CartPole-v1', 'algorithm': 'ppo', 'discount': 0.9})
     assert found == {'env_id': 'CartPole-v1', 'algorithm': 'ppo', 'batch_size': 1,
                      'entropy_cost': 0.2, 'discount': 0.9, 'ppo_clip': 0.3}
+
+
+def test_a_network_that_the_user_names_has_settings_of_its_own():
+    given = {'env_id': 'ALE/Pong-v5', 'algorithm': 'a3c'}
+    seen = {'frame_stack': 1, 'screen_size': 42, 'frame_processing': 'universe'}
+    found = presets.resolve(given | {'network': 'universe', 'unroll_length': 7})
+    assert seen.items() <= found.items()
+    assert (found['lstm_size'], found['unroll_length']) == (256, 7)
+    for others in ({}, {'network': 'nature'}):
+        assert not seen.keys() & presets.resolve(given | others).keys()
 
 
 def test_without_an_algorithm_it_is_the_default_one(tasks, algorithm_file):

@@ -2,9 +2,9 @@
 Presets: tested settings of an algorithm, of a task, and of an algorithm on a task.
 
 ``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids`` (shell
-patterns), ``settings``, ``algorithms`` (settings by algorithm), and ``algorithm``, where another
-one than the default is better. In this order they override the defaults; the user's settings
-override them.
+patterns), ``settings``, ``algorithms`` (settings by algorithm), ``networks`` (settings by a network
+that the user names), and ``algorithm``, where another one than the default is better. In this
+order they override the defaults; the user's settings override them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def folder() -> Path:
     return find_resource('config/tasks').parent
 
 
-def preset(env_id: str, algorithm: str) -> dict[str, object]:
-    """Return the preset settings."""
+def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
+    """Return the preset settings; ``network`` is the one that the user names, if any."""
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
@@ -44,6 +44,7 @@ def preset(env_id: str, algorithm: str) -> dict[str, object]:
     task = _task(env_id)
     found |= task.get('settings', {})
     found |= task.get('algorithms', {}).get(algorithm, {})
+    found |= task.get('networks', {}).get(network, {})
     return found
 
 
@@ -82,5 +83,6 @@ def resolve(
         raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was trained with '
                            f'{was!r} and cannot be resumed with another')
     reject_other_algorithm_settings(given, algorithm)
-    base = dict(saved) if saved else preset(env_id, algorithm) | better
+    base = dict(saved) if saved else (
+        preset(env_id, algorithm, str(given.get('network', ''))) | better)
     return base | dict(given)

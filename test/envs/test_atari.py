@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.vector import VectorEnv
 
 from vdl_ros.envs import atari
@@ -77,6 +78,35 @@ def test_stack_starts_black_and_then_moves_by_one_picture():
         before = now
     env.close()
     assert resets == 10
+
+
+def shrunk(image):
+    """Return an image [210, 160, 3] as of universe-starter-agent: bilinear, to 80, to 42."""
+    image = torch.tensor(image[34:194]).permute(2, 0, 1)[None].float()
+    for size in (80, 42):
+        image = torch.nn.functional.interpolate(
+            image, (size, size), mode='bilinear', align_corners=False, antialias=False)
+    return image[0].mean(0).numpy()
+
+
+def test_frames_as_of_universe_starter_agent():
+    env = game('Pong', render=True, frame_processing='universe', frame_stack=2, screen_size=42,
+               time_limit=9)
+    before, _ = env.reset()
+    over = np.ones(2, bool)
+    for _ in range(30):
+        now, _, terminated, truncated, _ = env.step(np.array([2, 3]))
+        assert now.shape == (2, 2, 42, 42)
+        for observation, image in zip(now, env.render(), strict=True):
+            difference = np.abs(observation[-1] - shrunk(image))
+            # The drawn copy has the brighter of the last two frames: only what moves differs.
+            assert np.median(difference) <= 0.5
+            assert (difference > 1).sum() < 60
+        assert not now[over, 0].any()
+        assert np.array_equal(now[~over, 0], before[~over, 1])
+        over = terminated | truncated
+        before = now
+    env.close()
 
 
 def test_default_time_limit_is_half_an_hour_of_emulator_frames(monkeypatch):

@@ -21,6 +21,10 @@ reach a second life. ``info['game_over']`` bool [B] is true when the game ended;
 the sum of rewards up to ``game_over``, without those of the reset steps. For published scores
 evaluate without ``episodic_life``.
 
+With ``frame_processing`` 'universe' frames are those of universe-starter-agent instead: the last
+emulator frame, its field of 160 x 160 pixels below the score, the mean of red, green and blue,
+shrunk as in ``envs/pixels/frames.py``.
+
 The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """
 
@@ -29,19 +33,27 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.pixels.frames import MIDDLE, bilinear, shrink
 
-__all__ = ['FRAMES_PER_SECOND', 'MAX_FRAMES', 'RAW_SIZE', 'Lives', 'RenderedGames', 'make_atari']
+__all__ = [
+    'FRAMES_PER_SECOND', 'MAX_FRAMES', 'RAW_SIZE', 'FieldFrames', 'Lives', 'RenderedGames',
+    'make_atari',
+]
 
 MAX_FRAMES = 108_000
 FRAMES_PER_SECOND = 60
 RAW_SIZE = (210, 160)
+# First and last row of the field of play.
+_FIELD = slice(34, 194)
 
 
 def make_atari(
@@ -57,8 +69,11 @@ def make_atari(
         EnvError: no such game, or ale-py is not installed.
     """
     game = _game(config.env_id)
-    env: VectorEnvironment = Lives(
-        _vector(config, game, num_envs, num_threads), config.episodic_life)
+    of_universe = config.frame_processing == 'universe'
+    frames = _vector(config, game, num_envs, num_threads, colour=of_universe)
+    if of_universe:
+        frames = FieldFrames(frames, config.frame_stack, config.screen_size)
+    env: VectorEnvironment = Lives(frames, config.episodic_life)
     if not render:
         return env
     colour = Lives(
@@ -100,12 +115,53 @@ def _vector(
         grayscale=not colour,
         stack_num=1 if colour else config.frame_stack,
         frameskip=config.frame_skip,
+        maxpool=config.frame_processing != 'universe',
         noop_max=config.noop_max,
         # The class Lives handles lost lives: this option would restart the game.
         episodic_life=False,
         reward_clipping=False,
     )
     return env
+
+
+class FieldFrames(Wrapper):
+    """Stacks of frames as of universe-starter-agent, uint8 [B, S, size, size], of colour games."""
+
+    def __init__(self, env: VectorEnvironment, stack: int, size: int) -> None:
+        """Stack the latest ``stack`` frames of an AtariVectorEnv in colour."""
+        super().__init__(env)
+        self.single_observation_space = spaces.Box(0, 255, (stack, size, size), np.uint8)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self._rows = bilinear(MIDDLE, size)
+        self._stacks = np.zeros(self.observation_space.shape or (), np.uint8)
+        self._done = np.zeros(self.num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Start new games."""
+        observations, info = self.env.reset(seed=seed, options=options)
+        self._done = np.ones(self.num_envs, np.bool_)
+        return self._stacked(observations), info
+
+    def step(self, actions: NDArray[np.int64]) -> Any:
+        """Step the games."""
+        observations, rewards, terminated, truncated, info = self.env.step(actions)
+        stacks = self._stacked(observations)
+        self._done = terminated | truncated
+        return stacks, rewards, terminated, truncated, info
+
+    def _stacked(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the stacks after images uint8 [B, 1, 210, 160, 3]."""
+        field = images[:, -1, _FIELD].reshape(self.num_envs, 160, -1).astype(np.uint16)
+        # Of four pixels and three colours: bilinear interpolation to half the size is their mean.
+        field = field[:, ::2] + field[:, 1::2]
+        field = field[..., ::3] + field[..., 1::3] + field[..., 2::3]
+        field = field[..., ::2] + field[..., 1::2]
+        frames = shrink(field.astype(np.float32) * np.float32(1 / 12), self._rows)
+        kept = np.where(self._done[:, None, None, None], np.uint8(0), self._stacks[:, 1:])
+        self._stacks = np.concatenate([kept, frames[:, None]], axis=1)
+        return self._stacks
 
 
 class Lives(Wrapper):

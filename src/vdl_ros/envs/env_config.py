@@ -65,6 +65,9 @@ class EnvConfig:
     screen_size: int = setting(
         84, 'Atari only: height and width of the grey frames.',
         minimum=8, maximum=210, unit='pixels')
+    frame_processing: str = setting(
+        'mnih', 'Atari only: grey frames of the whole screen as of Mnih et al. 2015, or of the '
+        'field of play as of universe-starter-agent.', choices=('mnih', 'universe'))
     noop_max: int = setting(
         30, 'Atari only: an episode starts with a random number of idle frames below this '
         'number.', minimum=0, maximum=1000, unit='frames')
