@@ -1,12 +1,12 @@
-"""Adds the arm's tasks to Gymnasium's registry; imports neither MuJoCo nor the tasks."""
+"""Adds this package's environments to Gymnasium's registry; imports none of them."""
 
 from __future__ import annotations
 
 import gymnasium
 
 __all__ = [
-    'PICK_PLACE', 'PICK_PLACE_STEPS', 'PUSH', 'PUSH_STEPS', 'REACH', 'REACH_PIXELS',
-    'REACH_STEPS', 'register',
+    'CAR_RACING_PIXELS', 'CART_POLE_PIXELS', 'PICK_PLACE', 'PICK_PLACE_STEPS', 'PUSH',
+    'PUSH_STEPS', 'REACH', 'REACH_PIXELS', 'REACH_STEPS', 'register',
 ]
 
 REACH = 'vdl_ros/OWI535Reach-v0'
@@ -16,9 +16,19 @@ PICK_PLACE = 'vdl_ros/OWI535PickPlace-v0'
 #: Steps after which an episode is truncated, at 10 Hz: 20 s, and 30 s.
 REACH_STEPS, PUSH_STEPS, PICK_PLACE_STEPS = 200, 200, 300
 
+#: CartPole in pixels and its variants, with their arguments.
+CART_POLE_PIXELS: dict[str, dict[str, float]] = {
+    'vdl_ros/CartPolePixels-v0': {},
+    'vdl_ros/CartPolePixels-IncreasedGravity-v0': {'gravity': 20.0},
+    'vdl_ros/CartPolePixels-DecreasedGravity-v0': {'gravity': 5.0},
+    'vdl_ros/CartPolePixels-IncreasedCartMass-v0': {'mass_cart': 2.0},
+    'vdl_ros/CartPolePixels-IncreasedPoleMass-v0': {'mass_pole': 0.3},
+}
+CAR_RACING_PIXELS = 'vdl_ros/CarRacingPixels-v0'
+
 
 def register() -> None:
-    """Add the tasks, if they are not there."""
+    """Add the environments, if they are not there."""
     for name, module, kind, steps in (
             (REACH, 'reach', 'Reach', REACH_STEPS),
             (REACH_PIXELS, 'reach_pixels', 'ReachPixels', REACH_STEPS),
@@ -28,3 +38,12 @@ def register() -> None:
             place = f'vdl_ros.envs.owi535.{module}:{kind}'
             gymnasium.register(name, entry_point=f'{place}Env',
                                vector_entry_point=f'{place}VectorEnv', max_episode_steps=steps)
+    for name, arguments in CART_POLE_PIXELS.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                name, entry_point='vdl_ros.envs.pixels.cart_pole:CartPolePixelsEnv',
+                max_episode_steps=200, reward_threshold=195.0, kwargs=arguments)
+    if CAR_RACING_PIXELS not in gymnasium.registry:
+        gymnasium.register(
+            CAR_RACING_PIXELS, entry_point='vdl_ros.envs.pixels.car_racing:CarRacingPixelsEnv',
+            max_episode_steps=1000, reward_threshold=900.0)

@@ -1,0 +1,43 @@
+"""CarRacing with eight actions: what each does to the controls, and the real car."""
+
+import numpy as np
+import pytest
+
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import EnvError, make
+from vdl_ros.envs.pixels.car_racing import Controls
+
+NAME = 'vdl_ros/CarRacingPixels-v0'
+
+
+def test_controls_stay_until_an_action_changes_them():
+    controls = Controls()
+    for action, expected in (
+            (7, (0, 0, 0)), (0, (1, 0, 0)), (3, (1, 1, 0)), (7, (1, 1, 0)), (1, (-1, 1, 0)),
+            (5, (-1, 1, 1)), (2, (0, 1, 1)), (4, (0, 0, 1)), (6, (0, 0, 0))):
+        assert controls.apply(action).tolist() == list(expected)
+
+
+def test_the_car_goes_forward_only_with_gas(monkeypatch):
+    monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
+    try:
+        env = make(EnvConfig(env_id=NAME), seed=0, num_envs=1)
+    except EnvError as error:
+        # Box2D is optional: one line says what is missing.
+        assert 'Box2D is not installed' in str(error)
+        assert '\n' not in str(error)
+        pytest.skip('Box2D is not installed')
+    observations, _ = env.reset()
+    assert observations.shape == (1, 96, 96, 3)
+    assert env.single_action_space.n == 8
+    car = env.unwrapped.envs[0].unwrapped._car.car
+
+    def speed_after(action):
+        env.step(np.array([action]))
+        for _ in range(30):
+            env.step(np.array([7]))
+        return car.hull.linearVelocity.length
+
+    still = speed_after(7)
+    assert speed_after(3) > still + 5.0
+    env.close()

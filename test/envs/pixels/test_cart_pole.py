@@ -1,0 +1,86 @@
+"""CartPole in pixels: frames as Gymnasium draws them, repeated actions, ends, variants."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import make
+from vdl_ros.envs.pixels.cart_pole import REPEATS, draw
+from vdl_ros.envs.pixels.frames import bilinear, shrink
+from vdl_ros.envs.registration import CART_POLE_PIXELS
+
+NAME = 'vdl_ros/CartPolePixels-v0'
+
+
+@pytest.mark.parametrize(('position', 'angle'), [
+    (0.0, 0.0), (-1.2, 0.2), (0.71, -0.15), (1.4, 0.05)])
+def test_frames_are_those_of_gymnasium_shrunk(monkeypatch, position, angle):
+    monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
+    env = CartPoleEnv(render_mode='rgb_array')
+    env.reset()
+    env.state = np.array([position, 0.0, angle, 0.0])
+    # Bilinear interpolation of 400 pixels to 80 takes the middle one of each five.
+    image = env.render()[:, 100:-100].astype(np.float32).mean(-1)[2::5, 2::5]
+    env.close()
+    drawn, = draw(np.array([position], np.float32), np.array([angle], np.float32))
+    difference = np.abs(shrink(image, bilinear(80, 42)).astype(int) - drawn)
+    # Gymnasium smooths edges, and cuts coordinates to whole pixels.
+    assert (drawn < 200).sum() > 10
+    assert (difference > 30).sum() <= 8
+    assert difference.mean() < 0.5
+
+
+def test_a_step_is_three_of_cart_pole_and_shows_each():
+    env = make(EnvConfig(env_id=NAME), seed=0, num_envs=1)
+    observations, _ = env.reset()
+    assert observations.shape == (1, REPEATS, 42, 42)
+    assert (observations[0] == observations[0, 0]).all()
+    reference = CartPoleEnv()
+    reference.reset()
+    reference.state = env.unwrapped.envs[0].unwrapped._cart_pole.state
+    for action in (1, 1, 0):
+        observations, rewards, *_ = env.step(np.array([action]))
+        states = np.stack([reference.step(action)[0] for _ in range(REPEATS)])
+        assert rewards[0] == REPEATS
+        assert np.array_equal(observations[0], draw(states[:, 0], states[:, 2]))
+    env.close()
+
+
+def test_a_pole_that_falls_early_ends_the_step_and_its_last_frame_is_repeated():
+    lengths = set()
+    for seed in range(6):
+        env = make(EnvConfig(env_id=NAME), seed=seed, num_envs=1)
+        env.reset()
+        terminated = np.zeros(1, bool)
+        while not terminated[0]:
+            observations, rewards, terminated, truncated, _ = env.step(np.array([1]))
+        env.close()
+        steps = int(rewards[0])
+        frames = observations[0]
+        assert not truncated[0]
+        assert all(np.array_equal(frames[index], frames[steps - 1])
+                   for index in range(steps, REPEATS))
+        lengths.add(steps)
+    assert min(lengths) < REPEATS
+
+
+@pytest.mark.parametrize(('name', 'arguments'), CART_POLE_PIXELS.items())
+def test_variants_have_their_physics_limit_and_threshold(name, arguments):
+    env = gymnasium.make(name)
+    assert (env.spec.max_episode_steps, env.spec.reward_threshold) == (200, 195.0)
+    physics = {'gravity': 9.8, 'mass_cart': 1.0, 'mass_pole': 0.1} | arguments
+    pole = env.unwrapped._cart_pole
+    assert {'gravity': pole.gravity, 'mass_cart': pole.masscart,
+            'mass_pole': pole.masspole} == physics
+    assert pole.total_mass == pytest.approx(physics['mass_cart'] + physics['mass_pole'])
+    assert pole.polemass_length == pytest.approx(0.5 * physics['mass_pole'])
+    # The pole of another variant moves in another way.
+    moved = []
+    for each in (env.unwrapped._cart_pole, CartPoleEnv()):
+        each.reset(seed=0)
+        each.state = np.array([0.0, 0.0, 0.1, 0.0])
+        moved.append([each.step(1)[0] for _ in range(3)][-1])
+    assert np.array_equal(*moved) == (not arguments)
+    env.close()
