@@ -2,9 +2,9 @@
 Presets: tested settings of an algorithm, of a task, and of an algorithm on a task.
 
 ``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids`` (shell
-patterns), ``settings``, ``algorithms`` (settings by algorithm), ``networks`` (settings by a network
-that the user names), and ``algorithm``, where another one than the default is better. In this
-order they override the defaults; the user's settings override them.
+patterns), ``settings``, ``algorithms`` (settings by algorithm), ``networks`` (settings by network,
+for a network that the user names), and ``algorithm``, where another one than the default is
+better. In this order they override the defaults; the user's settings override them.
 """
 
 from __future__ import annotations
