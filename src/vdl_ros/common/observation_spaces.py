@@ -15,21 +15,36 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ['SMALLEST_IMAGE', 'ImageAndVector', 'is_image']
+__all__ = ['SMALLEST_IMAGE', 'ImageAndVector', 'ScaledImage', 'is_image']
 
 # The smallest image size that every network accepts.
 SMALLEST_IMAGE = 36
 
 
+class ScaledImage(spaces.Box):
+    """An image scaled to [0, 1] as a network sees it, float32; noise may leave that range."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """Make the space of images of this shape."""
+        super().__init__(-np.inf, np.inf, shape, np.float32)
+
+
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Return whether observations are images: uint8 [C, H, W] or [H, W, C], large enough."""
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3 \
+    """
+    Return whether observations are images, [C, H, W] or [H, W, C], large enough.
+
+    They are uint8, or float32 of the space :class:`ScaledImage`.
+    """
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 \
+        and (space.dtype == np.uint8 or isinstance(space, ScaledImage)) \
         and (min(space.shape[1:]) >= SMALLEST_IMAGE or min(space.shape[:2]) >= SMALLEST_IMAGE)
 
 
 class ImageAndVector(spaces.Box):
     """
     An image and V numbers in a row of bytes, uint8 [N]: the numbers as float32, then the image.
+
+    The image is uint8, or a :class:`ScaledImage`.
 
     Attributes:
         image: the space of the image.
@@ -38,19 +53,20 @@ class ImageAndVector(spaces.Box):
     """
 
     def __init__(self, image: spaces.Box, vector_size: int) -> None:
-        """Join observations of ``image``, uint8 of any shape, and ``vector_size`` numbers."""
+        """Join observations of ``image``, of any shape, and ``vector_size`` numbers."""
         self.image, self.vector_size = image, vector_size
         self.vector_bytes = 4 * vector_size
-        super().__init__(0, 255, (self.vector_bytes + math.prod(image.shape),), np.uint8)
+        size = math.prod(image.shape) * np.dtype(image.dtype).itemsize
+        super().__init__(0, 255, (self.vector_bytes + size,), np.uint8)
 
-    def split(self, rows: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    def split(self, rows: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """
         Return the parts of rows [..., N]: images and vectors [..., V].
 
         They are views: what is written to them is written to ``rows``, if its last axis is
         contiguous.
         """
-        images = rows[..., self.vector_bytes:]
+        images = rows[..., self.vector_bytes:].view(self.image.dtype)
         return (images.reshape(*rows.shape[:-1], *self.image.shape),
                 rows[..., :self.vector_bytes].view(np.float32))
 

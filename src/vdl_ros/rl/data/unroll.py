@@ -20,10 +20,12 @@ reaction_time          [T, B, 4] float32   parts of the reaction time, s, in the
                                            ``common/reaction_time.py``
 late_actions           [T, B] int32        steps of the environment that held the last action while
                                            this one was not there
+adversary_l2           [T, B] float32      size of the perturbation of x_t, root mean square
+adversary_injects      [T, B] bool         an attack perturbed x_t
 state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
 
-The three before ``state`` are absent if the environment lacks them.
+The five before ``state`` are absent if the environment lacks them.
 
 After the end of an episode the environment ignores the next action and resets, so a step into a
 reset observation, ``is_reset[t + 1]``, is not valid for learning.
@@ -100,7 +102,9 @@ Expected = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 OPTIONAL: Expected = {
     'success': (np.dtype(np.bool_), ()),
     'reaction_time': (np.dtype(np.float32), (len(PARTS),)),
-    'late_actions': (np.dtype(np.int32), ())}
+    'late_actions': (np.dtype(np.int32), ()),
+    'adversary_l2': (np.dtype(np.float32), ()),
+    'adversary_injects': (np.dtype(np.bool_), ())}
 
 
 def _check_names(expected: Expected, found: Mapping[str, object]) -> None:
@@ -245,6 +249,7 @@ class UnrollSchema:
             observation_space if isinstance(observation_space, ImageAndVector) else None)
         if self._mixed is not None:
             shape = self._mixed.image.shape
+            dtype = np.dtype(self._mixed.image.dtype)
             sent = {'images': (dtype, (steps + 1, -1, *shape))}
         if self.stacked:
             depth, frame = shape[0], shape[1:]

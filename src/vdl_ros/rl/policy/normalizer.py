@@ -33,15 +33,16 @@ class Normalizer(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         """Return normalized numbers [..., *shape], clipped to 10 standard deviations."""
-        scaled = (numbers - self.mean.to(numbers)) / self._deviation.to(numbers)
+        scaled = (numbers - self.mean.to(numbers)) / self.deviation.to(numbers)
         return scaled.clamp(-_CLIP, _CLIP)
 
     def undo(self, normalized: Tensor) -> Tensor:
         """Return the numbers [..., *shape] before normalization."""
-        return normalized * self._deviation.to(normalized) + self.mean.to(normalized)
+        return normalized * self.deviation.to(normalized) + self.mean.to(normalized)
 
     @property
-    def _deviation(self) -> Tensor:
+    def deviation(self) -> Tensor:
+        """Standard deviation of each number, float64 [*shape]."""
         return (self.variance + 1e-8).sqrt()
 
     @torch.no_grad()

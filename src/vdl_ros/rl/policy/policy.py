@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import gymnasium
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -147,22 +148,28 @@ class Policy(nn.Module):
 
     def forward(
         self, observations: Tensor, is_reset: Tensor | None = None, state: Tensor | None = None,
-        actions: Tensor | None = None, rewards: Tensor | None = None,
+        actions: Tensor | None = None, rewards: Tensor | None = None, *,
+        numbers: Tensor | None = None,
     ) -> Output:
         """
         Return action parameters and values.
 
         Args:
             observations: [T, B, *observation_shape]; without a state any leading axes. uint8
-                images are scaled to [0, 1].
+                images are scaled to [0, 1], float images are as they are.
             is_reset: [T, B] bool, true where an episode starts: the state is reset there.
             state: [B, S], before the first observation; unused if S is 0.
             actions: [T - 1, B] or [T - 1, B, A], or longer, after the observations; unused if T
                 is 1 or the last action and reward are not inputs.
             rewards: [T - 1, B] float, or longer, likewise.
+            numbers: [T * B, V], the numbers of observations that are an image and numbers; then
+                ``observations`` are the images, [T, B, *image].
         """
-        lead = observations.shape[:observations.dim() - len(self.observation_shape)]
-        features, value_features = self._features(observations)
+        shape = self.observation_shape if numbers is None else self._torso_shape
+        lead = observations.shape[:observations.dim() - len(shape)]
+        if numbers is None:
+            observations, numbers = self.split(observations)
+        features, value_features = self._features(observations, numbers)
         if self.state_size:
             assert is_reset is not None
             assert state is not None
@@ -204,11 +211,24 @@ class Policy(nn.Module):
         return observations[:, :self._mixed.vector_bytes].clone(
             memory_format=torch.contiguous_format).view(torch.float32)
 
-    def _features(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Return features for policy and value, [N, F] each."""
-        rows = inputs = observations.reshape(-1, *self.observation_shape)
-        if self._mixed is not None:
-            inputs = rows[:, self._mixed.vector_bytes:].reshape(-1, *self._torso_shape)
+    def split(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        """
+        Return the torso's observations, [N, ...], and the numbers beside them, [N, V] or None.
+
+        Args:
+            observations: [..., *observation_shape].
+        """
+        rows = observations.reshape(-1, *self.observation_shape)
+        if self._mixed is None:
+            return rows, None
+        images = rows[:, self._mixed.vector_bytes:]
+        if self._mixed.image.dtype == np.float32:
+            images = images.clone(memory_format=torch.contiguous_format).view(torch.float32)
+        return images.reshape(-1, *self._torso_shape), self.numbers(rows)
+
+    def _features(self, inputs: Tensor, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return features for policy and value, [N, F] each, of the parts of observations."""
+        inputs = inputs.reshape(-1, *self._torso_shape)
         if not self.of_images:
             inputs = inputs.reshape(-1, math.prod(self._torso_shape))
         elif self._channels_last:
@@ -228,10 +248,10 @@ class Policy(nn.Module):
                 features if self.value_torso is None else self.value_torso(inputs).float())
         if self.joint is None:
             return features, value_features
-        vectors = self.numbers(rows)
+        assert numbers is not None
         if self.normalizer is not None:
-            vectors = self.normalizer(vectors)
-        features = self.joint(torch.cat([features, vectors], -1))
+            numbers = self.normalizer(numbers)
+        features = self.joint(torch.cat([features, numbers], -1))
         return features, features
 
     def _last_rows(

@@ -1,0 +1,1 @@
+"""Attacks on what a policy observes, without ROS: noise, gradients, patches and schedules."""
