@@ -9,6 +9,7 @@ from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.teleop.teleop_config import TeleopConfig
+from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
@@ -43,6 +44,13 @@ PAGES = (
     ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
     *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
+    ('An attack', AttackConfig,
+     'Launch arguments of `train.launch.py`, `learner.launch.py` and `evaluate.launch.py`, '
+     'parameters of `learner` and `evaluate`, options of `python -m vdl_ros.local_training`. '
+     'Actors hear them from the learner. See [attacks.md](attacks.md).'),
+    ('The policy whose gradients an attack uses', SurrogateConfig,
+     'Launch argument of `train.launch.py`, `actors.launch.py` and `evaluate.launch.py`, '
+     'parameter of `actor` and `evaluate`, option of `python -m vdl_ros.local_training`.'),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
     ('Watching a run', TrainingViewerConfig,

@@ -12,6 +12,7 @@ from launch import LaunchDescription
 from launch.actions import OpaqueFunction, SetEnvironmentVariable
 from launch_ros.actions import Node
 
+from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import select, setting
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.acting.actor_config import ActorConfig
@@ -19,7 +20,7 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
-SETTINGS = (ActorConfig, EnvModulesConfig, ProcessConfig)
+SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
 
 
 @dataclass(frozen=True)

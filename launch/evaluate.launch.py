@@ -7,11 +7,12 @@ from launch.actions import OpaqueFunction, RegisterEventHandler, SetEnvironmentV
 from launch.event_handlers import OnProcessExit
 from launch_ros.actions import Node
 
+from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.ros import launch_arguments
 
-SETTINGS = (EvaluateConfig, EnvModulesConfig)
+SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig)
 ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 

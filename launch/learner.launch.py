@@ -8,6 +8,7 @@ from launch import LaunchDescription
 from launch.actions import OpaqueFunction, SetEnvironmentVariable
 from launch_ros.actions import Node
 
+from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.common.run_files import unique_name
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -18,8 +19,8 @@ from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
-SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
-            ProcessConfig)
+SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+            AttackConfig, RunConfig, ProcessConfig)
 
 
 def start(context):

@@ -23,6 +23,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
 from launch_ros.substitutions import FindPackagePrefix, FindPackageShare
 
+from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.common.run_files import unique_name
 from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.envs.env_config import EnvConfig
@@ -63,8 +64,8 @@ class Source:
 
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
-SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
-            ProcessConfig)
+SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+            AttackConfig, SurrogateConfig, RunConfig, ProcessConfig)
 # Nodes of the view with their settings.
 VIEWERS = {'training_viewer': (TrainingViewerConfig, ProcessConfig),
            'policy_renderer': (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)}
@@ -100,6 +101,9 @@ def start(context):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
     resumed = saved_settings(Path(given['resume'])) if given.get('resume') else {}
+    # The launch knows both: the learner does not know what its actors have.
+    verify_attack(*(select(each, resumed | given)
+                    for each in (AttackConfig, TrainConfig, SurrogateConfig)))
     env_id = str(given.get('env_id') or resumed.get('env_id', ''))
     one = {}
     if env_id.startswith(ROBOT):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
 from vdl_ros.envs.env_config import EnvConfig
@@ -18,7 +19,8 @@ from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['read_config']
 
-_SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig)
+_SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+             AttackConfig, SurrogateConfig, RunConfig)
 # What a run writes of its environment beside the settings.
 _NO_SETTINGS = ('environment',)
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import torch
 
 from vdl_ros import presets
+from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
+from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.settings import as_dict, select, settings_of
 from vdl_ros.common.stop_signals import set_by_signals
 from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
@@ -39,6 +41,7 @@ from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
 from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.saved_policy import load_surrogate
 
 
 class SerialInbox:
@@ -68,7 +71,8 @@ class SerialInbox:
 def train(
     env: EnvConfig, config: TrainConfig, algorithm_config: AlgorithmConfig, run_dir: Path,
     stop: threading.Event, *, resume: bool = False, init: str = '',
-    modules: EnvModulesConfig | None = None,
+    modules: EnvModulesConfig | None = None, attack: AttackConfig | None = None,
+    surrogate: SurrogateConfig | None = None,
 ) -> str:
     """
     Train in this process; return why the run ended, see :meth:`Trainer.run`.
@@ -82,27 +86,39 @@ def train(
         resume: whether the folder's run goes on.
         init: checkpoint with the first weights of a new run; empty: none.
         modules: which modules register environments; they are imported.
+        attack: attack on what the policy observes.
+        surrogate: policy whose gradients the attack uses.
 
     Raises:
         ValueError: settings, spaces, a module, a folder or a checkpoint that cannot be used.
     """
     modules = modules or EnvModulesConfig()
+    attack, surrogate = attack or AttackConfig(), surrogate or SurrogateConfig()
     import_modules(modules)
     verify(config, algorithm_config)
+    config = verify_attack(attack, config)
     torch.set_num_threads(1)
-    envs = factory.make(env, config.seed)
+    envs = attack_environments(
+        factory.make(env, config.seed), attack, config, config.seed,
+        load_surrogate(surrogate) if attack.adversarial_mode != NONE else None)
     try:
+        if text := warning(attack, envs):
+            print(text)
         spaces = envs.single_observation_space, envs.single_action_space
         timer = ThreadTimer()
-        learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
+        frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
+        learner = Learner(config, *spaces, frames, timer,
                           algorithm_config=algorithm_config, init=init)
         policy = make_policy(config, *spaces, algorithm_config)
         flow_stats = FlowStats()
         actor = Actor(envs, policy, learner.schema, config.seed, timer,
-                      exploration_schedule(algorithm_config, 'serial'))
+                      exploration_schedule(algorithm_config, 'serial', config.freeze))
+        if isinstance(envs, AttackedEnv):
+            # The first observation is not perturbed: the policy has no weights yet.
+            envs.follow(policy)
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume),
-            as_dict(env, modules, config, algorithm_config) | {'init': init}
+            as_dict(env, modules, config, algorithm_config, attack, surrogate) | {'init': init}
             | factory.describe(env),
             inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
             publish=lambda: None, log=print, timers={TRAINING: timer})
@@ -114,7 +130,8 @@ def train(
 def main(args: list[str] | None = None) -> int:
     """Train from the command line; every setting is an option."""
     parser = argparse.ArgumentParser(prog='python -m vdl_ros.local_training', description=__doc__)
-    known = settings_of(EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
+    known = settings_of(EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+                        AttackConfig, SurrogateConfig)
     for name, setting in known.items():
         parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
@@ -140,7 +157,8 @@ def main(args: list[str] | None = None) -> int:
         algorithm_config = make_algorithm_config(config, values)
         reason = train(
             env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
-            modules=select(EnvModulesConfig, values))
+            modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
+            surrogate=select(SurrogateConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return 2

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import torch
 
+from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.opengl import check_drawing
 from vdl_ros.common.settings import select, settings_of
 from vdl_ros.envs import factory
@@ -23,7 +24,7 @@ from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_ch
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['SavedPolicy', 'load_policy', 'record_video', 'save_policy']
+__all__ = ['SavedPolicy', 'load_policy', 'load_surrogate', 'record_video', 'save_policy']
 
 # The video of a run: at most so many episodes and steps; s that the end of a run may wait for it.
 _EPISODES = 5
@@ -99,6 +100,17 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
                        described if isinstance(described, dict) else {})
 
 
+def load_surrogate(config: SurrogateConfig) -> Policy | None:
+    """
+    Return the policy whose gradients an attack uses; None if it is the attacked one.
+
+    Raises:
+        CheckpointError: not a readable checkpoint.
+    """
+    path = config.adversarial_checkpoint
+    return load_policy(Path(path)).policy if path else None
+
+
 def save_policy(checkpoint: Path, path: Path) -> None:
     """
     Write only what :func:`load_policy` reads: the result can be played, but not resumed.
@@ -114,7 +126,7 @@ def save_policy(checkpoint: Path, path: Path) -> None:
     found = load_checkpoint(checkpoint)
     # Settings of the run may be folders and addresses of its machine.
     config = {name: value for name, value in found['config'].items()
-              if name not in settings_of(RunConfig, EnvModulesConfig)}
+              if name not in settings_of(RunConfig, EnvModulesConfig, SurrogateConfig)}
     learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
     save_checkpoint(path, config=config, learner=learner, progress={})
 

@@ -14,6 +14,14 @@ ACTIONS = gymnasium.spaces.Discrete(4)
 
 
 @pytest.fixture
+def same():
+    """Return a function: whether two state dictionaries are the same, bit by bit."""
+    def compare(a, b):
+        return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    return compare
+
+
+@pytest.fixture
 def make():
     """Return a function that makes a policy whose decisions are not all alike."""
     def policy(space=IMAGES, actions=ACTIONS, **settings):

@@ -7,7 +7,8 @@ import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.attacker import Attacker
-from vdl_ros.attacks.victim import Victim
+from vdl_ros.attacks.victim import Seen, Victim
+from vdl_ros.rl.acting.actor import load_weights, weights
 
 B = 3
 NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -164,6 +165,17 @@ def test_there_is_a_gradient_although_acting_is_in_inference_mode_and_bfloat16(m
             np.testing.assert_allclose(found.l2, 0.001, rtol=1e-3)
     assert policy.precision == torch.bfloat16
     assert all(each.grad is None for each in policy.parameters())
+
+
+def test_weights_that_the_policy_loads_later_count(make):
+    policy = make(network='universe', lstm_size=8)
+    victim = Victim(policy)
+    load_weights(policy, {name: array + (array.dtype.kind == 'f') * np.float32(0.01)
+                          for name, array in weights(policy).items()})
+    seen = Seen(images(0), None, resets(0, 1, 2), victim.initial_state(B))
+    with torch.no_grad():
+        expected = policy(images(0)[None], seen.is_reset[None], seen.state).parameters[0]
+        torch.testing.assert_close(victim.output(images(0), seen).parameters, expected)
 
 
 def test_the_same_seed_gives_the_same_noise(make):

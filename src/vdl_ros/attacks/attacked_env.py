@@ -9,7 +9,7 @@ import torch
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from vdl_ros.attacks.attack_config import AttackConfig
+from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.attacks.attacker import Attacker
 from vdl_ros.attacks.perturbed_observations import PerturbedObservations
 from vdl_ros.attacks.victim import Victim
@@ -17,8 +17,39 @@ from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import VectorEnvironment, Wrapper
 from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['AttackedEnv']
+__all__ = ['AttackedEnv', 'attack_environments', 'warning']
+
+
+def attack_environments(
+    env: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
+    surrogate: Policy | None = None,
+) -> VectorEnvironment:
+    """
+    Return ``env`` under attack, or itself without one; arguments as of :class:`AttackedEnv`.
+
+    Raises:
+        SettingError: see there; ``env`` is closed.
+    """
+    if attack.adversarial_mode == NONE:
+        return env
+    try:
+        return AttackedEnv(env, attack, seed, normalized=train.normalize_observations,
+                           surrogate=surrogate)
+    except ValueError:
+        env.close()
+        raise
+
+
+def warning(attack: AttackConfig, env: VectorEnvironment) -> str:
+    """Return a warning if perturbations are smaller than the steps of observations, or ''."""
+    if not isinstance(env, AttackedEnv) or attack.adversarial_mode == 'patch' \
+            or attack.adversarial_epsilon >= env.resolution:
+        return ''
+    return (f'adversarial_epsilon: {attack.adversarial_epsilon:g} is less than the distance of '
+            f'two values of an image, 1/255 = {env.resolution:.4f}: the policy sees it, because '
+            'it is added in float, but no camera could show it')
 
 
 class AttackedEnv(Wrapper):

@@ -98,14 +98,16 @@ class Attacker:
                 if mode == 'random' else zero
             return self._result(seen.image, noise, noise, np.full(len(due), mode == 'random'))
         clean: Output | None = None
-        if self._schedule.by_value or (victim.has_state and not due.any()):
+        if self._schedule.by_value or (
+                victim.has_state and mode != 'random' and not due.any()):
             clean = victim.output(seen.image, seen)
         if self._schedule.by_value:
             assert clean is not None
             due = due & (clean.values > self._config.adversarial_value).numpy()
         noise = zero
         if due.any():
-            noise = self._noise(victim, seen) * _rows(due, zero)
+            index = torch.from_numpy(np.flatnonzero(due))
+            noise = zero.index_copy(0, index, self._noise(victim, seen.rows(index)))
         injects = due
         if self._schedule.reuse and self._last is not None:
             # Of the other environments the last one, which was computed in this episode.
@@ -113,7 +115,7 @@ class Attacker:
                 np.ones_like(due)
         self._last = noise
         perturbed = self._result(seen.image, noise * victim.unit, noise, injects)
-        if victim.has_state:
+        if victim.has_state and mode != 'random':
             after = clean if clean is not None and not injects.any() else victim.output(
                 perturbed.image, seen)
             self._state = after.state

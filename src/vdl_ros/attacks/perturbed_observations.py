@@ -14,9 +14,30 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.common.observation_spaces import ImageAndVector, ScaledImage, is_image
+from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['PerturbedObservations']
+__all__ = ['PerturbedObservations', 'observed']
+
+
+def observed(
+    space: gymnasium.Space[Any], frames: int, attack: AttackConfig, train: TrainConfig,
+) -> tuple[gymnasium.Space[Any], int]:
+    """
+    Return the space of what a policy observes, and how many frames of it are stacked.
+
+    Under an attack each observation is a new one: its frames are not those of the one before.
+
+    Args:
+        space: of one environment.
+        frames: see ``factory.frames_per_observation``.
+        attack: the attack.
+        train: settings of training.
+    """
+    if attack.adversarial_mode == NONE:
+        return space, frames
+    return PerturbedObservations(space, train.normalize_observations).space, 1
 
 
 class PerturbedObservations:

@@ -32,6 +32,10 @@ class Seen(NamedTuple):
     is_reset: Tensor
     state: Tensor
 
+    def rows(self, index: Tensor) -> Seen:
+        """Return what is seen in the environments of ``index``, int64 [N]."""
+        return Seen(*(None if each is None else each[index] for each in self))  # type: ignore[arg-type]
+
 
 class Victim:
     """
@@ -42,8 +46,11 @@ class Victim:
 
     def __init__(self, policy: Policy) -> None:
         """Look at ``policy``, a policy on the CPU."""
-        # Its modules and tensors are those of the policy, its precision is its own.
-        self._policy = copy.copy(policy)
+        self._policy = copy.deepcopy(policy).requires_grad_(False)
+        # In the same memory, so that weights which the policy loads count here too.
+        shared = dict(policy.named_parameters()) | dict(policy.named_buffers())
+        for name, tensor in (*self._policy.named_parameters(), *self._policy.named_buffers()):
+            tensor.data = shared[name].data
         self._policy.precision = torch.float32
         self.has_state = policy.state_size > 0
 

@@ -22,6 +22,8 @@ from typing import Any
 import torch
 from rclpy.node import Node
 
+from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
+from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
@@ -53,8 +55,9 @@ from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
 from vdl_ros.ros.training.trajectories import policy_config
+from vdl_ros.saved_policy import load_surrogate
 
-SETTINGS = (ActorConfig, EnvModulesConfig, ProcessConfig)
+SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
 
 
 class ActorNode(Node):
@@ -72,6 +75,7 @@ class ActorNode(Node):
         given, self.process = take_settings(self, *SETTINGS)
         self.modules = select(EnvModulesConfig, given)
         import_modules(self.modules)
+        self._surrogate = select(SurrogateConfig, given)
         self._settings = select(ActorConfig, given)
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
@@ -153,13 +157,20 @@ class ActorNode(Node):
 
     def _make_mode(self, config: dict[str, Any]) -> ActorMode:
         """Create environments and inference mode for the learner's settings."""
-        env, train = select(EnvConfig, config), select(TrainConfig, config)
+        env, train, attack = (
+            select(EnvConfig, config), select(TrainConfig, config), select(AttackConfig, config))
+        train = verify_attack(attack, train, self._surrogate)
         algorithm_config = make_algorithm_config(train, config)
         # A restarted actor must not repeat its first episodes.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
                 + self._start_id) % 2**31
-        envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
-        frames = factory.frames_per_observation(env)
+        surrogate = None if attack.adversarial_mode == NONE else load_surrogate(self._surrogate)
+        envs = attack_environments(
+            factory.make(env, seed, num_envs=self._settings.num_envs or None), attack, train, seed,
+            surrogate)
+        if text := warning(attack, envs):
+            self.get_logger().warning(text)
+        frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
         mode: ActorMode
         try:
             if train.inference == 'learner':

@@ -1,6 +1,8 @@
 """
 The evaluate node: plays episodes with a checkpoint's policy and prints their mean return.
 
+With an attack it plays them twice, without and with it.
+
 Publishes: ``episodes`` (vdl_ros/Episode). Parameters: docs/nodes.md, or
 ``ros2 run vdl_ros evaluate --help``.
 """
@@ -16,6 +18,13 @@ from pathlib import Path
 import torch
 from rclpy.node import Node
 
+from vdl_ros.attacks.attack_config import (
+    NONE,
+    AttackConfig,
+    SurrogateConfig,
+    verify_attack,
+)
+from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
@@ -25,14 +34,15 @@ from vdl_ros.envs.video import record_episodes
 from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
+from vdl_ros.rl.policy.policy import choose_precision
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.robots.registration import register
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.saved_policy import load_policy, load_surrogate
 
-SETTINGS = (EvaluateConfig, EnvModulesConfig, ProcessConfig)
+SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig, ProcessConfig)
 
 
 class EvaluateNode(Node):
@@ -59,6 +69,14 @@ class EvaluateNode(Node):
         loaded = load_policy(Path(path), env_id=self.settings.env_id,
                              algorithm=self.settings.algorithm)
         self._saved, self._env = loaded, loaded.env
+        self._attack = select(AttackConfig, given)
+        self._train = verify_attack(
+            self._attack, replace(loaded.train, precision='auto', inference='actor'))
+        if self.is_attack:
+            # Also without the attack, so that both play with the same policy.
+            choose_precision(loaded.policy, self._train.precision)
+        self._surrogate = load_surrogate(select(SurrogateConfig, given)) \
+            if self.is_attack else None
         # More threads do not pay for such small batches.
         torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
@@ -66,8 +84,13 @@ class EvaluateNode(Node):
         self.get_logger().info(f'{path}: {self._env.env_id}, {loaded.train.algorithm}, '
                                f'{loaded.agent_steps:,} steps')
 
-    def play(self, stop: threading.Event) -> Evaluation:
-        """Play the episodes and publish them."""
+    @property
+    def is_attack(self) -> bool:
+        """Whether the policy is to be attacked."""
+        return self._attack.adversarial_mode != NONE
+
+    def play(self, stop: threading.Event, attacked: bool = False) -> Evaluation:
+        """Play the episodes, under the attack if ``attacked``, and publish them."""
         settings = self.settings
         count = min(settings.num_envs, settings.episodes)
         if self._env.env_id.startswith(factory.ROBOT):
@@ -78,6 +101,13 @@ class EvaluateNode(Node):
         env = replace(self._env, episodic_life=False)
         with set_up():
             envs = factory.make(env, settings.seed, num_envs=count)
+            if attacked:
+                envs = attack_environments(
+                    envs, self._attack, self._train, settings.seed, self._surrogate)
+        if isinstance(envs, AttackedEnv):
+            envs.follow(self._saved.policy)
+            if text := warning(self._attack, envs):
+                self.get_logger().warning(text)
         try:
             result = evaluate(envs, self._saved.act(settings.deterministic), settings.episodes,
                               settings.seed, stop)
@@ -105,6 +135,23 @@ def play(node: EvaluateNode, stop: threading.Event) -> int:
         return EXIT_OK
     if not result.returns:
         return EXIT_OK
+    report(node, result)
+    if node.is_attack and not stop.is_set():
+        attacked = node.play(stop, attacked=True)
+        if attacked.returns:
+            report(node, attacked, 'attacked: ')
+            node.get_logger().info(
+                f'adversary: l2 {attacked.adversary_l2:.6g}, '
+                f'{attacked.injects} of {sum(attacked.lengths)} observations perturbed '
+                f'({attacked.injects / sum(attacked.lengths):.0%}), '
+                f'return lost {result.mean - attacked.mean:.2f}')
+    if node.settings.video and not stop.is_set():
+        node.record(Path(node.settings.video))
+    return EXIT_OK
+
+
+def report(node: EvaluateNode, result: Evaluation, what: str = '') -> None:
+    """Log the results of an evaluation."""
     # Where the environment says so.
     known = [each.success for each in result.episodes if each.success is not None]
     success = f', success {sum(known) / len(known):.0%}' if known else ''
@@ -112,17 +159,14 @@ def play(node: EvaluateNode, stop: threading.Event) -> int:
     interval = '' if math.isnan(result.interval) else (
         f'95 % of the mean +-{result.interval:.2f}, ')
     node.get_logger().info(
-        f'{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, {interval}'
-        f'from {min(result.returns):g} to {max(result.returns):g}, '
+        f'{what}{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, '
+        f'{interval}from {min(result.returns):g} to {max(result.returns):g}, '
         f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
     if result.reaction_time_ms:
         figures = result.reaction_time_ms
         node.get_logger().info(
             f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '
             f'{figures["p99"]:.0f}), {result.late_actions} late actions')
-    if node.settings.video and not stop.is_set():
-        node.record(Path(node.settings.video))
-    return EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:

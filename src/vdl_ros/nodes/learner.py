@@ -21,6 +21,7 @@ import torch
 from rclpy.node import Node
 
 from vdl_ros import presets
+from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
@@ -55,8 +56,8 @@ from vdl_ros.ros.training.training import Training, TrainingSettings
 from vdl_ros.ros.training.trajectories import RefusedError
 from vdl_ros.saved_policy import record_video
 
-SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig,
-            ProcessConfig)
+SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+            AttackConfig, RunConfig, ProcessConfig)
 
 
 class LearnerNode(Node):
@@ -97,9 +98,9 @@ class LearnerNode(Node):
         if self._process.launch_id:
             die_with_parent()
 
-    def configs(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig]:
+    def configs(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig, AttackConfig]:
         """
-        Return the settings of environment, learning and algorithm.
+        Return the settings of environment, learning, algorithm and attack.
 
         Raises:
             SettingError: a value that is not allowed.
@@ -110,7 +111,8 @@ class LearnerNode(Node):
         if self.run.relearn and train.inference == 'learner':
             raise SettingError("inference: 'learner' is not allowed with relearn true: 'actor'; "
                                'a bag of observations holds no trajectories')
-        return env, train, algorithm_config
+        attack = select(AttackConfig, self._values)
+        return env, verify_attack(attack, train), algorithm_config, attack
 
     def settings(self) -> TrainingSettings:
         """

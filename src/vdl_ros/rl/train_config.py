@@ -96,6 +96,9 @@ class TrainConfig:
     reward_transform: str = setting(
         'none', 'Transform of the rewards in the loss; reported returns are never transformed.',
         choices=('none', 'abs_one', 'soft_asymmetric'))
+    freeze: bool = setting(
+        False, 'Act, count steps and report, but do not learn; with init, to measure the policy '
+        'of another run.')
     seed: int = setting(1, 'Seed of weights, environments and sampling.',
                         minimum=0, maximum=2**31 - 1)
 

@@ -147,3 +147,19 @@ def test_success_is_unknown_where_the_environment_does_not_say():
     counter = EpisodeCounter(1)
     assert [each.success for each in counter.add(*arrays[:4])] == [None, None]
     assert counter.take_successes() == []
+
+
+def test_perturbations_are_counted_without_the_step_that_resets():
+    counter = EpisodeCounter(1)
+    is_reset = np.array([[True], [False], [False], [True], [False]])
+    ended = np.array([[False], [True], [False], [True]])
+    sizes = np.array([[0.1], [0.3], [9.0], [0.0]], np.float32)
+    injects = np.array([[True], [True], [True], [False]])
+    rewards = np.ones((4, 1), np.float32)
+    first, second = counter.add(
+        rewards, ended, ended & False, is_reset, adversary=(sizes, injects))
+    assert (first.length, first.adversary_injects) == (2, 2)
+    assert first.adversary_l2 == pytest.approx(0.2)
+    assert (second.adversary_injects, second.adversary_l2) == (0, 0.0)
+    clean, _ = EpisodeCounter(1).add(rewards, ended, ended & False, is_reset)
+    assert clean.adversary_l2 is None

@@ -1,5 +1,6 @@
 """Progress: counts of one learner, reports to learner 0, and checkpoints of them."""
 
+import dataclasses
 import json
 import math
 
@@ -132,3 +133,23 @@ def test_reaction_time_and_late_actions_of_all_learners_are_reported():
     again = Progress(FlowStats())
     again.load_state(json.loads(json.dumps(first.state())))
     assert again.summary()['late_actions'] == 24
+
+
+def test_attacked_episodes_are_reported_also_by_other_learners():
+    def attacked(sequence):
+        plain = unroll(sequence)
+        sizes = np.full((6, 2), 0.1 * (1 + sequence), np.float32)
+        arrays = {**plain.arrays, 'adversary_l2': sizes,
+                  'adversary_injects': np.tile(np.arange(6)[:, None] % 2 == 0, 2)}
+        return dataclasses.replace(plain, arrays=arrays)
+
+    first, second = Progress(FlowStats()), Progress(FlowStats(), reports=True)
+    assert first.adversary == {}
+    assert first.summary()['adversary'] is None
+    for number, progress in enumerate((first, second)):
+        progress.record(unroll(0))
+        progress.record(attacked(number + 1))
+    first.merge_reports({1: second.drain_report()})
+    # Five steps, of which the second and fourth are perturbed.
+    assert first.adversary == pytest.approx({'l2': 0.25, 'injects': 2.0, 'inject_share': 0.4})
+    assert first.summary()['adversary'] == pytest.approx(first.adversary)

@@ -252,3 +252,15 @@ def test_central_inference_has_no_lag_if_synchronous(
     # If not, credit counts at once: nobody waits for the weights.
     assert (sum(each.early) == 0) == nobody_behind
     assert (each.flow_stats.lag_max == 0) == nobody_behind
+
+
+def test_a_frozen_policy_does_not_change_and_its_actors_get_their_credit(graph):
+    each = graph(freeze=True, batch_size=1, publish_every=2, total_steps=100)
+    # As of a run that was resumed after an odd number of updates.
+    each.learner.version = 1
+    before = {name: array.copy() for name, array in each.learner.weights().items()}
+    assert each.run() == 'total_steps'
+    assert each.batches == []
+    assert each.learner.version == 1
+    assert all((before[name] == array).all() for name, array in each.learner.weights().items())
+    assert (each.folder.path / 'episode.csv').exists()

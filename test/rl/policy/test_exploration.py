@@ -17,6 +17,11 @@ def test_exploration_is_linear_from_start_to_end_and_then_constant(exploration):
         [0.9, 0.7, 0.5, 0.1, 0.1])
 
 
+def test_a_frozen_policy_explores_as_little_as_at_the_end():
+    own = DqnConfig(exploration_start=0.9, exploration_end=0.1, exploration_spread=0.0)
+    assert exploration_schedule(own, 'a', frozen=True)(0) == pytest.approx(0.1)
+
+
 def test_without_a_spread_all_actors_explore_equally():
     assert len({exploration_schedule(DqnConfig(), name)(20_000) for name in NAMES}) == 1
 

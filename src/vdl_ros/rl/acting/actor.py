@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.env_stepper import EnvStepper
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import Arrays, UnrollSchema, add_extras
 from vdl_ros.rl.device import to_host
 from vdl_ros.rl.policy.policy import Policy
@@ -139,7 +139,7 @@ class Actor:
                     torch.from_numpy(arrays['rewards'][t]))
             finished = self._episodes.add(
                 arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset,
-                arrays.get('success'))
+                arrays.get('success'), adversary_of(arrays))
             return arrays | self._schema.encode(observations, is_reset), finished
 
     def choose(

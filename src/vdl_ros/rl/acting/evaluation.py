@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.reaction_time import ReactionTime, in_ms
 from vdl_ros.rl.acting.env_stepper import EnvStepper
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.policy.policy import Policy
 
 __all__ = ['Act', 'Evaluation', 'evaluate']
@@ -47,6 +47,17 @@ class Evaluation:
     def lengths(self) -> list[int]:
         """Agent steps of each episode."""
         return [each.length for each in self.episodes]
+
+    @property
+    def injects(self) -> int:
+        """Number of observations that an attack perturbed."""
+        return sum(each.adversary_injects for each in self.episodes)
+
+    @property
+    def adversary_l2(self) -> float:
+        """Mean size of perturbations, of all steps; 0 without an attack."""
+        return sum((each.adversary_l2 or 0.0) * each.length
+                   for each in self.episodes) / sum(self.lengths)
 
     @property
     def mean(self) -> float:
@@ -148,7 +159,9 @@ def evaluate(
         late += int(np.sum(step.extras.get('late_actions', 0)))
         for episode in counter.add(rewards[None], step.terminated[None], step.truncated[None],
                                    np.stack([is_reset, step.is_reset]),
-                                   None if step.success is None else step.success[None]):
+                                   None if step.success is None else step.success[None],
+                                   adversary_of({name: values[None] for name, values
+                                                 in step.extras.items()})):
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.acting.env_stepper import EnvStepper, Step
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import (
     Arrays,
     Expected,
@@ -187,4 +187,5 @@ class RemoteActor:
         return self._episodes.add(
             last.reward[None], last.terminated[None], last.truncated[None],
             np.stack([first, last.is_reset]),
-            None if last.success is None else last.success[None])
+            None if last.success is None else last.success[None],
+            adversary_of({name: values[None] for name, values in last.extras.items()}))

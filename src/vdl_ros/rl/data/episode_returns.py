@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['FinishedEpisode', 'EpisodeCounter']
+__all__ = ['FinishedEpisode', 'EpisodeCounter', 'adversary_of']
 
 # Episodes of each environment that may wait for one that began before them and has not ended.
 _MOST_WAITING = 100
@@ -26,6 +28,8 @@ class FinishedEpisode:
         terminated: whether the environment ended it.
         truncated: whether a time limit ended it.
         success: whether it reached its aim; None if the environment does not say.
+        adversary_l2: mean size of the perturbations of its observations; None without an attack.
+        adversary_injects: number of its observations that were perturbed.
     """
 
     environment: int
@@ -34,6 +38,17 @@ class FinishedEpisode:
     terminated: bool
     truncated: bool
     success: bool | None = None
+    adversary_l2: float | None = None
+    adversary_injects: int = 0
+
+
+def adversary_of(
+    arrays: Mapping[str, NDArray[Any]],
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]] | None:
+    """Return size and presence of perturbations in arrays of steps; None without an attack."""
+    if 'adversary_l2' not in arrays or 'adversary_injects' not in arrays:
+        return None
+    return arrays['adversary_l2'], arrays['adversary_injects']
 
 
 class EpisodeCounter:
@@ -45,6 +60,8 @@ class EpisodeCounter:
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._whole = np.zeros(num_envs, np.bool_)
+        self._adversary_l2 = np.zeros(num_envs, np.float64)
+        self._adversary_injects = np.zeros(num_envs, np.int64)
         self._steps = 0
         # Of ended episodes whose success is known: step of their beginning, environment, success.
         self._waiting: list[tuple[int, int, bool]] = []
@@ -60,6 +77,7 @@ class EpisodeCounter:
         truncated: NDArray[np.bool_],
         is_reset: NDArray[np.bool_],
         success: NDArray[np.bool_] | None = None,
+        adversary: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None,
     ) -> list[FinishedEpisode]:
         """
         Return the episodes that ended in one unroll, ordered by time.
@@ -70,6 +88,7 @@ class EpisodeCounter:
             truncated: [T, B].
             is_reset: [T + 1, B], true where an observation is the first of its episode.
             success: [T, B], of the episodes that end; None if the environment does not say.
+            adversary: size and presence of perturbations, each [T, B]; None without an attack.
         """
         finished = []
         for t in range(len(rewards)):
@@ -77,18 +96,26 @@ class EpisodeCounter:
             if first.any():
                 self._returns[first] = 0.0
                 self._lengths[first] = 0
+                self._adversary_l2[first] = 0.0
+                self._adversary_injects[first] = 0
                 self._whole[first] = True
             # In a step into a reset the action was ignored.
             real = ~is_reset[t + 1]
             self._returns += np.where(real, rewards[t], 0.0)
             self._lengths += real
+            if adversary is not None:
+                self._adversary_l2 += np.where(real, adversary[0][t], 0.0)
+                self._adversary_injects += real & adversary[1][t]
             self._steps += 1
             done = (terminated[t] | truncated[t]) & real
             for b in np.flatnonzero(done & self._whole):
                 reached = None if success is None else bool(success[t, b])
                 finished.append(FinishedEpisode(
                     int(b), float(self._returns[b]), int(self._lengths[b]),
-                    bool(terminated[t, b]), bool(truncated[t, b]), reached))
+                    bool(terminated[t, b]), bool(truncated[t, b]), reached,
+                    None if adversary is None else float(
+                        self._adversary_l2[b] / self._lengths[b]),
+                    int(self._adversary_injects[b])))
                 if reached is not None:
                     began = self._steps - int(self._lengths[b])
                     heapq.heappush(self._waiting, (began, int(b), reached))

@@ -115,6 +115,8 @@ class Learner:
         """
         Make one update from this learner's batch and those of the other learners.
 
+        With ``freeze`` only the steps are counted.
+
         Returns:
             Metrics by TensorBoard tag.
 
@@ -126,11 +128,13 @@ class Learner:
             self._memory.wait_for_copies(batch.tensors)
             optimizer = self.algorithm.optimizer
             optimizer.schedule(self.agent_steps)
+            metrics: dict[str, float] = {}
             try:
-                metrics = self.algorithm.update(batch)
+                if not self.config.freeze:
+                    metrics = self.algorithm.update(batch)
+                    self.version += 1
             except FloatingPointError as error:
                 raise FloatingPointError(f'update {self.version}: {error}') from None
-            self.version += 1
             self.agent_steps += int(self.group.all_reduce_sum(batch.valid.sum()))
             metrics['charts/learning_rate'] = optimizer.learning_rate
             return metrics

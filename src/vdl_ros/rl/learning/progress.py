@@ -13,7 +13,7 @@ import numpy as np
 
 from vdl_ros.common.reaction_time import PARTS, ReactionTime, in_ms
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.episode_returns import EpisodeCounter
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, adversary_of
 from vdl_ros.rl.data.unroll import Unroll
 
 __all__ = ['Progress', 'realtime_text', 'status_line']
@@ -47,6 +47,8 @@ class Progress:
         self._returns: deque[float] = deque(maxlen=100)
         self._lengths: deque[int] = deque(maxlen=100)
         self._successes: deque[bool] = deque(maxlen=100)
+        # Of attacked episodes: mean size of perturbations, their number, and their share.
+        self._adversary: deque[list[float]] = deque(maxlen=100)
         self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
         self._ages_ms: deque[float] = deque(maxlen=100_000)
         self._totals_before: dict[str, Any] = dict.fromkeys(_TOTALS, 0)
@@ -54,7 +56,8 @@ class Progress:
         self._started: float | None = None
         # New since the last report, and the last report of each other learner by rank.
         self._unreported: dict[str, list[Any]] = {
-            'returns': [], 'lengths': [], 'successes': [], 'ages_ms': [], 'reaction_times': []}
+            'returns': [], 'lengths': [], 'successes': [], 'ages_ms': [], 'reaction_times': [],
+            'adversary': []}
         self._reports: dict[int, dict[str, Any]] = {}
 
     def start_clock(self) -> bool:
@@ -83,13 +86,17 @@ class Progress:
             self.flow_stats.late_actions += int(arrays['late_actions'].sum(dtype=np.int64))
         finished = counter.add(
             arrays['rewards'], arrays['terminated'],
-            arrays['truncated'], arrays['is_reset'], arrays.get('success'))
+            arrays['truncated'], arrays['is_reset'], arrays.get('success'), adversary_of(arrays))
         self._counters[unroll.start_id] = (counter, unroll.sequence + 1)
         if len(self._counters) > _MAX_ACTORS:
             del self._counters[next(iter(self._counters))]
         self._extend('returns', [episode.episode_return for episode in finished])
         self._extend('lengths', [episode.length for episode in finished])
         self._extend('successes', counter.take_successes())
+        self._extend('adversary', [
+            [episode.adversary_l2, episode.adversary_injects,
+             episode.adversary_injects / episode.length]
+            for episode in finished if episode.adversary_l2 is not None])
 
     def _extend(self, name: str, values: Sequence[Any]) -> None:
         kept = self.reaction_time if name == 'reaction_times' else getattr(self, f'_{name}')
@@ -138,6 +145,19 @@ class Progress:
         NaN before the first, and of environments that do not say.
         """
         return float(np.mean(self._successes)) if self._successes else float('nan')
+
+    @property
+    def adversary(self) -> dict[str, float]:
+        """
+        Mean of the last 100 attacked episodes, {} before the first.
+
+        ``l2`` is the mean size of perturbations, ``injects`` their number in an episode, and
+        ``inject_share`` the share of observations that were perturbed.
+        """
+        if not self._adversary:
+            return {}
+        names = ('l2', 'injects', 'inject_share')
+        return dict(zip(names, np.mean(self._adversary, axis=0).tolist(), strict=True))
 
     def reaches(self, mean_return: float) -> bool:
         """Return whether the mean return of the last 100 episodes is at least ``mean_return``."""
@@ -190,6 +210,7 @@ class Progress:
             'wire_bytes': {'in': totals['bytes_in'], 'out': totals['bytes_out']},
             'reaction_time_ms': in_ms(self.reaction_time.summary()) or None,
             'late_actions': totals['late_actions'],
+            'adversary': {name: round(value, 6) for name, value in self.adversary.items()} or None,
             'actor_restarts': totals['actor_restarts'],
             'learner_restarts': self.restarts,
         }

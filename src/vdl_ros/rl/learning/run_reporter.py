@@ -142,6 +142,7 @@ class RunReporter:
             **{f'charts/{name}_per_s': rates[name] for name in ('updates', 'bytes', 'rewards')},
             **{f'reaction_time/{name}_ms': value for name, value in reaction.items()},
             **({'reaction_time/late_share': _late_share(grown)} if reaction else {}),
+            **{f'adversary/{name}': value for name, value in progress.adversary.items()},
             'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
             'flow/trajectories_lost': totals['lost'],
             'flow/trajectories_stale': totals['stale'],

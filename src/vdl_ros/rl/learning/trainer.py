@@ -33,6 +33,7 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import GroupError
+from vdl_ros.rl.learning.episode_record import EpisodeRecord
 from vdl_ros.rl.learning.inbox import EndOfBagError, Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress
@@ -134,6 +135,9 @@ class Trainer:
             learner, self.progress, folder, settings, log=log, warn=self._warn,
             extra_scalars=extra_scalars, timers=timers, checkpoint_period=checkpoint_period,
             status_period=status_period)
+        attacked = settings.get('adversarial_mode', 'none') != 'none'
+        self._episode_record = EpisodeRecord(folder.path / 'episode.csv', learner, warn or log) \
+            if folder is not None and (attacked or config.freeze) else None
         # Now: a full disk shows early, and restarts can be counted.
         self.reporter.save()
 
@@ -214,7 +218,8 @@ class Trainer:
         if self.learner.agent_steps >= config.total_steps:
             return 'total_steps'
         # Only learner 0 counts the episodes of all.
-        if self.folder is not None and self.progress.reaches(config.stop_at_return):
+        if self.folder is not None and not config.freeze \
+                and self.progress.reaches(config.stop_at_return):
             return 'stop_at_return'
         return 'end_of_bag' if self._is_exhausted else ''
 
@@ -238,6 +243,8 @@ class Trainer:
             if self.progress.start_clock():
                 self.reporter.restart_windows()
             self.progress.record(unroll)
+            if self._episode_record is not None:
+                self._episode_record.add(unroll)
             lag = self.learner.version - unroll.policy_version
             if lag <= self.learner.config.max_version_lag:
                 self._unrolls.append(unroll)
@@ -315,7 +322,9 @@ class Trainer:
         version = self.learner.version
         self._metrics = self.learner.learn(self._batch)
         self._release_unrolls(version)
-        if self.learner.version % self.learner.config.publish_every == 0:
+        config = self.learner.config
+        # A frozen policy stays as it is, but actors wait for credit.
+        if config.freeze or self.learner.version % config.publish_every == 0:
             self._publish_due = True
 
     def _release_unrolls(self, version: int) -> None:

@@ -11,7 +11,7 @@ __all__ = ['exploration_schedule']
 
 
 def exploration_schedule(
-    algorithm_config: AlgorithmConfig, actor_id: str,
+    algorithm_config: AlgorithmConfig, actor_id: str, frozen: bool = False,
 ) -> Callable[[int], float]:
     """
     Return a function from the learner's agent steps to an actor's epsilon or temperature.
@@ -23,6 +23,7 @@ def exploration_schedule(
     Args:
         algorithm_config: the algorithm's settings.
         actor_id: the actor's name.
+        frozen: whether the policy does not learn; it explores as little as at the end.
     """
     config = algorithm_config
     if not isinstance(config, DqnConfig):
@@ -31,7 +32,8 @@ def exploration_schedule(
 
     def explore(agent_steps: int) -> float:
         start, end = config.exploration_start, config.exploration_end
-        value = start + min(agent_steps / config.exploration_steps, 1.0) * (end - start)
+        share = 1.0 if frozen else min(agent_steps / config.exploration_steps, 1.0)
+        value = start + share * (end - start)
         return value ** spread if config.exploration == 'epsilon' else value / spread
 
     return explore

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 from std_msgs.msg import String
 
+from vdl_ros.attacks.attacked_env import AttackedEnv
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.actor import Actor
@@ -84,7 +85,10 @@ class LocalInferenceMode:
         self._actor = Actor(
             envs, policy, UnrollSchema(
                 *spaces, train.unroll_length, frames_per_observation, policy.state_size),
-            seed, timer, exploration_schedule(algorithm_config, actor_id))
+            seed, timer, exploration_schedule(algorithm_config, actor_id, train.freeze))
+        if isinstance(envs, AttackedEnv):
+            # The first observation is not perturbed: the policy has no weights yet.
+            envs.follow(policy)
         self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''

@@ -12,6 +12,8 @@ import torch
 from rclpy.node import Node
 from std_msgs.msg import String
 
+from vdl_ros.attacks.attack_config import AttackConfig
+from vdl_ros.attacks.perturbed_observations import observed
 from vdl_ros.common.settings import as_dict
 from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.envs import factory
@@ -58,6 +60,7 @@ class TrainingSettings:
         env: settings of the environment.
         train: settings of every algorithm.
         algorithm: settings of the chosen algorithm.
+        attack: settings of the attack on what the actors' policies observe.
         run: settings of the learner's process.
         process: settings of every process.
         modules: settings of this host's environments.
@@ -69,6 +72,7 @@ class TrainingSettings:
     env: EnvConfig
     train: TrainConfig
     algorithm: AlgorithmConfig
+    attack: AttackConfig
     run: RunConfig
     process: ProcessConfig
     modules: EnvModulesConfig
@@ -94,17 +98,21 @@ class Training:
         """
         self._node, self._settings, run = node, settings, settings.run
         env, train, algorithm_config = settings.env, settings.train, settings.algorithm
+        attack = settings.attack
         launch_id = settings.process.launch_id
         # So that no actor acts for a bag, and no player sends one to a learner of actors.
         relearn = {'relearn': True} if run.relearn else {}
-        self._config = json.dumps(as_dict(env, train, algorithm_config) | relearn)
+        self._config = json.dumps(as_dict(env, train, algorithm_config, attack) | relearn)
         self._timers = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
         if train.inference == 'learner':
             self._timers[INFERENCE] = ThreadTimer()
+        observation_space, action_space = factory.spaces(env)
+        observation_space, frames = observed(
+            observation_space, factory.frames_per_observation(env), attack, train)
         self._learner = Learner(
-            train, *factory.spaces(env), factory.frames_per_observation(env),
-            self._timers[TRAINING], algorithm_config=algorithm_config, group=group,
-            device=settings.device, init='' if group.rank or settings.resume else run.init)
+            train, observation_space, action_space, frames, self._timers[TRAINING],
+            algorithm_config=algorithm_config, group=group, device=settings.device,
+            init='' if group.rank or settings.resume else run.init)
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         first = group.rank == 0
         self.folder = RunFolder(
@@ -122,7 +130,8 @@ class Training:
         self._subscribe()
         self._trainer = Trainer(
             self._learner, self.folder,
-            as_dict(env, settings.modules, train, algorithm_config, run) | factory.describe(env),
+            as_dict(env, settings.modules, train, algorithm_config, attack, run)
+            | factory.describe(env),
             inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
             log=node.get_logger().info, warn=node.get_logger().warning,
             extra_scalars=TopicScalars(
@@ -143,7 +152,8 @@ class Training:
         steps = StepSchema(schema.observation_space, schema.frames_per_observation)
         central = CentralInference(
             learner.copy_policy(), schema, steps, self._flow_stats, learner.config.credit, timer,
-            partial(exploration_schedule, learner.algorithm_config), learner.config.synchronous,
+            partial(exploration_schedule, learner.algorithm_config,
+                    frozen=learner.config.freeze), learner.config.synchronous,
             max_bytes=2 * memory_budget())
         return InferenceService(
             central, steps, self._flow_stats, self._settings.learner_id,
