@@ -82,6 +82,18 @@ def test_a_period_counts_from_the_start_of_each_episode(make, mode):
             assert same == (not computed[step][b]), (step, b)
 
 
+def test_what_is_reused_must_have_been_computed(make):
+    attacker = attack('fgsm_reuse3')
+    attacker.perturb(images(0), None, resets(0, 1, 2))
+    attacker.follow(Victim(make(network='universe')))
+    # Only environment 1 starts an episode after there is a policy.
+    found = [attacker.perturb(images(step), None, resets(1) if step == 1 else resets())
+             for step in range(1, 5)]
+    for each, expected in zip(found, [[1]] * 2 + [[0, 1, 2]] * 2, strict=True):
+        assert np.flatnonzero(each.injects).tolist() == expected
+        assert ((each.l2 > 0) == each.injects).all()
+
+
 def test_the_value_decides_which_observations_are_perturbed(make):
     policy = make(network='universe')
     with torch.no_grad():

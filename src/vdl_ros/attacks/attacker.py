@@ -59,7 +59,9 @@ class Attacker:
         self._victim: Victim | None = None
         self._state = torch.zeros(batch, 0)
         self._steps: NDArray[np.int64] = np.zeros(batch, np.int64)
+        # The last perturbation, and where one has been computed.
         self._last: Tensor | None = None
+        self._computed: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         self._patch: Patch | None = None
 
     def follow(self, victim: Victim) -> None:
@@ -109,10 +111,11 @@ class Attacker:
             index = torch.from_numpy(np.flatnonzero(due))
             noise = zero.index_copy(0, index, self._noise(victim, seen.rows(index)))
         injects = due
-        if self._schedule.reuse and self._last is not None:
-            # Of the other environments the last one, which was computed in this episode.
-            noise, injects = torch.where(_rows(due, zero) > 0, noise, self._last), \
-                np.ones_like(due)
+        if self._schedule.reuse:
+            self._last = zero if self._last is None else self._last
+            noise = torch.where(_rows(due, zero) > 0, noise, self._last)
+            self._computed |= due
+            injects = self._computed.copy()
         self._last = noise
         perturbed = self._result(seen.image, noise * victim.unit, noise, injects)
         if victim.has_state and mode != 'random':
