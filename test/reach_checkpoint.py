@@ -17,7 +17,7 @@ _SMALL, _COMING = 0.03, 0.02
 
 
 def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_wrappers='',
-          **train):
+          env_id=REACH, **train):
     """
     Write a policy that turns the base towards the target; other motors stay off.
 
@@ -28,6 +28,7 @@ def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_
         bias: of its last layer, if it is not None.
         env_kwargs: of its environment.
         env_wrappers: of its environment.
+        env_id: name of its environment; a robot's has the task reach too.
         train: settings.
     """
     env = EnvConfig(
@@ -40,8 +41,8 @@ def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_
     if bias is not None:
         torch.nn.init.constant_(learner.policy.policy_head.bias, bias)
     saying = factory.describe(env) if described is None else {'environment': described}
-    save_checkpoint(path, config={**as_dict(env, config, algorithm_config), **saying},
-                    learner=learner.state(), progress={})
+    settings = as_dict(env, config, algorithm_config) | {'env_id': env_id}
+    save_checkpoint(path, config=settings | saying, learner=learner.state(), progress={})
     return path
 
 

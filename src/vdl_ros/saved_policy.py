@@ -68,7 +68,8 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
 
     Args:
         path: the file.
-        env_id: required environment; empty: any.
+        env_id: required environment, or the task of the environment by its own description;
+            empty: any.
         algorithm: required algorithm; empty: any.
 
     Raises:
@@ -76,6 +77,12 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
             network.
     """
     found = load_checkpoint(path)
+    described = found['config'].get('environment')
+    described = described if isinstance(described, dict) else {}
+    if env_id and described.get('task') == env_id:
+        # A robot with the same task; this host need not have its contract.
+        found['config'] |= {'env_id': env_id, 'env_kwargs': ''} if (
+            found['config'].get('env_id') != env_id) else {}
     for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
         was = found['config'].get(name)
         if wanted and was != wanted:
@@ -95,9 +102,8 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         raise CheckpointError(f'{path}: not all weights are finite')
     explore = exploration_schedule(algorithm_config, '')
     policy.exploration = torch.tensor([explore(train.total_steps)])
-    described = found['config'].get('environment')
-    return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps,
-                       described if isinstance(described, dict) else {})
+    return SavedPolicy(
+        policy.eval(), env, train, spaces[1], version, agent_steps, described)
 
 
 def load_surrogate(config: SurrogateConfig) -> Policy | None:

@@ -1,6 +1,8 @@
 """The policy node as a process: targets in, motors out, and who else may command."""
 
+import dataclasses
 import math
+import threading
 
 import psutil
 import pytest
@@ -14,11 +16,18 @@ from tf2_msgs.msg import TFMessage
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import policy as policy_node
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.robots.contract_file import find_contract
+from vdl_ros.robots.task import describe_task
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.transforms import ArmFrames
+from vdl_ros.ros.robots.registration import register
 
 GEOMETRY = load()
 REACHABLE = (0.15, 0.1, 0.2)
@@ -199,6 +208,22 @@ def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
     arm.until_turning()
 
 
+def of_robot(path, **changed):
+    """Write a policy that a training on the topics of the arm has made."""
+    contract = dataclasses.replace(find_contract('owi535_sim'), **changed)
+    return reach_checkpoint.write(
+        path, turning=True, described=describe_task(contract), env_id='robot/owi535_sim')
+
+
+def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, tmp_path):
+    path = of_robot(tmp_path / 'checkpoint.pt')
+    register(EnvModulesConfig(), peer.node, threading.Event())
+    # What a training writes.
+    assert factory.describe(EnvConfig(env_id='robot/owi535_sim')) == {
+        'environment': load_checkpoint(path)['config']['environment']}
+    start(checkpoint=path).until_turning()
+
+
 @pytest.mark.parametrize(('make', 'reason'), [
     (lambda path: path / 'none.pt', 'is not allowed: a checkpoint, or the name of a policy'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', described={}),
@@ -211,9 +236,13 @@ def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
      'rate: 20 is not 10.0'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', env_wrappers='FlattenObservation'),
      "env_wrappers: 'FlattenObservation' is not allowed: the arm has no wrappers"),
+    (lambda path: of_robot(path / 'a.pt', rate=20.0), 'rate: 20.0 is not 10.0'),
+    (lambda path: reach_checkpoint.write(path / 'a.pt', described={}, env_id='robot/diff_drive'),
+     "env_id is 'robot/diff_drive', not 'vdl_ros/OWI535Reach-v0'"),
     (lambda path: reach_checkpoint.write(path / 'a.pt', bias=math.nan),
      'a.pt: not all weights are finite'),
-], ids=['missing', 'undescribed', 'other', 'reward', 'rate', 'wrappers', 'nan'])
+], ids=['missing', 'undescribed', 'other', 'reward', 'rate', 'wrappers', 'rate of a robot',
+        'other robot', 'nan'])
 def test_checkpoints_that_do_not_fit_are_refused(run_here, tmp_path, make, reason):
     status, output = run_here(policy_node.main, f'policy:={make(tmp_path)}')
     assert status == 2

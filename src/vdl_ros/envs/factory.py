@@ -153,12 +153,15 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     """
     if config.env_id.startswith(ATARI):
         return {}
-    found = getattr(_creator(_spec(config.env_id)), 'checkpoint_description', None)
+    spec = _spec(config.env_id)
+    creator = spec.vector_entry_point if spec.entry_point is None else _creator(spec)
+    found = getattr(creator, 'checkpoint_description', None)
     if found is None:
         return {}
     known = inspect.signature(found).parameters
-    return {'environment': found(**{
-        name: value for name, value in parse_kwargs(config.env_kwargs).items() if name in known})}
+    description = found(**{
+        name: value for name, value in parse_kwargs(config.env_kwargs).items() if name in known})
+    return {'environment': description} if description else {}
 
 
 def _spec(env_id: str) -> EnvSpec:

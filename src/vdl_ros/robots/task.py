@@ -54,6 +54,11 @@ class Task:
                 + LAST_ACTIONS * len(parts))
         self._space = spaces.Box(-1.0, 1.0, (size,), np.float32)
 
+    @staticmethod
+    def description(contract: Contract) -> dict[str, Any]:
+        """Return what a checkpoint says of the task to programs that act without it."""
+        return {}
+
     @property
     def observation_space(self) -> spaces.Box:
         """Return the space of observations."""
@@ -125,16 +130,34 @@ def make_task(contract: Contract) -> Task:
     Raises:
         ContractError: its class or function is not there, or refuses its arguments.
     """
-    if contract.task is None:
-        return _FunctionTask(contract)
-    kind = _find(contract, 'task', contract.task)
-    where = f'{contract.name}.yaml: task: {contract.task.name}'
-    if not isinstance(kind, type) or not issubclass(kind, Task):
-        raise ContractError(f'{where} is not allowed: a subclass of vdl_ros.robots.task.Task')
+    kind, arguments = _kind(contract), contract.task.arguments if contract.task else {}
     try:
-        return kind(contract, **contract.task.arguments)
+        return kind(contract, **arguments)
     except (TypeError, ValueError) as error:
-        raise ContractError(f'{where}: {cause(error)}') from error
+        if contract.task is None:
+            raise
+        raise ContractError(
+            f'{contract.name}.yaml: task: {contract.task.name}: {cause(error)}') from error
+
+
+def describe_task(contract: Contract) -> dict[str, Any]:
+    """
+    Return :meth:`Task.description` of a contract's task.
+
+    Raises:
+        ContractError: its class is not there.
+    """
+    return _kind(contract).description(contract)
+
+
+def _kind(contract: Contract) -> type[Task]:
+    if contract.task is None:
+        return _FunctionTask
+    kind = _find(contract, 'task', contract.task)
+    if not isinstance(kind, type) or not issubclass(kind, Task):
+        raise ContractError(f'{contract.name}.yaml: task: {contract.task.name} is not allowed: a '
+                            'subclass of vdl_ros.robots.task.Task')
+    return kind
 
 
 def _find(contract: Contract, key: str, call: FunctionCall) -> Callable[..., Any]:

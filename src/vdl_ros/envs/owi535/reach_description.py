@@ -85,8 +85,10 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
     try:
         arm = {name: _array(found['arm'][name], np.shape(wanted['arm'][name]))
                for name in wanted['arm']}
-        speeds = [(float(low), float(high)) for low, high in found['twins']['speed']]
-        if not speeds:
+        # Of a policy that learned on an arm, the speed is not known.
+        speeds = None if 'robot' in found else [
+            (float(low), float(high)) for low, high in found['twins']['speed']]
+        if speeds is not None and not speeds:
             raise ValueError
     except (KeyError, OverflowError, TypeError, ValueError):
         raise MisfitError('arm, twins: not a description of an arm') from None
@@ -103,16 +105,18 @@ def _check_features(found: object, wanted: list[list[Any]]) -> None:
 
 
 def _check_arm(
-    arm: Mapping[str, NDArray[np.float64]], speeds: list[tuple[float, float]],
+    arm: Mapping[str, NDArray[np.float64]], speeds: list[tuple[float, float]] | None,
     geometry: ArmGeometry,
 ) -> None:
-    """Compare the arm of the training with this one."""
+    """Compare the arm of the training with this one; None: its speed is not known."""
     for index, joint in enumerate(JOINTS):
         for name in ('lower', 'upper'):
             trained, here = arm[name][index], getattr(geometry, name)[index]
             if not abs(trained - here) <= _LIMIT:
                 raise MisfitError(f'{joint}: its {name} limit is {here:.3f} rad, but '
                                   f'{trained:.3f} rad in the training')
+        if speeds is None:
+            continue
         trained, here = arm['velocity'][index], geometry.velocity[index]
         slowest = min(low for low, _ in speeds) * trained
         fastest = max(high for _, high in speeds) * trained

@@ -14,6 +14,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.robots.contract_file import find_contracts, read_contract
+from vdl_ros.robots.task import describe_task
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 
 __all__ = ['contracts', 'register']
@@ -60,4 +61,6 @@ def _creator(path: Path, namespace: str, stop: threading.Event) -> Any:
     def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
         return RobotVectorEnv(
             num_envs, contract=read_contract(path), namespace=namespace, stop=stop, **arguments)
+    make.checkpoint_description = (  # type: ignore[attr-defined]
+        lambda: describe_task(read_contract(path)))
     return make

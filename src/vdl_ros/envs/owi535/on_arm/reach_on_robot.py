@@ -8,6 +8,7 @@ and learn here. The truth is not known: distances are those of the measured join
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -17,6 +18,7 @@ from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.envs.owi535.arm_task import world
+from vdl_ros.envs.owi535.reach_description import describe
 from vdl_ros.envs.owi535.reach_observation import IN_FLIGHT, MOTORS, JointReading, ReachObserver
 from vdl_ros.envs.owi535.reach_task import (
     CLOSE,
@@ -68,6 +70,13 @@ class ReachOnRobot(Task):
         self._earlier: JointReading | None = None
         self._close_since = math.nan
         self._success = False
+
+    @staticmethod
+    def description(contract: Contract) -> dict[str, Any]:
+        """Return that of the environment of the same task; of one arm, which nobody measured."""
+        found = describe(rate=contract.rate)
+        del found['twins']
+        return found | {'robot': contract.name}
 
     @property
     def observation_space(self) -> spaces.Box:
