@@ -72,19 +72,24 @@ def test_a_robot_without_a_camera_becomes_an_hdf5_file(driven, contract, tmp_pat
         assert demo['actions'].shape == (30, 1)
 
 
-def test_the_contract_of_the_arm_exports_its_joints_and_the_motors_of_its_task(
+def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(
         teleop, tmp_path, helpers):
     bag, (first, _) = teleop
     output = tmp_path / 'out'
     assert main([str(bag), '--format', 'lerobot', '--output', str(output), '--robot',
                  'owi535']) == 0
     info = json.loads((output / 'meta/info.json').read_text())
-    assert info['features']['action']['names'] == ['base', 'shoulder', 'elbow', 'wrist']
+    assert info['features']['action']['names'] == [
+        'base', 'shoulder', 'elbow', 'wrist', 'gripper']
     assert 'observation.images.camera' in info['features']
     row = rows_of(output)[7]
     np.testing.assert_allclose(
         row['observation.state'], helpers.positions(first[7]), rtol=1e-6)
-    assert row['action'] == helpers.command(first[7])[:4]
+    # The gripper too, which the task of the contract does not use.
+    assert row['action'] == helpers.command(first[7])
+    assert main([str(bag), '--format', 'lerobot', '--output', str(tmp_path / 'plain')]) == 0
+    assert [each['action'] for each in rows_of(tmp_path / 'plain')] == [
+        each['action'] for each in rows_of(output)]
 
 
 @pytest.mark.parametrize(('robot', 'reason'), [

@@ -64,6 +64,7 @@ def test_an_include_gives_the_keys_that_are_not_there(write):
     ('actions.parts.0.levels', [0], 'levels: (0.0,) is not allowed: at least two'),
     ('actions.parts.0.neutral', 2, 'neutral: 2.0 is not allowed: from -1 to 1'),
     ('actions.parts', [], 'actions: parts: missing: at least one'),
+    ('actions.recorded', [{'name': 'gripper'}], 'actions: recorded[0]: low: missing: a number'),
     ('late.action', 'go', "late: action: 'go' is not allowed: one of 'hold', 'stop'"),
     ('reset', {}, 'reset: [] is not allowed: one of service, trajectory, confirmation and none'),
     ('reset', {'trajectory': {'topic': 't', 'positions': {'hip': 0}, 'seconds': 1,

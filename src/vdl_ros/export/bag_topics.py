@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, is_stamped, values_by_name
-from vdl_ros.robots.contract import Contract, Feature
+from vdl_ros.robots.contract import ActionPart, Contract, Feature
 from vdl_ros.robots.reading import ReadingError, follow, read_feature
 
 __all__ = ['ARM', 'BagTopics', 'of_contract']
@@ -84,10 +84,11 @@ def of_contract(contract: Contract) -> BagTopics:
     if contract.camera:
         rows = contract.camera.strip('/')
         types[rows] = IMAGE
+    parts = (*contract.actions.parts, *contract.actions.recorded)
     return BagTopics(
-        types, states, command, partial(_parts, contract), rows,
+        types, states, command, partial(_parts, parts), rows,
         tuple(feature.name for feature in contract.features),
-        tuple(part.name for part in contract.actions.parts), contract.name,
+        tuple(part.name for part in parts), contract.name,
         all(map(is_stamped, types.values())))
 
 
@@ -98,9 +99,9 @@ def _features(features: list[Feature], message: Any) -> dict[str, float]:
         raise MessageError(' '.join(str(error).split())) from None
 
 
-def _parts(contract: Contract, message: Any) -> tuple[float, ...]:
+def _parts(parts: Sequence[ActionPart], message: Any) -> tuple[float, ...]:
     found = []
-    for part in contract.actions.parts:
+    for part in parts:
         try:
             value = follow(message, part.field)
             found.append(float(value if part.index < 0 else value[part.index]))

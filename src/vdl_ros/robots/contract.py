@@ -107,6 +107,7 @@ class Actions:
         sender: field that names the sender; '': none. Commands of others are then known, and the
             environment gives way to them.
         echo: topic of the same type where the robot repeats what it does; '': none.
+        recorded: numbers of the message for data sets, which no policy commands.
     """
 
     topic: str
@@ -114,6 +115,7 @@ class Actions:
     parts: tuple[ActionPart, ...]
     sender: str = ''
     echo: str = ''
+    recorded: tuple[ActionPart, ...] = ()
 
     @property
     def neutral(self) -> tuple[float, ...]:

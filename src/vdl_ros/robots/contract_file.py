@@ -165,8 +165,22 @@ def _features(top: Section, topics: dict[str, Topic]) -> tuple[Feature, ...]:
 
 def _actions(top: Section) -> Actions:
     section = top.section('actions')
+    parts = _parts(section, 'parts')
+    if not parts:
+        raise section.error('parts', None, 'at least one')
+    actions = Actions(
+        section.text('topic', form=_TOPIC, allowed='the name of a topic'),
+        section.text('type', form=_MESSAGE, allowed='package/msg/Name'), parts,
+        section.text('sender', '', form=_FIELD, allowed='a field'),
+        section.text('echo', '', form=_TOPIC, allowed='the name of a topic'),
+        _parts(section, 'recorded'))
+    section.end()
+    return actions
+
+
+def _parts(section: Section, key: str) -> tuple[ActionPart, ...]:
     parts: list[ActionPart] = []
-    for each in section.sections('parts'):
+    for each in section.sections(key):
         levels = each.numbers('levels', ())
         low, high = (min(levels), max(levels)) if levels else each.range()
         neutral = each.number('neutral', 0.0)
@@ -182,15 +196,7 @@ def _actions(top: Section) -> Actions:
         if bool(levels) != bool(parts[0].levels):
             raise each.error('levels', levels, 'for all parts of the action or for none')
         each.end()
-    if not parts:
-        raise section.error('parts', None, 'at least one')
-    actions = Actions(
-        section.text('topic', form=_TOPIC, allowed='the name of a topic'),
-        section.text('type', form=_MESSAGE, allowed='package/msg/Name'), tuple(parts),
-        section.text('sender', '', form=_FIELD, allowed='a field'),
-        section.text('echo', '', form=_TOPIC, allowed='the name of a topic'))
-    section.end()
-    return actions
+    return tuple(parts)
 
 
 def _late(top: Section, rate: float) -> LateAction:
