@@ -1,0 +1,132 @@
+"""
+Plots decision boundaries of an attacked policy: ``ros2 run vdl_ros boundary --checkpoint FILE``.
+
+It plays under attack and writes, for each of the first perturbed observations, the actions around
+it as .npy, .png and .pdf. Options: ``--help``, docs/attacks.md.
+
+Exit status: 0 if all files were written, else 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import torch
+
+from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
+from vdl_ros.attacks.boundary import boundaries
+from vdl_ros.common.settings import build, settings_of
+from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import VectorEnvironment
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.saved_policy import load_policy
+
+EXIT_BAD_INPUT = 2
+# Pong's actions that do the same, as rl-attack-vf folds them.
+_PONG = {'FIRE': 'NOOP', 'RIGHTFIRE': 'RIGHT', 'LEFTFIRE': 'LEFT'}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
+
+
+def parse(args: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the options."""
+    parser = _Parser(
+        prog='boundary', description='Plot what a policy does around attacked observations: along '
+        'the perturbation, and along random noise.')
+    add = parser.add_argument
+    add('--checkpoint', type=Path, required=True, metavar='FILE', help='with the policy')
+    add('--frames', type=_number(1, 10_000), default=50, metavar='N',
+        help='perturbed observations to plot [50]')
+    add('--adversarial_mode', default='fgsm', metavar='MODE', help='the attack [fgsm]')
+    add('--adversarial_epsilon', default=str(AttackConfig.adversarial_epsilon), metavar='E',
+        help=f'its size [{AttackConfig.adversarial_epsilon}]')
+    add('--grid', type=_number(3, 1001), default=101, metavar='N',
+        help='points in each direction [101]')
+    add('--samples', type=_number(1, 1000), default=7, metavar='N',
+        help='actions sampled at each point [7]')
+    add('--seed', type=_number(0, 2**31 - 1), default=1000, metavar='N', help='[1000]')
+    add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
+    add('--output', type=Path, default=Path('boundary'), metavar='FOLDER',
+        help='a new or empty folder [boundary]')
+    return parser.parse_args(args)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Plot, and return the exit status."""
+    options = parse(args)
+    try:
+        _plot(options)
+    except (ValueError, OSError) as error:
+        print(f'boundary: {" ".join(str(error).split())}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    return 0
+
+
+def _plot(options: argparse.Namespace) -> None:
+    # Imported here because matplotlib takes a second.
+    from vdl_ros.attacks.boundary_plot import draw_boundary
+    names = ('adversarial_mode', 'adversarial_epsilon')
+    attack = build(AttackConfig, {
+        name: settings_of(AttackConfig)[name].parse(getattr(options, name)) for name in names})
+    import_modules(EnvModulesConfig(env_modules=options.env_modules))
+    torch.set_num_threads(1)
+    saved = load_policy(options.checkpoint)
+    verify_attack(attack, saved.train)
+    if options.output.is_dir() and any(options.output.iterdir()):
+        raise ValueError(f'--output: {options.output} is not empty')
+    envs = factory.make(saved.env, options.seed, num_envs=1)
+    try:
+        actions = _action_names(envs, saved.env.env_id)
+        folded = {actions.index(name): actions.index(other) for name, other in _PONG.items()
+                  if name in actions and 'Pong' in saved.env.env_id}
+        space = envs.single_observation_space
+        channels_last = len(space.shape or ()) == 3 and saved.policy.image_shape != space.shape
+        found = boundaries(
+            envs, saved.policy, attack, frames=options.frames, grid=options.grid,
+            samples=options.samples, seed=options.seed, folded=folded)
+        for number, boundary in enumerate(found):
+            options.output.mkdir(parents=True, exist_ok=True)
+            path = options.output / f'{number:03}'
+            np.save(path.with_suffix('.npy'), boundary.actions)
+            files = [path.with_suffix(ending) for ending in ('.png', '.pdf')]
+            draw_boundary(boundary, actions, files, channels_last=channels_last)
+            print(f'{path}: step {boundary.step}, {len(np.unique(boundary.actions))} actions')
+    finally:
+        envs.close()
+
+
+def _action_names(envs: VectorEnvironment, env_id: str) -> list[str]:
+    """Return the names of discrete actions, those of buttons in games."""
+    if env_id.startswith(factory.ATARI):
+        return [each.name for each in envs.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
+    return [f'action {index}' for index in range(int(
+        getattr(envs.single_action_space, 'n', 0)))]
+
+
+def _number(low: int, high: int) -> Callable[[str], int]:
+    """Return a function that parses a whole number."""
+    def parse_number(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(
+                f'{text!r} is not allowed: a whole number from {low} to {high}')
+        return number
+    return parse_number
+
+
+if __name__ == '__main__':
+    sys.exit(main())

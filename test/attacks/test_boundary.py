@@ -1,0 +1,76 @@
+"""Decision boundaries: which action is noted, and that the plane is that of the attack."""
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.attacks.attack_config import AttackConfig
+from vdl_ros.attacks.boundary import boundaries, most_frequent
+from vdl_ros.common.settings import SettingError
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import make as make_env
+
+FGSM = AttackConfig('fgsm', 0.1)
+
+
+@pytest.fixture
+def found(make):
+    """Return a function that returns boundaries of CartPole in pixels."""
+    def run(attack=FGSM, frames=2, folded=None, env_id='vdl_ros/CartPolePixels-v0', **settings):
+        envs = make_env(EnvConfig(env_id=env_id), 0, num_envs=1)
+        policy = make(envs.single_observation_space, envs.single_action_space, **settings)
+        try:
+            return list(boundaries(envs, policy, attack, frames=frames, grid=21, samples=7, seed=0,
+                                   folded=folded)), policy
+        finally:
+            envs.close()
+    return run
+
+
+def test_the_most_frequent_action_wins_and_the_smallest_of_several():
+    actions = np.array([[0, 2, 1], [1, 2, 1], [1, 0, 0], [0, 2, 2]])
+    assert most_frequent(actions, 3).tolist() == [0, 2, 1]
+
+
+def test_the_plane_goes_through_the_observation_and_the_attack(found):
+    boundaries_, policy = found(network='universe', lstm_size=4)
+    assert len(boundaries_) == 2
+    first = boundaries_[0]
+    # 0.1 in each of n numbers.
+    assert first.norm == pytest.approx(0.1 * np.sqrt(3 * 42 * 42), rel=1e-3)
+    assert first.axis[[0, 10, 20]] == pytest.approx([-2 * first.norm, 0.0, 2 * first.norm])
+    clean, attacked, noisy = first.images
+    assert np.linalg.norm(attacked - clean) == pytest.approx(first.norm, rel=1e-4)
+    assert np.linalg.norm(noisy - clean) == pytest.approx(first.norm, rel=1e-4)
+    assert (noisy >= clean).all()
+    # Where the policy is sure, what it samples is its most likely action.
+    at = {(10, 10): clean, (10, 15): attacked, (15, 10): noisy}
+    state = policy.initial_state(1)
+    for place, image in at.items():
+        with torch.no_grad():
+            logits = policy(torch.from_numpy(image)[None, None],
+                            torch.ones(1, 1, dtype=torch.bool), state).parameters[0, 0]
+        if abs(logits[0] - logits[1]) > 4.0:
+            assert first.actions[place] == int(logits.argmax())
+
+
+def test_boundaries_are_repeated_by_their_seed_and_actions_can_be_folded(found):
+    (one, *_), _ = found(network='universe')
+    (again, *_), _ = found(network='universe')
+    assert np.array_equal(one.actions, again.actions)
+    assert len(np.unique(one.actions)) == 2
+    (folded, *_), _ = found(network='universe', folded={1: 0})
+    assert not folded.actions.any()
+
+
+def test_only_perturbed_observations_count(found):
+    boundaries_, _ = found(AttackConfig('fgsm_skip3', 0.1), frames=3, env_id='CartPole-v1')
+    assert [each.step for each in boundaries_[:3]] == [0, 3, 6]
+
+
+@pytest.mark.parametrize(('attack', 'env_id', 'message'), [
+    (AttackConfig(), 'CartPole-v1', "^adversarial_mode: 'none' is not allowed"),
+    (FGSM, 'vdl/Reach1D-v0', '^actions: Box.* is not allowed: one discrete action')])
+def test_what_has_no_boundary_is_refused(found, attack, env_id, message):
+    with pytest.raises(SettingError, match=message):
+        found(attack, env_id=env_id)
