@@ -1,5 +1,5 @@
 """
-The learner node: trains a policy on the actors' trajectories and publishes it.
+The learner node: trains a policy on the trajectories of actors, or of a bag, and publishes it.
 
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
 inference:=learner; ``/statistics``, for TensorBoard. Publishes: ``policy`` (vdl_ros/Policy,
