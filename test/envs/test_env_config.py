@@ -7,7 +7,7 @@ from vdl_ros.envs.env_config import EnvConfig
 
 ATARI_ONLY = {
     'frame_skip', 'frame_stack', 'screen_size', 'noop_max', 'sticky_actions', 'episodic_life',
-    'full_action_space',
+    'full_action_space', 'frame_processing',
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from vdl_ros.common.reaction_time import PARTS, ReactionTime, in_ms
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, adversary_of
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import Unroll
 
 __all__ = ['Progress', 'realtime_text', 'status_line']
@@ -67,8 +67,8 @@ class Progress:
         self._started = time.monotonic()
         return True
 
-    def record(self, unroll: Unroll) -> None:
-        """Count age, bytes and episodes of an unroll that arrived."""
+    def record(self, unroll: Unroll) -> list[FinishedEpisode]:
+        """Count age, bytes and episodes of an unroll that arrived; return what ended in it."""
         self._extend('ages_ms', [unroll.age_s * 1e3])
         self.flow_stats.bytes_in += unroll.num_bytes
         # Moved to the end: actors that are gone stay in front and are deleted first.
@@ -97,6 +97,7 @@ class Progress:
             [episode.adversary_l2, episode.adversary_injects,
              episode.adversary_injects / episode.length]
             for episode in finished if episode.adversary_l2 is not None])
+        return finished
 
     def _extend(self, name: str, values: Sequence[Any]) -> None:
         kept = self.reaction_time if name == 'reaction_times' else getattr(self, f'_{name}')

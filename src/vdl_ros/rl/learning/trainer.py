@@ -33,7 +33,7 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import GroupError
-from vdl_ros.rl.learning.episode_record import EpisodeRecord
+from vdl_ros.rl.learning.episode_table import EpisodeTable
 from vdl_ros.rl.learning.inbox import EndOfBagError, Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress
@@ -136,7 +136,7 @@ class Trainer:
             extra_scalars=extra_scalars, timers=timers, checkpoint_period=checkpoint_period,
             status_period=status_period)
         attacked = settings.get('adversarial_mode', 'none') != 'none'
-        self._episode_record = EpisodeRecord(folder.path / 'episode.csv', learner, warn or log) \
+        self._episodes = EpisodeTable(folder.path, learner, warn or log) \
             if folder is not None and (attacked or config.freeze) else None
         # Now: a full disk shows early, and restarts can be counted.
         self.reporter.save()
@@ -242,9 +242,9 @@ class Trainer:
                 self._present.add(unroll.actor_id)
             if self.progress.start_clock():
                 self.reporter.restart_windows()
-            self.progress.record(unroll)
-            if self._episode_record is not None:
-                self._episode_record.add(unroll)
+            finished = self.progress.record(unroll)
+            if self._episodes is not None:
+                self._episodes.add(unroll, finished)
             lag = self.learner.version - unroll.policy_version
             if lag <= self.learner.config.max_version_lag:
                 self._unrolls.append(unroll)

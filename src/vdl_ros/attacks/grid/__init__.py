@@ -1,0 +1,1 @@
+"""The grid of attacked runs, its phases, table and figures."""

@@ -1,0 +1,107 @@
+"""
+The phases of the grid: what is learned or attacked, and with whose policy each phase begins.
+
+The 32 runs are those of rl-attack-vf (Kos and Song 2017, "Delving into adversarial attacks on deep
+policies", arXiv:1705.06452), in its order: a policy without an attack; learning with random noise;
+that policy frozen under noise, FGSM and timed FGSM; FGSM on what learned with noise; learning with
+FGSM, and FGSM on that; at last two runs whose first episodes are recorded step by step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+
+__all__ = ['BASELINE', 'CLEAN', 'PHASES', 'VALUES', 'Phase', 'chain', 'choose']
+
+#: The policy that all others begin with.
+BASELINE = 'baseline'
+#: Begin of the names of phases whose first episodes are drawn step by step.
+VALUES = 'values-'
+#: Values of ``adversarial_mode``.
+CLEAN, RANDOM, FGSM = 'none', 'random', 'fgsm'
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """
+    One run of the grid.
+
+    Attributes:
+        name: of the run and of its folder.
+        mode: of the attack, a value of ``adversarial_mode``.
+        epsilon: of the attack, of observations from 0 to 1.
+        freeze: whether the policy only acts.
+        after: the phase whose policy it begins with; empty: a new one.
+        value_threshold: of a value-guided attack: the value of the policy above which it injects.
+    """
+
+    name: str
+    mode: str = CLEAN
+    epsilon: float = 0.0
+    freeze: bool = True
+    after: str = BASELINE
+    value_threshold: float | None = None
+
+
+def _learned(mode: str, epsilon: float, after: str = BASELINE) -> Phase:
+    """Return a phase that goes on learning under an attack."""
+    return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, False, after)
+
+
+def _frozen(
+    mode: str, epsilon: float, after: str = BASELINE, value_threshold: float | None = None,
+) -> Phase:
+    """Return a phase in which a frozen policy is attacked."""
+    of = '' if after == BASELINE else f'-of-{after}'
+    above = '' if value_threshold is None else f'-above-{value_threshold:g}'
+    return Phase(f'frozen-{mode}-{epsilon:g}{above}{of}', mode, epsilon, True, after,
+                 value_threshold)
+
+
+def _phases() -> Iterator[Phase]:
+    """Yield the phases, each after the one whose policy it needs."""
+    yield Phase(BASELINE, after='')
+    noise = {epsilon: _learned(RANDOM, epsilon) for epsilon in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)}
+    yield from noise.values()
+    yield from (_frozen(RANDOM, epsilon) for epsilon in (0.01, 0.02, 0.05))
+    yield from (_frozen(FGSM, epsilon) for epsilon in (0.001, 0.005, 0.01))
+    yield from (_frozen(mode, 0.001) for mode in ('fgsm_skip5', 'fgsm_reuse5'))
+    yield _frozen('fgsm_vf', 0.001, value_threshold=0.5)
+    yield from (_frozen(mode, 0.005) for mode in ('fgsm_skip10', 'fgsm_reuse10'))
+    yield _frozen('fgsm_vf', 0.005, value_threshold=1.4)
+    for epsilon, learned in ((0.001, (0.05, 0.1)), (0.005, (0.05, 0.1, 0.2)), (0.01, (0.1,))):
+        yield from (_frozen(FGSM, epsilon, noise[each].name) for each in learned)
+    against = {epsilon: _learned(FGSM, epsilon) for epsilon in (0.001, 0.005)}
+    yield from against.values()
+    yield from (_frozen(FGSM, epsilon, against[learned].name)
+                for epsilon, learned in ((0.005, 0.001), (0.01, 0.005), (0.001, 0.005)))
+    # What they add is the record of the first episode, step by step.
+    yield Phase(f'{VALUES}clean')
+    yield Phase(f'{VALUES}fgsm-0.001', FGSM, 0.001)
+
+
+PHASES: dict[str, Phase] = {phase.name: phase for phase in _phases()}
+
+
+def chain(name: str) -> list[Phase]:
+    """Return a phase and those that it builds on, the first one first."""
+    phase = PHASES[name]
+    return [*(chain(phase.after) if phase.after else []), phase]
+
+
+def choose(names: Sequence[str]) -> list[Phase]:
+    """
+    Return the phases with these names and those that they build on, in the order of the grid.
+
+    Args:
+        names: of phases; none: all.
+
+    Raises:
+        ValueError: there is no such phase.
+    """
+    unknown = sorted(set(names) - PHASES.keys())
+    if unknown:
+        raise ValueError(f'{unknown[0]!r} is not allowed: some of {", ".join(PHASES)}')
+    wanted: Collection[str] = {each.name for name in names or PHASES for each in chain(name)}
+    return [phase for phase in PHASES.values() if phase.name in wanted]

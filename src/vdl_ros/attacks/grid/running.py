@@ -1,0 +1,152 @@
+"""Runs the phases of the grid, each as a training of its own process, and goes on with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from vdl_ros.attacks.grid.phases import BASELINE, Phase
+
+__all__ = ['Grid', 'PhaseError']
+
+#: Time that a training has to save its checkpoint when the grid is interrupted, s.
+_GRACE_S = 60.0
+
+
+class PhaseError(RuntimeError):
+    """A phase that failed, or whose policy is missing; the message is one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """
+    The phases of one grid and where they are.
+
+    Attributes:
+        output: folder of all runs.
+        policies: checkpoints that the phases begin with, of one training seed each.
+        phases: the phases, each after the one whose policy it needs.
+        learned_steps: agent steps of a phase that learns.
+        frozen_steps: of one that does not.
+        settings: more settings of every phase, by name.
+        log: takes a line.
+    """
+
+    output: Path
+    policies: Sequence[Path]
+    phases: Sequence[Phase]
+    learned_steps: int
+    frozen_steps: int
+    settings: dict[str, str]
+    log: Callable[[str], None]
+
+    def folder(self, seed: int, name: str) -> Path:
+        """Return the folder of a phase; ``seed`` counts the policies from 1."""
+        return self.output / f'seed-{seed}' / name
+
+    def config(self, seed: int) -> Path:
+        """Return the file with the settings of a policy."""
+        return self.output / f'seed-{seed}' / 'config.yaml'
+
+    def summary(self, seed: int, phase: Phase) -> dict[str, Any] | None:
+        """Return what summary.json has of a phase that is complete, else None."""
+        try:
+            found = json.loads((self.folder(seed, phase.name) / 'summary.json').read_text())
+        except (OSError, ValueError):
+            return None
+        if found['ended_by'] != 'total_steps' or found['agent_steps'] < self._steps(phase):
+            return None
+        return dict(found)
+
+    def command(self, seed: int, phase: Phase) -> list[str]:
+        """Return the command that runs a phase, or goes on with it."""
+        folder, steps = self.folder(seed, phase.name), str(self._steps(phase))
+        if (folder / 'checkpoint.pt').is_file():
+            settings = {'resume': str(folder), 'total_steps': steps}
+        else:
+            begins_with = self._policy(seed, phase)
+            settings = {
+                'config': str(self.config(seed)),
+                'init': str(begins_with), 'run_dir': str(folder), 'total_steps': steps,
+                'seed': str(seed), 'stop_at_return': '1e9',
+                'freeze': str(phase.freeze).lower(), 'adversarial_mode': phase.mode,
+                'adversarial_epsilon': str(phase.epsilon), **self.settings}
+            if phase.value_threshold is not None:
+                settings['adversarial_value'] = str(phase.value_threshold)
+        return [sys.executable, '-m', 'vdl_ros.local_training',
+                *(word for name, value in settings.items() for word in (f'--{name}', value))]
+
+    def run(self, jobs: int, stop: threading.Event) -> Iterator[str]:
+        """
+        Run what is not complete, ``jobs`` phases at a time; yield a line for each that failed.
+
+        An interrupted phase keeps its checkpoint, and the next call goes on from there.
+        """
+        futures: dict[tuple[int, str], Future[None]] = {}
+        with ThreadPoolExecutor(jobs) as pool:
+            # Phase after phase, so that all policies have the first ones early.
+            for phase in self.phases:
+                for seed in range(1, len(self.policies) + 1):
+                    futures[seed, phase.name] = pool.submit(
+                        self._run_phase, seed, phase, futures.get((seed, phase.after)), stop)
+        for future in futures.values():
+            error = future.exception()
+            if isinstance(error, PhaseError):
+                yield str(error)
+            elif error is not None:
+                raise error
+
+    def _run_phase(
+        self, seed: int, phase: Phase, before: Future[None] | None, stop: threading.Event,
+    ) -> None:
+        """
+        Run a phase when the one before it is complete.
+
+        Raises:
+            PhaseError: it failed, or the one before it did.
+        """
+        name = f'seed {seed}, {phase.name}'
+        if before is not None and before.exception() is not None:
+            raise PhaseError(f'{name}: not run: {phase.after} failed')
+        if stop.is_set() or self.summary(seed, phase) is not None:
+            return
+        folder = self.folder(seed, phase.name)
+        if not (folder / 'checkpoint.pt').is_file():
+            # Ended before its first checkpoint: nothing of it can be used.
+            shutil.rmtree(folder, ignore_errors=True)
+        self.log(f'{name}: {self._steps(phase):,} steps')
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f'{phase.name}.log').open('a') as log, subprocess.Popen(
+                self.command(seed, phase), stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True) as process:
+            while process.poll() is None and not stop.wait(0.1):
+                pass
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(_GRACE_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                return
+        found = self.summary(seed, phase)
+        if found is None:
+            raise PhaseError(f'{name}: failed; see {log.name}')
+        self.log(f'{name}: return {found["mean_return_100"]} of {found["episodes"]} episodes')
+
+    def _steps(self, phase: Phase) -> int:
+        return self.frozen_steps if phase.freeze else self.learned_steps
+
+    def _policy(self, seed: int, phase: Phase) -> Path:
+        """Return the checkpoint that a phase begins with."""
+        if phase.after in ('', BASELINE):
+            return self.policies[seed - 1]
+        return self.folder(seed, phase.after) / 'checkpoint.pt'

@@ -1,0 +1,181 @@
+"""
+Attack a trained policy in a grid of runs: ``ros2 run vdl_ros attack_grid --help``.
+
+The 32 phases of rl-attack-vf (``attacks/grid/phases.py``): the policy without an attack, frozen
+under random noise, FGSM and timed FGSM, and re-trained on noise and on FGSM, which is attacked
+again. Each phase is a run of its own in ``OUTPUT/seed-N/PHASE``. An interrupted grid goes on where
+it was. ``OUTPUT`` then has ``grid.json``, the table ``grid.md``, and figures.
+
+Exit status: 0 if all phases are complete, 1 if one failed or was interrupted, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from vdl_ros.attacks.grid import table
+from vdl_ros.attacks.grid.phases import PHASES, VALUES, chain, choose
+from vdl_ros.attacks.grid.records import read_episodes, read_trace
+from vdl_ros.attacks.grid.running import Grid
+from vdl_ros.common.run_files import write_text
+from vdl_ros.common.settings import settings_of
+from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.train_config import TrainConfig
+
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+_SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = _Parser(
+        prog='attack_grid', formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=(__doc__ or '').strip(), epilog='phases:\n  ' + '\n  '.join(PHASES))
+    add = parser.add_argument
+    add('--env', metavar='ID', help='the environment that the policies must be of [any]')
+    add('--init', type=Path, nargs='+', required=True, metavar='CHECKPOINT',
+        help='trained policies; several, such as those of several seeds, give intervals')
+    add('--output', type=Path, required=True, metavar='FOLDER', help='of all runs and figures')
+    add('--phases', nargs='+', default=[], metavar='PHASE',
+        help='only these, and those that they build on [all]')
+    add('--learned-steps', type=_steps, default=1_000_000, metavar='N',
+        help='agent steps of a phase that learns [1000000]')
+    add('--frozen-steps', type=_steps, default=100_000, metavar='N',
+        help='agent steps of one that does not [100000]')
+    add('--jobs', type=int, default=os.cpu_count() or 1, metavar='N',
+        help='phases at a time [the number of cores]')
+    add('--set', action='append', default=[], metavar='NAME:=VALUE',
+        help='another setting of all phases; may be repeated')
+    add('--dry-run', action='store_true', help='print the commands of what is not complete')
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the grid, and return the exit status."""
+    options = _parser().parse_args(args)
+    try:
+        configs = [_config(path, options.env) for path in options.init]
+        grid = Grid(
+            options.output, options.init, choose(options.phases), options.learned_steps,
+            options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
+        if options.jobs < 1:
+            raise ValueError(f'--jobs: {options.jobs} is not allowed: 1 or more')
+        if options.dry_run:
+            _print_commands(grid)
+            return 0
+        for seed, config in enumerate(configs, 1):
+            grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
+            write_text(grid.config(seed), yaml.safe_dump(config))
+        stop = threading.Event()
+        set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+        failures = list(grid.run(options.jobs, stop))
+        _deliver(grid)
+    except (ValueError, OSError) as error:
+        print(f'attack_grid: {" ".join(str(error).split())}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    for failure in failures:
+        print(f'attack_grid: {failure}', file=sys.stderr)
+    if stop.is_set():
+        print('attack_grid: interrupted; the same command goes on', file=sys.stderr)
+    return EXIT_FAILED if failures or stop.is_set() else 0
+
+
+def _steps(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f'{text} is not allowed: 1 or more')
+    return value
+
+
+def _config(checkpoint: Path, env_id: str | None) -> dict[str, Any]:
+    """
+    Return the settings of environment and training in a checkpoint.
+
+    Raises:
+        ValueError: not a readable checkpoint, or one of another environment.
+    """
+    config = load_checkpoint(checkpoint)['config']
+    if env_id and config.get('env_id') != env_id:
+        raise ValueError(f'--env: {env_id!r} is not allowed: {checkpoint} is of '
+                         f'{config.get("env_id")!r}')
+    return {name: value for name, value in config.items() if name in settings_of(*_SETTINGS)}
+
+
+def _more(texts: Sequence[str]) -> dict[str, str]:
+    """Return settings NAME:=VALUE by name; ValueError for one of another form."""
+    found = {}
+    for text in texts:
+        name, separator, value = text.partition(':=')
+        if not separator or name not in settings_of(*_SETTINGS):
+            raise ValueError(f'--set: {text!r} is not allowed: NAME:=VALUE with a setting of '
+                             'docs/settings.md')
+        found[name] = value
+    return found
+
+
+def _print_commands(grid: Grid) -> None:
+    for phase in grid.phases:
+        for seed in range(1, len(grid.policies) + 1):
+            if grid.summary(seed, phase) is None:
+                print(' '.join(grid.command(seed, phase)))
+
+
+def _deliver(grid: Grid) -> None:
+    """Write table and figures of what is complete, and print the table."""
+    seeds = range(1, len(grid.policies) + 1)
+    summaries: dict[str, list[Mapping[str, Any]]] = {}
+    for phase in grid.phases:
+        summaries[phase.name] = [
+            each for seed in seeds if (each := grid.summary(seed, phase)) is not None]
+    found = table.figures(grid.phases, summaries)
+    _draw(grid)
+    write_text(grid.output / 'grid.json', json.dumps(
+        {'learned_steps': grid.learned_steps, 'frozen_steps': grid.frozen_steps,
+         'settings': grid.settings, 'figures': found}, indent=1) + '\n')
+    text = table.markdown(found)
+    write_text(grid.output / 'grid.md', text + '\n')
+    print(text)
+
+
+def _draw(grid: Grid) -> None:
+    """Draw the returns of each complete phase and of those before it, and the recorded values."""
+    # Imported here because matplotlib takes a second.
+    from vdl_ros.attacks.grid.figure import draw_returns, draw_values
+
+    for seed in range(1, len(grid.policies) + 1):
+        folder = grid.output / 'figures' / f'seed-{seed}'
+        folder.mkdir(parents=True, exist_ok=True)
+        complete = {phase.name for phase in grid.phases if grid.summary(seed, phase) is not None}
+        for name in complete:
+            draw_returns(
+                [read_episodes(grid.folder(seed, each.name), each.name) for each in chain(name)
+                 if each.name in complete], folder / name, title=name)
+        traces = [read_trace(grid.folder(seed, name), name) for name in sorted(complete)
+                  if name.startswith(VALUES)]
+        if found := [trace for trace in traces if trace is not None]:
+            draw_values(found, folder / 'values', title='value and return by step')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The command attack_grid on CartPole: phases of processes of their own, results, going on."""
+
+import json
+import threading
+
+import pytest
+
+from vdl_ros import local_training
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.tools import attack_grid
+
+FROZEN, VALUES = 'frozen-random-0.05', 'values-fgsm-0.001'
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    config = TrainConfig(unroll_length=16, hidden_size=8, total_steps=200)
+    local_training.train(EnvConfig(num_envs=4), config, make_algorithm_config(config, {}),
+                         tmp_path / 'clean', threading.Event())
+    return tmp_path / 'clean' / 'checkpoint.pt'
+
+
+def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, capsys, own_signals):
+    output = tmp_path / 'attack'
+    arguments = ['--env', 'CartPole-v1', '--init', str(checkpoint), '--output', str(output),
+                 '--phases', FROZEN, VALUES, '--frozen-steps', '300', '--jobs', '2']
+    assert attack_grid.main(arguments) == 0
+    figures = {each['phase']: each for each in
+               json.loads((output / 'grid.json').read_text())['figures']}
+    assert list(figures) == ['baseline', FROZEN, VALUES]
+    assert all(each['freeze'] and each['episodes'] > 3 for each in figures.values())
+    run = output / 'seed-1' / FROZEN
+    adversary = json.loads((run / 'summary.json').read_text())['adversary']
+    # The root mean square of uniform noise up to 0.05.
+    assert adversary['l2'] == pytest.approx(0.05 / 3**0.5, rel=0.1)
+    for name in ('baseline', FROZEN, VALUES, 'values'):
+        assert (output / 'figures' / 'seed-1' / f'{name}.pdf').is_file()
+    # The table is printed, and nothing runs twice.
+    assert (output / 'grid.md').read_text() in capsys.readouterr().out
+    assert attack_grid.main(arguments) == 0
+    assert '300 steps' not in capsys.readouterr().out
+    # More steps go on with the runs that are there.
+    longer = [*arguments, '--frozen-steps', '400', '--dry-run']
+    assert attack_grid.main(longer) == 0
+    assert f'--resume {run} --total_steps 400' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(('arguments', 'message'), [
+    (['--env', 'Acrobot-v1'], "--env: 'Acrobot-v1' is not allowed: "),
+    (['--phases', 'odd'], "'odd' is not allowed: some of baseline, "),
+    (['--set', 'odd:=1'], "--set: 'odd:=1' is not allowed: NAME:=VALUE with a setting of "),
+    (['--jobs', '0'], '--jobs: 0 is not allowed: 1 or more'),
+])
+def test_bad_input_is_one_line_and_status_2(checkpoint, tmp_path, capsys, arguments, message):
+    status = attack_grid.main(
+        ['--init', str(checkpoint), '--output', str(tmp_path / 'attack'), *arguments])
+    assert status == 2
+    line, = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'attack_grid: {message}')
+    assert not (tmp_path / 'attack').exists()

@@ -1,0 +1,125 @@
+"""The grid's phases, commands, table and curves."""
+
+import dataclasses
+import json
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from vdl_ros.attacks.grid import table
+from vdl_ros.attacks.grid.figure import draw_returns, draw_values, smoothed
+from vdl_ros.attacks.grid.phases import BASELINE, PHASES, chain, choose
+from vdl_ros.attacks.grid.records import Episodes, Trace
+from vdl_ros.attacks.grid.running import Grid
+
+FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
+
+
+@pytest.fixture
+def grid(tmp_path):
+    return Grid(tmp_path, [tmp_path / 'a.pt', tmp_path / 'b.pt'], choose([FGSM_OF_NOISE]),
+                1000, 200, {'num_envs': '4'}, log=lambda text: None)
+
+
+def complete(grid, seed, name, steps, mean=1.0, ended_by='total_steps'):
+    folder = grid.folder(seed, name)
+    folder.mkdir(parents=True)
+    (folder / 'checkpoint.pt').touch()
+    (folder / 'summary.json').write_text(json.dumps({
+        'ended_by': ended_by, 'agent_steps': steps, 'mean_return_100': mean, 'episodes': 7}))
+
+
+def options(command):
+    return dict(zip(command[3::2], command[4::2], strict=True))
+
+
+def test_there_are_the_32_phases_each_after_the_one_that_it_begins_with():
+    assert len(PHASES) == 32
+    known = ['']
+    for name, phase in PHASES.items():
+        assert phase.after in known
+        known.append(name)
+    counts = {name: sum(name in each for each in PHASES) for name in (
+        'learned-random-', 'frozen-fgsm_', '-of-learned-', 'values-')}
+    assert counts == {'learned-random-': 6 + 6, 'frozen-fgsm_': 6, '-of-learned-': 9, 'values-': 2}
+
+
+def test_phases_are_chosen_with_those_that_they_build_on():
+    names = [BASELINE, 'learned-random-0.1', FGSM_OF_NOISE]
+    assert [phase.name for phase in choose([FGSM_OF_NOISE])] == names
+    assert [phase.name for phase in chain(FGSM_OF_NOISE)] == names
+    with pytest.raises(ValueError, match="^'odd' is not allowed: some of baseline, "):
+        choose(['odd'])
+
+
+def test_a_phase_begins_with_the_policy_of_the_one_before(grid):
+    baseline, learned, frozen = grid.phases
+    first = options(grid.command(2, baseline))
+    assert first['--init'] == str(grid.policies[1])
+    assert (first['--freeze'], first['--total_steps'], first['--seed']) == ('true', '200', '2')
+    second = options(grid.command(2, learned))
+    assert (second['--freeze'], second['--total_steps']) == ('false', '1000')
+    assert (second['--adversarial_mode'], second['--adversarial_epsilon']) == ('random', '0.1')
+    third = options(grid.command(2, frozen))
+    assert third['--init'] == str(grid.folder(2, learned.name) / 'checkpoint.pt')
+    assert third['--adversarial_mode'] == 'fgsm'
+    assert third['--num_envs'] == '4'
+
+
+def test_an_interrupted_phase_goes_on_and_a_complete_one_is_kept(grid):
+    baseline, learned, frozen = grid.phases
+    complete(grid, 1, baseline.name, 200)
+    complete(grid, 1, learned.name, 999)
+    complete(grid, 1, frozen.name, 200, ended_by='interrupted')
+    assert grid.summary(1, baseline)['episodes'] == 7
+    assert grid.summary(1, learned) is grid.summary(1, frozen) is grid.summary(2, frozen) is None
+    assert options(grid.command(1, learned)) == {
+        '--resume': str(grid.folder(1, learned.name)), '--total_steps': '1000'}
+
+
+def test_what_follows_a_failed_phase_is_not_run(grid):
+    grid.config(1).parent.mkdir()
+    one = dataclasses.replace(grid, policies=grid.policies[:1])
+    failures = list(one.run(1, threading.Event()))
+    assert [each.split(':')[0] for each in failures] == [
+        f'seed 1, {phase.name}' for phase in grid.phases]
+    assert failures[0].endswith(f'failed; see {one.output}/seed-1/baseline.log')
+    assert failures[1].endswith('not run: baseline failed')
+    assert 'config' in (one.output / 'seed-1' / 'baseline.log').read_text()
+
+
+def test_the_table_has_means_and_intervals_over_seeds():
+    of = [{'mean_return_100': mean, 'episodes': 10} for mean in (8.0, 9.0, 10.0)]
+    attacked = [{'mean_return_100': 4.5, 'episodes': 3}]
+    phases = [PHASES[name] for name in (BASELINE, 'frozen-fgsm-0.01', FGSM_OF_NOISE)]
+    found = table.figures(phases, {BASELINE: of, 'frozen-fgsm-0.01': attacked})
+    assert [each['phase'] for each in found] == [BASELINE, 'frozen-fgsm-0.01']
+    assert found[0]['mean'] == 9.0
+    assert found[0]['interval'] == pytest.approx(4.30 / math.sqrt(3))
+    assert found[1]['interval'] is None
+    assert table.markdown(found).splitlines()[2:] == [
+        '| baseline | none |  | 3 | 9.0 | ± 2.5 | 30 | 0.0 |',
+        '| baseline | fgsm | 0.01 | 1 | 4.5 |  | 3 | 4.5 |']
+
+
+def test_smoothing_keeps_lines_and_removes_noise():
+    line = np.linspace(-3.0, 8.0, 400)
+    assert smoothed(line) == pytest.approx(line)
+    assert smoothed(line[:5]) == pytest.approx(line[:5])
+    noise = np.random.default_rng(0).normal(size=400)
+    inner = smoothed(line + noise)[60:-60] - line[60:-60]
+    assert np.abs(inner).max() < 0.5
+
+
+def test_figures_are_written_in_three_forms(tmp_path):
+    steps = np.arange(1.0, 300.0)
+    phases = [Episodes('baseline', steps, np.sin(steps)), Episodes('none', steps[:0], steps[:0]),
+              Episodes('fgsm', steps, -np.sin(steps))]
+    draw_returns(phases, tmp_path / 'returns', title='T')
+    trace = Trace('clean', np.cos(steps), steps, steps > 100)
+    draw_values([trace], tmp_path / 'values', title='T')
+    for name in ('returns', 'values'):
+        for ending, magic in (('png', b'\x89PNG'), ('pdf', b'%PDF'), ('svg', b'<?xml')):
+            assert (tmp_path / f'{name}.{ending}').read_bytes().startswith(magic)
