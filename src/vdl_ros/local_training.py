@@ -115,7 +115,7 @@ def train(
                       exploration_schedule(algorithm_config, 'serial', config.freeze))
         if isinstance(envs, AttackedEnv):
             # The first observation is not perturbed: the policy has no weights yet.
-            envs.follow(policy)
+            envs.follow(policy, lambda: actor.state)
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume),
             as_dict(env, modules, config, algorithm_config, attack, surrogate) | {'init': init}

@@ -125,6 +125,27 @@ def test_unrolls_hold_what_the_policy_saw(make):
     torch.testing.assert_close(found, batch.behaviour_log_probs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize('mode', ['fgsm', 'fgsm_skip2', 'fgsm_vf'])
+def test_the_state_of_the_actor_gives_the_same_attack_as_one_of_its_own(make, mode):
+    def unrolls(shared):
+        envs = attack_environments(
+            factory.make(EnvConfig(env_id='vdl_ros/CartPolePixels-v0'), 0, num_envs=3),
+            AttackConfig(mode, 0.01, adversarial_value=0.0), TrainConfig(), 0)
+        spaces = envs.single_observation_space, envs.single_action_space
+        policy = make(*spaces, network='universe', lstm_size=4, last_action_reward=True)
+        envs.follow(policy, (lambda: actor.state) if shared else None)
+        actor = Actor(envs, policy, UnrollSchema(*spaces, 8, 1, policy.state_size), 0)
+        found = [actor.unroll()[0] for _ in range(3)]
+        actor.close()
+        return found
+
+    for own, shared in zip(unrolls(False), unrolls(True), strict=True):
+        assert own.keys() == shared.keys()
+        assert own['adversary_injects'].any()
+        for name, array in own.items():
+            np.testing.assert_allclose(array, shared[name], atol=1e-5)
+
+
 @pytest.mark.parametrize('env_id', ['vdl/PixelCounter-v0', 'vdl/MixedCounter-v0'])
 def test_noise_needs_no_weights_so_central_inference_may_have_it(env_id):
     envs = attack_environments(

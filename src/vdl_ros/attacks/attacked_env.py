@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.attacks.attacker import Attacker
@@ -106,10 +108,16 @@ class AttackedEnv(Wrapper):
         """Distance of two values of observations in the unit of epsilon; 0 if there is none."""
         return self._observations.resolution
 
-    def follow(self, policy: Policy) -> None:
-        """Attack ``policy`` from the next observation on, unless there is a surrogate."""
+    def follow(self, policy: Policy, state: Callable[[], Tensor] | None = None) -> None:
+        """
+        Use the gradients of ``policy`` from the next observation on, unless there is a surrogate.
+
+        Args:
+            policy: the attacked policy.
+            state: returns its state after the last observation; None: it is computed here.
+        """
         if not self._follows:
-            self._attacker.follow(Victim(policy))
+            self._attacker.follow(Victim(policy), state)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None,

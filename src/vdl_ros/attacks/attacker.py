@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,8 @@ class Attacker:
     An attack on B environments.
 
     A recurrent policy has a state here as well. It follows the perturbed observations, which the
-    attacked policy sees, and is reset where an episode starts.
+    attacked policy sees, and is reset where an episode starts. In the process of the attacked
+    policy that policy's own state is the same, and need not be computed again.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Attacker:
         self._schedule = schedule(config.adversarial_mode)
         self._channels_last = channels_last
         self._victim: Victim | None = None
+        self._policy_state: Callable[[], Tensor] | None = None
         self._state = torch.zeros(batch, 0)
         self._steps: NDArray[np.int64] = np.zeros(batch, np.int64)
         # The last perturbation, and where one has been computed.
@@ -64,15 +67,23 @@ class Attacker:
         self._computed: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         self._patch: Patch | None = None
 
-    def follow(self, victim: Victim) -> None:
-        """Use the gradients of ``victim`` from the next observation on."""
-        self._victim = victim
+    def follow(self, victim: Victim, state: Callable[[], Tensor] | None = None) -> None:
+        """
+        Use the gradients of ``victim`` from the next observation on.
+
+        Args:
+            victim: the policy.
+            state: returns its state after the last observation, [B, S], if it acts in this
+                process.
+        """
+        self._victim, self._policy_state = victim, state
         self._state = victim.initial_state(self._batch)
 
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
         """Pass actions [B] or [B, A] and rewards [B] of the last step on to the state."""
         if self._victim is not None and self._victim.has_state:
-            self._state = self._victim.append_last_action(self._state, actions, rewards)
+            state = self._state if self._policy_state is None else self._policy_state()
+            self._state = self._victim.append_last_action(state, actions, rewards)
 
     def perturb(self, image: Tensor, numbers: Tensor | None, is_reset: Tensor) -> Perturbed:
         """
@@ -100,14 +111,16 @@ class Attacker:
                 if mode == 'random' else zero
             return self._result(seen.image, noise, noise, np.full(len(due), mode == 'random'))
         clean: Output | None = None
-        if self._schedule.by_value or (
-                victim.has_state and mode != 'random' and not due.any()):
+        has_state = victim.has_state and mode != 'random' and self._policy_state is None
+        if self._schedule.by_value or (has_state and not due.any()):
             clean = victim.output(seen.image, seen)
         if self._schedule.by_value:
             assert clean is not None
             due = due & (clean.values > self._config.adversarial_value).numpy()
         noise = zero
-        if due.any():
+        if due.all():
+            noise = self._noise(victim, seen)
+        elif due.any():
             index = torch.from_numpy(np.flatnonzero(due))
             noise = zero.index_copy(0, index, self._noise(victim, seen.rows(index)))
         injects = due
@@ -118,7 +131,7 @@ class Attacker:
             injects = self._computed.copy()
         self._last = noise
         perturbed = self._result(seen.image, noise * victim.unit, noise, injects)
-        if victim.has_state and mode != 'random':
+        if has_state:
             after = clean if clean is not None and not injects.any() else victim.output(
                 perturbed.image, seen)
             self._state = after.state

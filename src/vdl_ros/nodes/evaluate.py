@@ -104,13 +104,13 @@ class EvaluateNode(Node):
             if attacked:
                 envs = attack_environments(
                     envs, self._attack, self._train, settings.seed, self._surrogate)
+        act = self._saved.act(settings.deterministic)
         if isinstance(envs, AttackedEnv):
-            envs.follow(self._saved.policy)
+            envs.follow(self._saved.policy, lambda: act.state)
             if text := warning(self._attack, envs):
                 self.get_logger().warning(text)
         try:
-            result = evaluate(envs, self._saved.act(settings.deterministic), settings.episodes,
-                              settings.seed, stop)
+            result = evaluate(envs, act, settings.episodes, settings.seed, stop)
         finally:
             envs.close()
         for episode in result.episodes:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.thread_timer import ThreadTimer
@@ -95,6 +96,11 @@ class Actor:
         torch.manual_seed(seed)
         self._stepper = EnvStepper(envs, seed)
         self._episodes = EpisodeCounter(envs.num_envs)
+
+    @property
+    def state(self) -> Tensor:
+        """State of the policy, [B, S]."""
+        return self._state
 
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,

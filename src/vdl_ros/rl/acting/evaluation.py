@@ -93,6 +93,11 @@ class Act:
         self._state = policy.initial_state(0)
         self._actions = torch.empty(0)
 
+    @property
+    def state(self) -> torch.Tensor:
+        """State of the policy after the last observation, [B, S]."""
+        return self._state
+
     @torch.inference_mode()
     def __call__(
         self, observations: NDArray[Any], is_reset: NDArray[Any] | None = None,

@@ -88,7 +88,7 @@ class LocalInferenceMode:
             seed, timer, exploration_schedule(algorithm_config, actor_id, train.freeze))
         if isinstance(envs, AttackedEnv):
             # The first observation is not perturbed: the policy has no weights yet.
-            envs.follow(policy)
+            envs.follow(policy, lambda: self._actor.state)
         self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''
