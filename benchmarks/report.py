@@ -12,15 +12,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 
 __all__ = ['EXIT_FAILED', 'Parser', 'complete', 'deliver', 'log', 'machine', 'mean', 'median',
            'numbers', 'percent', 'run', 'table']
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(OneLineParser):
     """Parser with ``--quick``, ``--json`` and ``--output``; an error is one line and status 2."""
 
     def __init__(self, name: str, doc: str | None, quick: str = 'under a minute, less exact'):
@@ -29,10 +31,6 @@ class Parser(argparse.ArgumentParser):
         self.add_argument('--quick', action='store_true', help=quick)
         self.add_argument('--json', action='store_true', help='print one JSON object')
         self.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with one line, without the usage."""
-        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
 
 
 def complete(

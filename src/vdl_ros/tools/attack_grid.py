@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
@@ -27,6 +27,7 @@ from vdl_ros.attacks.grid import table
 from vdl_ros.attacks.grid.phases import PHASES, VALUES, chain, choose
 from vdl_ros.attacks.grid.records import read_episodes, read_trace
 from vdl_ros.attacks.grid.running import Grid
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import settings_of
 from vdl_ros.common.stop_signals import set_by_signals
@@ -36,20 +37,13 @@ from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
 
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+EXIT_FAILED = 1
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser with errors of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
 
 
 def _parser() -> argparse.ArgumentParser:
     """Return the command line."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog='attack_grid', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip(), epilog='phases:\n  ' + '\n  '.join(PHASES))
     add = parser.add_argument

@@ -13,13 +13,13 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.attacks.boundary import boundaries
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
@@ -27,21 +27,13 @@ from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.saved_policy import load_policy
 
-EXIT_BAD_INPUT = 2
 # Pong's actions that do the same, as rl-attack-vf folds them.
 _PONG = {'FIRE': 'NOOP', 'RIGHTFIRE': 'RIGHT', 'LEFTFIRE': 'LEFT'}
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser with errors of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
-
-
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
     """Parse the options."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog='boundary', description='Plot what a policy does around attacked observations: along '
         'the perturbation, and along random noise.')
     add = parser.add_argument

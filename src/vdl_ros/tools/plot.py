@@ -12,26 +12,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 from vdl_ros.rl.plots.curves import BANDS, Curve, make_curve
 from vdl_ros.rl.runs.recorded_run import QUANTITIES, X_AXES, RecordedRun
 from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
 
-EXIT_BAD_INPUT = 2
 ENDINGS = ('.png', '.pdf', '.svg')
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser with errors of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
 
 
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
     """Parse the options."""
-    parser = _Parser(
+    parser = OneLineParser(
         prog='plot', description='Plot learning curves: for each group of runs the mean, and a '
         'band that shows their spread.')
     add = parser.add_argument
