@@ -15,6 +15,7 @@ from vdl_ros.common.precision import faster_in_bfloat16
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
 from vdl_ros.rl.device import CPU, computes_bfloat16
 from vdl_ros.rl.policy import distributions
+from vdl_ros.rl.policy.lstm import run_lstm
 from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.normalizer import Normalizer
 from vdl_ros.rl.train_config import TrainConfig
@@ -179,7 +180,8 @@ class Policy(nn.Module):
                 features, value_features = (
                     torch.cat([each, rows], -1) for each in (features, value_features))
             if self.lstm is not None:
-                features, state = self._run_lstm(features.reshape(*lead, -1), is_reset, state)
+                features, state = run_lstm(
+                    self.lstm, features.reshape(*lead, -1), is_reset, state)
                 value_features = features = features.flatten(0, 1)
             state = torch.cat([state, last], -1)
         elif state is None:
@@ -265,43 +267,6 @@ class Policy(nn.Module):
             before = slice(len(is_reset) - 1)
             rows = torch.cat([rows, self._encode_last(actions[before], rewards[before])])
         return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
-
-    def _run_lstm(
-        self, features: Tensor, is_reset: Tensor, state: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the LSTM's output for features [T, B, F], and its state after them."""
-        assert self.lstm is not None
-        hidden, cell = state.chunk(2, -1)
-        kept = (~is_reset).to(features.dtype).unsqueeze(-1)
-        weights = [self.lstm.weight_ih, self.lstm.weight_hh, self.lstm.bias_ih, self.lstm.bias_hh]
-        outputs = []
-        for start, stop in _segments(is_reset):
-            hidden, cell = hidden * kept[start], cell * kept[start]
-            if stop - start == 1:
-                hidden, cell = self.lstm(features[start], (hidden, cell))
-                outputs.append(hidden[None])
-                continue
-            output, hidden, cell = torch.lstm(
-                features[start:stop], (hidden[None], cell[None]), weights, has_biases=True,
-                num_layers=1, dropout=0.0, train=torch.is_grad_enabled(), bidirectional=False,
-                batch_first=False)
-            hidden, cell = hidden[0], cell[0]
-            outputs.append(output)
-        return torch.cat(outputs), torch.cat([hidden, cell], -1)
-
-
-def _segments(is_reset: Tensor) -> list[tuple[int, int]]:
-    """
-    Return parts of an unroll, bool [T, B], as first step and end; only their first has resets.
-
-    On a CPU one call for a part of several steps takes a third of the time of one call for each.
-    On other devices to look for resets would wait for the device, so each step is a part.
-    """
-    steps = len(is_reset)
-    if is_reset.device != CPU:
-        return [(t, t + 1) for t in range(steps)]
-    starts = [0, *(1 + t for t in is_reset[1:].any(-1).nonzero().flatten().tolist())]
-    return list(zip(starts, [*starts[1:], steps], strict=True))
 
 
 def make_policy(
