@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import NoReturn
 
-__all__ = ['EXIT_BAD_INPUT', 'OneLineParser']
+__all__ = ['EXIT_BAD_INPUT', 'OneLineParser', 'whole_number']
 
 EXIT_BAD_INPUT = 2
 
@@ -16,3 +17,17 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with a line that says what is wrong."""
         self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    """Return a function that parses a whole number from ``low`` to ``high``, for ``type``."""
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(
+                f'{text!r} is not allowed: a whole number from {low} to {high}')
+        return number
+    return parse

@@ -27,7 +27,7 @@ from vdl_ros.attacks.grid import table
 from vdl_ros.attacks.grid.phases import PHASES, VALUES, chain, choose
 from vdl_ros.attacks.grid.records import read_episodes, read_trace
 from vdl_ros.attacks.grid.running import Grid
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import settings_of
 from vdl_ros.common.stop_signals import set_by_signals
@@ -53,11 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     add('--output', type=Path, required=True, metavar='FOLDER', help='of all runs and figures')
     add('--phases', nargs='+', default=[], metavar='PHASE',
         help='only these, and those that they build on [all]')
-    add('--learned-steps', type=_steps, default=1_000_000, metavar='N',
+    add('--learned-steps', type=whole_number(1, 10**12), default=1_000_000, metavar='N',
         help='agent steps of a phase that learns [1000000]')
-    add('--frozen-steps', type=_steps, default=100_000, metavar='N',
+    add('--frozen-steps', type=whole_number(1, 10**12), default=100_000, metavar='N',
         help='agent steps of one that does not [100000]')
-    add('--jobs', type=int, default=os.cpu_count() or 1, metavar='N',
+    add('--jobs', type=whole_number(1, 1024), default=os.cpu_count() or 1, metavar='N',
         help='phases at a time [the number of cores]')
     add('--set', action='append', default=[], metavar='NAME:=VALUE',
         help='another setting of all phases; may be repeated')
@@ -73,8 +73,6 @@ def main(args: Sequence[str] | None = None) -> int:
         grid = Grid(
             options.output, options.init, choose(options.phases), options.learned_steps,
             options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
-        if options.jobs < 1:
-            raise ValueError(f'--jobs: {options.jobs} is not allowed: 1 or more')
         if options.dry_run:
             _print_commands(grid)
             return 0
@@ -93,13 +91,6 @@ def main(args: Sequence[str] | None = None) -> int:
     if stop.is_set():
         print('attack_grid: interrupted; the same command goes on', file=sys.stderr)
     return EXIT_FAILED if failures or stop.is_set() else 0
-
-
-def _steps(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not allowed: 1 or more')
-    return value
 
 
 def _config(checkpoint: Path, env_id: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.attacks.boundary import boundaries
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
@@ -38,16 +38,16 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
         'the perturbation, and along random noise.')
     add = parser.add_argument
     add('--checkpoint', type=Path, required=True, metavar='FILE', help='with the policy')
-    add('--frames', type=_number(1, 10_000), default=50, metavar='N',
+    add('--frames', type=whole_number(1, 10_000), default=50, metavar='N',
         help='perturbed observations to plot [50]')
     add('--adversarial_mode', default='fgsm', metavar='MODE', help='the attack [fgsm]')
     add('--adversarial_epsilon', default=str(AttackConfig.adversarial_epsilon), metavar='E',
         help=f'its size [{AttackConfig.adversarial_epsilon}]')
-    add('--grid', type=_number(3, 1001), default=101, metavar='N',
+    add('--grid', type=whole_number(3, 1001), default=101, metavar='N',
         help='points in each direction [101]')
-    add('--samples', type=_number(1, 1000), default=7, metavar='N',
+    add('--samples', type=whole_number(1, 1000), default=7, metavar='N',
         help='actions sampled at each point [7]')
-    add('--seed', type=_number(0, 2**31 - 1), default=1000, metavar='N', help='[1000]')
+    add('--seed', type=whole_number(0, 2**31 - 1), default=1000, metavar='N', help='[1000]')
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
     add('--output', type=Path, default=Path('boundary'), metavar='FOLDER',
         help='a new or empty folder [boundary]')
@@ -104,20 +104,6 @@ def _action_names(envs: VectorEnvironment, env_id: str) -> list[str]:
         return [each.name for each in envs.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
     return [f'action {index}' for index in range(int(
         getattr(envs.single_action_space, 'n', 0)))]
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    """Return a function that parses a whole number."""
-    def parse_number(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            raise argparse.ArgumentTypeError(
-                f'{text!r} is not allowed: a whole number from {low} to {high}')
-        return number
-    return parse_number
 
 
 if __name__ == '__main__':

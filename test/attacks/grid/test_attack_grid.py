@@ -47,11 +47,20 @@ def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, ca
     assert f'--resume {run} --total_steps 400' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize('option', ['--jobs', '--learned-steps', '--frozen-steps'])
+@pytest.mark.parametrize('text', ['0', 'many'])
+def test_numbers_are_whole_and_above_0(capsys, option, text):
+    with pytest.raises(SystemExit) as ended:
+        attack_grid.main([option, text])
+    assert ended.value.code == 2
+    line, = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'attack_grid: argument {option}: {text!r} is not allowed: ')
+
+
 @pytest.mark.parametrize(('arguments', 'message'), [
     (['--env', 'Acrobot-v1'], "--env: 'Acrobot-v1' is not allowed: "),
-    (['--phases', 'odd'], "'odd' is not allowed: some of baseline, "),
+    (['--phases', 'odd'], "phases: 'odd' is not allowed: some of baseline, "),
     (['--set', 'odd:=1'], "--set: 'odd:=1' is not allowed: NAME:=VALUE with a setting of "),
-    (['--jobs', '0'], '--jobs: 0 is not allowed: 1 or more'),
 ])
 def test_bad_input_is_one_line_and_status_2(checkpoint, tmp_path, capsys, arguments, message):
     status = attack_grid.main(

@@ -50,7 +50,7 @@ def test_phases_are_chosen_with_those_that_they_build_on():
     names = [BASELINE, 'learned-random-0.1', FGSM_OF_NOISE]
     assert [phase.name for phase in choose([FGSM_OF_NOISE])] == names
     assert [phase.name for phase in chain(FGSM_OF_NOISE)] == names
-    with pytest.raises(ValueError, match="^'odd' is not allowed: some of baseline, "):
+    with pytest.raises(ValueError, match="^phases: 'odd' is not allowed: some of baseline, "):
         choose(['odd'])
 
 

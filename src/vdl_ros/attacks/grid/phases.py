@@ -102,6 +102,6 @@ def choose(names: Sequence[str]) -> list[Phase]:
     """
     unknown = sorted(set(names) - PHASES.keys())
     if unknown:
-        raise ValueError(f'{unknown[0]!r} is not allowed: some of {", ".join(PHASES)}')
+        raise ValueError(f'phases: {unknown[0]!r} is not allowed: some of {", ".join(PHASES)}')
     wanted: Collection[str] = {each.name for name in names or PHASES for each in chain(name)}
     return [phase for phase in PHASES.values() if phase.name in wanted]

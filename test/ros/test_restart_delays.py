@@ -1,6 +1,6 @@
 """Restarts of a failing process: delays grow, their number is bounded, and work resets both."""
 
-from vdl_ros.common.restart_delays import RestartDelays
+from vdl_ros.ros.restart_delays import RestartDelays
 
 
 def test_a_process_that_never_works_is_given_up_after_growing_delays():
