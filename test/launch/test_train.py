@@ -108,10 +108,11 @@ def test_environments_on_their_own_clock_report_reaction_time(launch, run, peer)
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
                    'env_id:=CartPole-v1', 'num_actors:=1', 'realtime_fps:=100',
                    'action_delay:=0.04', 'random_observation_delay:=0.02',
-                   'observe_last_actions:=6', 'status_period:=1.0', 'total_steps:=10000',
-                   'stop_at_return:=1e9')
+                   'observe_last_actions:=6', 'status_period:=1.0', 'stop_at_return:=1e9')
     peer.until(lambda: {'reaction_time', 'late_actions'} <= {
         each.metrics_source for each in received}, 'reaction times')
+    peer.until(lambda: run.steps, 'a row of progress')
+    train.interrupt()
     assert train.wait() == 0, train.output
     found = run.summary
     figures = found['reaction_time_ms']
