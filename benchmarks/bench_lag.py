@@ -2,11 +2,12 @@
 What late actions cost: policies trained with and without a delay, measured at each delay.
 
     ros2 run vdl_ros bench_lag [--task reach|pong|cartpole] [--delays MS,MS] [--seeds N,N]
-                               [--steps N] [--runs FOLDER] [--output FILE]
+                               [--steps N] [--init CHECKPOINT] [--runs FOLDER] [--output FILE]
 
 Trains a policy without a delay (*naive*), one with each delay, and one whose delay is drawn for
 each episode up to the largest, and which observes its last actions (*aware*); then plays episodes
-with each of them at each delay. Reaction times are of the same environments on their own clock.
+with each of them at each delay. With ``--init`` the naive policy is that checkpoint, and the
+others go on from it. Reaction times are of the same environments on their own clock.
 Runs that are there are not trained again but continued up to ``--steps``, and figures that the
 output has are not measured again, so an interrupted benchmark goes on where it was.
 """
@@ -48,7 +49,9 @@ class Task:
         algorithm: learns it.
         rate: steps per second of the environment.
         steps: agent steps of a training.
-        observes: whether its observation lacks the last actions, which the aware policy needs.
+        observes: whether the aware policy observes its last actions; else its observation has
+            them, or the policy a memory.
+        settings: more settings of its trainings.
     """
 
     env_id: str
@@ -56,6 +59,7 @@ class Task:
     rate: float
     steps: int
     observes: bool = True
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def delays(self, trained: str, delays: Sequence[int]) -> dict[str, str]:
         """Return the settings of the delay that ``trained`` names, in ms or by a word."""
@@ -70,7 +74,8 @@ class Task:
 
 TASKS = {
     'reach': Task(REACH, 'ppo', 10.0, 1_500_000, observes=False),
-    'pong': Task('ALE/Pong-v5', 'impala', 15.0, 10_000_000),
+    'pong': Task('ALE/Pong-v5', 'a3c', 15.0, 10_000_000, observes=False,
+                 settings={'network': 'universe'}),
     'cartpole': Task('CartPole-v1', 'ppo', 50.0, 300_000)}
 
 
@@ -91,19 +96,23 @@ class Deadline(threading.Event):
 
 def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Path:
     """
-    Train a policy up to ``options.steps``, unless it is; return the folder of the run.
+    Train a policy up to ``options.steps``, unless it is; return its checkpoint.
 
     Raises:
         RuntimeError: the training failed.
     """
     task, folder = TASKS[name], options.runs / f'{name}-{trained}-{seed}'
+    if options.init and trained == NAIVE:
+        return Path(options.init)
     checkpoint, steps = folder / 'checkpoint.pt', options.steps or task.steps
     if checkpoint.is_file() and (options.as_they_are or load_policy(
             checkpoint).agent_steps >= steps):
-        return folder
+        return checkpoint
     settings = {'env_id': task.env_id, 'algorithm': task.algorithm, 'seed': str(seed),
-                'stop_at_return': '1e9', **task.delays(trained, options.delays),
-                'run_dir': str(folder)}
+                'stop_at_return': '1e9', **task.settings,
+                **task.delays(trained, options.delays), 'run_dir': str(folder)}
+    if options.init:
+        settings['init'] = str(options.init)
     if checkpoint.is_file():
         settings = {'resume': str(folder)}
     words = [word for key, value in {**settings, 'total_steps': str(steps)}.items()
@@ -113,7 +122,7 @@ def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Pa
     done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise RuntimeError(f'{folder.name}: the training ended with status {done.returncode}')
-    return folder
+    return checkpoint
 
 
 def play(
@@ -154,6 +163,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--delays', help='of actions, ms (0,40,100,200; quick: 0,40)')
     parser.add_argument('--seeds', help='of the trainings (1)')
     parser.add_argument('--steps', type=int, help='of each training (by task; quick: 4000)')
+    parser.add_argument('--init', type=Path, metavar='CHECKPOINT',
+                        help='the naive policy, which the others begin with')
     parser.add_argument('--trained', help='which policies: naive, aware, delays in ms (all)')
     parser.add_argument('--as-they-are', action='store_true', help='train no run that is there')
     parser.add_argument('--episodes', type=int, help='for each figure (200; quick: 8)')
@@ -197,8 +208,7 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 
     for seed in options.seeds:
         for trained in options.trained:
-            folder = train(name, trained, seed, options)
-            saved = load_policy(folder / 'checkpoint.pt', env_id=task.env_id)
+            saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
             for delay in options.delays:
                 key = {'trained': trained, 'training_seed': seed, 'delay_ms': delay,
                        'agent_steps': saved.agent_steps}

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from benchmarks.bench_lag import AWARE, NAIVE, TASKS, _measured, figures, play, text
+from benchmarks.bench_lag import AWARE, NAIVE, TASKS, _measured, figures, play, text, train
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import make_algorithm_config
@@ -29,15 +29,28 @@ def test_the_aware_policy_trains_with_random_delays_and_observes_what_is_under_w
     delays = [0, 40, 200]
     assert TASKS['pong'].delays(NAIVE, delays) == {}
     assert TASKS['pong'].delays('40', delays) == {'action_delay': '0.04'}
-    assert TASKS['pong'].delays(AWARE, delays) == {
-        'random_action_delay': '0.2', 'observe_last_actions': '4'}
-    # The arm observes its commands anyway.
-    assert TASKS['reach'].delays(AWARE, delays) == {'random_action_delay': '0.2'}
+    assert TASKS['cartpole'].delays(AWARE, delays) == {
+        'random_action_delay': '0.2', 'observe_last_actions': '11'}
+    # The arm observes its commands anyway, Pong's policy has a memory.
+    for name in ('reach', 'pong'):
+        assert TASKS[name].delays(AWARE, delays) == {'random_action_delay': '0.2'}
     for task in TASKS.values():
         trained = {name: float(value) for name, value in task.delays(AWARE, delays).items()}
         number = int(trained.pop('observe_last_actions', 0))
         env = EnvConfig(env_id=task.env_id, observe_last_actions=number, **trained)
         factory.make(env, 0, num_envs=1).close()
+
+
+def test_with_init_the_naive_policy_is_given_and_others_go_on_from_it(tmp_path):
+    options = argparse.Namespace(init=None, runs=tmp_path, steps=64, delays=[0, 40],
+                                 as_they_are=False)
+    first = train('cartpole', NAIVE, 1, options)
+    options.init = first
+    assert train('cartpole', NAIVE, 2, options) == first
+    late = train('cartpole', '40', 1, options)
+    config = (late.parent / 'config.yaml').read_text()
+    assert f'init: {first}' in config
+    assert 'action_delay: 0.04' in config
 
 
 def test_a_policy_is_played_at_the_delay_whatever_it_was_trained_with():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import NoReturn
 
-__all__ = ['EXIT_BAD_INPUT', 'OneLineParser', 'whole_number']
+__all__ = ['EXIT_BAD_INPUT', 'OneLineParser', 'number_above_0', 'whole_number']
 
 EXIT_BAD_INPUT = 2
 
@@ -31,3 +32,14 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
                 f'{text!r} is not allowed: a whole number from {low} to {high}')
         return number
     return parse
+
+
+def number_above_0(text: str) -> float:
+    """Return a finite number above 0, for ``type``."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0.0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f'{text!r} is not allowed: a number above 0')
+    return number

@@ -47,6 +47,9 @@ class TrainConfig:
     normalize_observations: bool = setting(
         False, 'Normalise observations, except images, to mean 0 and deviation 1, by running '
         'statistics that the learner sends with its weights.')
+    observation_smoothing: float = setting(
+        0.0, 'Standard deviation of a Gaussian that smooths images before the network sees them, '
+        'a defence against attacks; 0: none.', minimum=0.0, maximum=10.0, unit='pixels')
     precision: str = setting(
         'auto', 'Precision of networks of images; auto: bfloat16 where a trial shows that the '
         'processor is faster with it, and on GPUs that have it. All else is float32.',

@@ -3,8 +3,10 @@ Attack a trained policy in a grid of runs: ``ros2 run vdl_ros attack_grid --help
 
 The 32 phases of rl-attack-vf (``attacks/grid/phases.py``): the policy without an attack, frozen
 under random noise, FGSM and timed FGSM, and re-trained on noise and on FGSM, which is attacked
-again. Each phase is a run of its own in ``OUTPUT/seed-N/PHASE``. An interrupted grid goes on where
-it was. ``OUTPUT`` then has ``grid.json``, the table ``grid.md``, and figures.
+again. With ``--defences`` instead policies that are made robust in several ways, each under the
+same attacks (``attacks/grid/defences.py``). Each phase is a run of its own in
+``OUTPUT/seed-N/PHASE``. An interrupted grid goes on where it was. ``OUTPUT`` then has
+``grid.json``, the table ``grid.md``, and figures.
 
 Exit status: 0 if all phases are complete, 1 if one failed or was interrupted, 2 for bad input.
 """
@@ -24,10 +26,11 @@ from typing import Any
 import yaml
 
 from vdl_ros.attacks.grid import table
-from vdl_ros.attacks.grid.phases import PHASES, VALUES, chain, choose
+from vdl_ros.attacks.grid.defences import defence_phases, defence_table
+from vdl_ros.attacks.grid.phases import THRESHOLDS, VALUES, Phase, chain, choose, make_phases
 from vdl_ros.attacks.grid.records import read_episodes, read_trace
 from vdl_ros.attacks.grid.running import Grid
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, number_above_0, whole_number
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import settings_of
 from vdl_ros.common.stop_signals import set_by_signals
@@ -45,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = OneLineParser(
         prog='attack_grid', formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=(__doc__ or '').strip(), epilog='phases:\n  ' + '\n  '.join(PHASES))
+        description=(__doc__ or '').strip(), epilog='phases:\n  ' + '\n  '.join(make_phases()))
     add = parser.add_argument
     add('--env', metavar='ID', help='the environment that the policies must be of [any]')
     add('--init', type=Path, nargs='+', required=True, metavar='CHECKPOINT',
@@ -53,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     add('--output', type=Path, required=True, metavar='FOLDER', help='of all runs and figures')
     add('--phases', nargs='+', default=[], metavar='PHASE',
         help='only these, and those that they build on [all]')
+    add('--defences', action='store_true',
+        help='defences under the same attacks, instead of the phases below')
+    add('--scale', type=number_above_0, default=1.0, metavar='S',
+        help='factor of all sizes, which are those of images from 0 to 1 [1]')
+    add('--value-thresholds', type=float, nargs=2, default=THRESHOLDS, metavar='V',
+        help='values of states above which fgsm_vf injects [{:g} {:g}]'.format(*THRESHOLDS))
     add('--learned-steps', type=whole_number(1, 10**12), default=1_000_000, metavar='N',
         help='agent steps of a phase that learns [1000000]')
     add('--frozen-steps', type=whole_number(1, 10**12), default=100_000, metavar='N',
@@ -69,9 +78,13 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the grid, and return the exit status."""
     options = _parser().parse_args(args)
     try:
-        configs = [_config(path, options.env) for path in options.init]
+        found = [load_checkpoint(path) for path in options.init]
+        configs = [_config(path, each['config'], options.env)
+                   for path, each in zip(options.init, found, strict=True)]
+        phases = defence_phases(options.scale, images=all(map(_of_images, found))) \
+            if options.defences else make_phases(options.scale, options.value_thresholds)
         grid = Grid(
-            options.output, options.init, choose(options.phases), options.learned_steps,
+            options.output, options.init, choose(phases, options.phases), options.learned_steps,
             options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
         if options.dry_run:
             _print_commands(grid)
@@ -82,7 +95,7 @@ def main(args: Sequence[str] | None = None) -> int:
         stop = threading.Event()
         set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
         failures = list(grid.run(options.jobs, stop))
-        _deliver(grid)
+        _deliver(grid, phases, defences=options.defences)
     except (ValueError, OSError) as error:
         print(f'attack_grid: {" ".join(str(error).split())}', file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -93,18 +106,22 @@ def main(args: Sequence[str] | None = None) -> int:
     return EXIT_FAILED if failures or stop.is_set() else 0
 
 
-def _config(checkpoint: Path, env_id: str | None) -> dict[str, Any]:
+def _config(checkpoint: Path, config: Mapping[str, Any], env_id: str | None) -> dict[str, Any]:
     """
-    Return the settings of environment and training in a checkpoint.
+    Return the settings of environment and training of those in a checkpoint.
 
     Raises:
-        ValueError: not a readable checkpoint, or one of another environment.
+        ValueError: one of another environment.
     """
-    config = load_checkpoint(checkpoint)['config']
     if env_id and config.get('env_id') != env_id:
         raise ValueError(f'--env: {env_id!r} is not allowed: {checkpoint} is of '
                          f'{config.get("env_id")!r}')
     return {name: value for name, value in config.items() if name in settings_of(*_SETTINGS)}
+
+
+def _of_images(checkpoint: Mapping[str, Any]) -> bool:
+    """Return whether the policy has convolutions, so that its observations are images."""
+    return any(weight.dim() == 4 for weight in checkpoint['learner']['policy'].values())
 
 
 def _more(texts: Sequence[str]) -> dict[str, str]:
@@ -126,24 +143,26 @@ def _print_commands(grid: Grid) -> None:
                 print(' '.join(grid.command(seed, phase)))
 
 
-def _deliver(grid: Grid) -> None:
-    """Write table and figures of what is complete, and print the table."""
+def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None:
+    """Write tables and figures of what is complete, and print the tables."""
     seeds = range(1, len(grid.policies) + 1)
     summaries: dict[str, list[Mapping[str, Any]]] = {}
     for phase in grid.phases:
         summaries[phase.name] = [
             each for seed in seeds if (each := grid.summary(seed, phase)) is not None]
     found = table.figures(grid.phases, summaries)
-    _draw(grid)
+    _draw(grid, phases)
     write_text(grid.output / 'grid.json', json.dumps(
         {'learned_steps': grid.learned_steps, 'frozen_steps': grid.frozen_steps,
          'settings': grid.settings, 'figures': found}, indent=1) + '\n')
     text = table.markdown(found)
+    if defences and (rows := defence_table(found)):
+        text += f'\n\n{rows}'
     write_text(grid.output / 'grid.md', text + '\n')
     print(text)
 
 
-def _draw(grid: Grid) -> None:
+def _draw(grid: Grid, phases: Mapping[str, Phase]) -> None:
     """Draw the returns of each complete phase and of those before it, and the recorded values."""
     # Imported here because matplotlib takes a second.
     from vdl_ros.attacks.grid.figure import draw_returns, draw_values
@@ -154,8 +173,9 @@ def _draw(grid: Grid) -> None:
         complete = {phase.name for phase in grid.phases if grid.summary(seed, phase) is not None}
         for name in complete:
             draw_returns(
-                [read_episodes(grid.folder(seed, each.name), each.name) for each in chain(name)
-                 if each.name in complete], folder / name, title=name)
+                [read_episodes(grid.folder(seed, each.name), each.name)
+                 for each in chain(phases, name) if each.name in complete],
+                folder / name, title=name)
         traces = [read_trace(grid.folder(seed, name), name) for name in sorted(complete)
                   if name.startswith(VALUES)]
         if found := [trace for trace in traces if trace is not None]:

@@ -47,6 +47,18 @@ def test_phases_are_run_once_and_give_table_and_figures(checkpoint, tmp_path, ca
     assert f'--resume {run} --total_steps 400' in capsys.readouterr().out
 
 
+def test_defences_have_a_table_of_their_own(checkpoint, tmp_path, capsys, own_signals):
+    output = tmp_path / 'defences'
+    attack = 'frozen-transfer-0.1-of-learned-pgd-0.1'
+    arguments = ['--init', str(checkpoint), '--output', str(output), '--defences', '--scale', '10',
+                 '--phases', attack, '--frozen-steps', '300', '--learned-steps', '100']
+    assert attack_grid.main(arguments) == 0
+    assert (output / 'seed-1' / attack / 'summary.json').is_file()
+    lines = capsys.readouterr().out.splitlines()
+    assert '| policy | none | random | fgsm | pgd | fgsm of the first policy |' in lines
+    assert lines[-1].startswith('| learned on pgd-0.1 |  |  |  |  | ')
+
+
 @pytest.mark.parametrize('option', ['--jobs', '--learned-steps', '--frozen-steps'])
 @pytest.mark.parametrize('text', ['0', 'many'])
 def test_numbers_are_whole_and_above_0(capsys, option, text):
@@ -57,7 +69,17 @@ def test_numbers_are_whole_and_above_0(capsys, option, text):
     assert line.startswith(f'attack_grid: argument {option}: {text!r} is not allowed: ')
 
 
+@pytest.mark.parametrize('text', ['0', '-1', 'nan', 'inf', 'large'])
+def test_the_scale_is_above_0(capsys, text):
+    with pytest.raises(SystemExit) as ended:
+        attack_grid.main([f'--scale={text}'])
+    assert ended.value.code == 2
+    line, = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'attack_grid: argument --scale: {text!r} is not allowed: ')
+
+
 @pytest.mark.parametrize(('arguments', 'message'), [
+    (['--defences', '--phases', 'values-clean'], "phases: 'values-clean' is not allowed: some "),
     (['--env', 'Acrobot-v1'], "--env: 'Acrobot-v1' is not allowed: "),
     (['--phases', 'odd'], "phases: 'odd' is not allowed: some of baseline, "),
     (['--set', 'odd:=1'], "--set: 'odd:=1' is not allowed: NAME:=VALUE with a setting of "),

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 
 from vdl_ros.attacks.grid import table
+from vdl_ros.attacks.grid.defences import defence_phases, defence_table
 from vdl_ros.attacks.grid.figure import draw_returns, draw_values, smoothed
-from vdl_ros.attacks.grid.phases import BASELINE, PHASES, chain, choose
+from vdl_ros.attacks.grid.phases import BASELINE, chain, choose, make_phases
 from vdl_ros.attacks.grid.records import Episodes, Trace
 from vdl_ros.attacks.grid.running import Grid
 
+PHASES = make_phases()
 FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
 
 
 @pytest.fixture
 def grid(tmp_path):
-    return Grid(tmp_path, [tmp_path / 'a.pt', tmp_path / 'b.pt'], choose([FGSM_OF_NOISE]),
+    return Grid(tmp_path, [tmp_path / 'a.pt', tmp_path / 'b.pt'], choose(PHASES, [FGSM_OF_NOISE]),
                 1000, 200, {'num_envs': '4'}, log=lambda text: None)
 
 
@@ -48,10 +50,10 @@ def test_there_are_the_32_phases_each_after_the_one_that_it_begins_with():
 
 def test_phases_are_chosen_with_those_that_they_build_on():
     names = [BASELINE, 'learned-random-0.1', FGSM_OF_NOISE]
-    assert [phase.name for phase in choose([FGSM_OF_NOISE])] == names
-    assert [phase.name for phase in chain(FGSM_OF_NOISE)] == names
+    assert [phase.name for phase in choose(PHASES, [FGSM_OF_NOISE])] == names
+    assert [phase.name for phase in chain(PHASES, FGSM_OF_NOISE)] == names
     with pytest.raises(ValueError, match="^phases: 'odd' is not allowed: some of baseline, "):
-        choose(['odd'])
+        choose(PHASES, ['odd'])
 
 
 def test_a_phase_begins_with_the_policy_of_the_one_before(grid):
@@ -92,7 +94,7 @@ def test_what_follows_a_failed_phase_is_not_run(grid):
 
 def test_the_table_has_means_and_intervals_over_seeds():
     of = [{'mean_return_100': mean, 'episodes': 10} for mean in (8.0, 9.0, 10.0)]
-    attacked = [{'mean_return_100': 4.5, 'episodes': 3}]
+    attacked = [{'mean_return_100': 4.5, 'episodes': 3, 'adversary': {'inject_share': 0.25}}]
     phases = [PHASES[name] for name in (BASELINE, 'frozen-fgsm-0.01', FGSM_OF_NOISE)]
     found = table.figures(phases, {BASELINE: of, 'frozen-fgsm-0.01': attacked})
     assert [each['phase'] for each in found] == [BASELINE, 'frozen-fgsm-0.01']
@@ -100,8 +102,48 @@ def test_the_table_has_means_and_intervals_over_seeds():
     assert found[0]['interval'] == pytest.approx(4.30 / math.sqrt(3))
     assert found[1]['interval'] is None
     assert table.markdown(found).splitlines()[2:] == [
-        '| baseline | none |  | 3 | 9.0 | ± 2.5 | 30 | 0.0 |',
-        '| baseline | fgsm | 0.01 | 1 | 4.5 |  | 3 | 4.5 |']
+        '| baseline | none |  |  | 3 | 9.0 | ± 2.5 | 30 | 0.0 |',
+        '| baseline | fgsm | 0.01 | 25% | 1 | 4.5 |  | 3 | 4.5 |']
+
+
+def test_sizes_are_scaled_and_values_of_another_task_replace_those_of_pong():
+    phases = make_phases(50.0, (5.0, 7.0))
+    assert len(phases) == 32
+    assert phases['learned-random-25'].epsilon == 25.0
+    assert phases['frozen-fgsm-0.5-of-learned-random-5'].epsilon == 0.5
+    assert phases['frozen-fgsm_vf-0.05-above-5'].value_threshold == 5.0
+
+
+@pytest.mark.parametrize(('images', 'policies', 'attacks'), [(True, 7, 5), (False, 5, 5)])
+def test_every_defence_meets_every_attack(images, policies, attacks):
+    phases = defence_phases(2.0, images=images)
+    known = ['']
+    for name, phase in phases.items():
+        assert phase.after in known
+        known.append(name)
+    learned = [phase for phase in phases.values() if not phase.freeze]
+    # The first policy without an attack is the baseline itself.
+    assert len(phases) - len(learned) == policies * attacks
+    measured = [{'phase': name, 'mode': phase.mode, 'after': phase.after, 'freeze': phase.freeze,
+                 'value_threshold': None, 'smoothing': phase.smoothing,
+                 'transfer': phase.transfer, 'mean': 1.0, 'interval': None}
+                for name, phase in phases.items()]
+    lines = defence_table(measured).splitlines()
+    assert len(lines) == 2 + policies
+    assert all(line.count('1.0') == attacks for line in lines[2:])
+    assert lines[2].startswith('| baseline | 1.0 |')
+
+
+def test_a_defence_keeps_its_smoothing_and_what_transfers_is_of_the_first_policy(tmp_path):
+    phases = defence_phases(images=True)
+    name = 'frozen-transfer-0.01-of-learned-smoothed'
+    grid = Grid(tmp_path, [tmp_path / 'a.pt'], choose(phases, [name]), 1000, 200, {},
+                log=lambda text: None)
+    found = options(grid.command(1, phases[name]))
+    assert found['--observation_smoothing'] == '1.0'
+    assert found['--adversarial_checkpoint'] == str(tmp_path / 'a.pt')
+    assert found['--init'] == str(grid.folder(1, 'learned-smoothed') / 'checkpoint.pt')
+    assert '--adversarial_checkpoint' not in grid.command(1, phases['learned-smoothed'])
 
 
 def test_smoothing_keeps_lines_and_removes_noise():

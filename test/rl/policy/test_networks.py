@@ -2,13 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
-from vdl_ros.rl.policy.networks import make_torso, orthogonal
-from vdl_ros.rl.train_config import NETWORKS
+from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.train_config import NETWORKS, TrainConfig
 
 IMAGE_NETWORKS = [name for name in NETWORKS if name != 'mlp']
 # Filters, kernel, stride of each convolution, what is put out, for pictures [4, 84, 84].
@@ -90,3 +93,29 @@ def test_initial_weights_are_orthogonal_and_biases_0(gain):
         layer.weight @ layer.weight.T, gain**2 * torch.eye(4), rtol=1e-5, atol=1e-5)
     assert not layer.bias.any()
     assert orthogonal(nn.Conv2d(2, 3, 3, bias=False)).bias is None
+
+
+def test_smoothing_is_a_gaussian_filter_of_each_channel():
+    rng = np.random.default_rng(0)
+    images = rng.uniform(size=(2, 3, 12, 15)).astype(np.float32)
+    found = Smoothing(1.5)(torch.from_numpy(images)).numpy()
+    x, y = np.mgrid[-5:6, -5:6]
+    weights = np.exp(-(x**2 + y**2) / (2 * 1.5**2))
+    weights /= weights.sum()
+    padded = np.pad(images, ((0, 0), (0, 0), (5, 5), (5, 5)), mode='edge')
+    for row, column in ((0, 0), (6, 7), (11, 14)):
+        window = padded[:, :, row:row + 11, column:column + 11]
+        assert found[:, :, row, column] == pytest.approx((window * weights).sum((2, 3)), abs=1e-6)
+
+
+def test_a_policy_without_smoothing_can_be_smoothed():
+    space = spaces.Box(0, 255, (3, 42, 42), np.uint8)
+    images = torch.from_numpy(np.random.default_rng(0).integers(
+        0, 256, (2, *space.shape), np.uint8))
+    plain, smooth = (make_policy(
+        TrainConfig(network='universe', precision='float32', observation_smoothing=deviation),
+        space, spaces.Discrete(2)) for deviation in (0.0, 1.0))
+    smooth.load_state_dict(plain.state_dict())
+    expected = plain(Smoothing(1.0)(images / 255)).values
+    assert smooth(images).values.tolist() == pytest.approx(expected.tolist(), rel=1e-4)
+    assert smooth(images).values.tolist() != pytest.approx(plain(images).values.tolist(), rel=1e-2)

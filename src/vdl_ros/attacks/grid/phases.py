@@ -10,9 +10,10 @@ FGSM, and FGSM on that; at last two runs whose first episodes are recorded step 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-__all__ = ['BASELINE', 'CLEAN', 'PHASES', 'VALUES', 'Phase', 'chain', 'choose']
+__all__ = ['BASELINE', 'CLEAN', 'FGSM', 'RANDOM', 'THRESHOLDS', 'VALUES', 'Phase', 'chain',
+           'choose', 'frozen', 'learned', 'make_phases']
 
 #: The policy that all others begin with.
 BASELINE = 'baseline'
@@ -20,6 +21,8 @@ BASELINE = 'baseline'
 VALUES = 'values-'
 #: Values of ``adversarial_mode``.
 CLEAN, RANDOM, FGSM = 'none', 'random', 'fgsm'
+#: Values of Pong's states above which the two value-guided attacks inject.
+THRESHOLDS = (0.5, 1.4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Phase:
         freeze: whether the policy only acts.
         after: the phase whose policy it begins with; empty: a new one.
         value_threshold: of a value-guided attack: the value of the policy above which it injects.
+        smoothing: of the observations, a value of ``observation_smoothing``.
+        transfer: whether the attack uses the gradients of the first policy.
     """
 
     name: str
@@ -42,14 +47,16 @@ class Phase:
     freeze: bool = True
     after: str = BASELINE
     value_threshold: float | None = None
+    smoothing: float = 0.0
+    transfer: bool = False
 
 
-def _learned(mode: str, epsilon: float, after: str = BASELINE) -> Phase:
+def learned(mode: str, epsilon: float, after: str = BASELINE) -> Phase:
     """Return a phase that goes on learning under an attack."""
     return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, False, after)
 
 
-def _frozen(
+def frozen(
     mode: str, epsilon: float, after: str = BASELINE, value_threshold: float | None = None,
 ) -> Phase:
     """Return a phase in which a frozen policy is attacked."""
@@ -59,49 +66,65 @@ def _frozen(
                  value_threshold)
 
 
-def _phases() -> Iterator[Phase]:
-    """Yield the phases, each after the one whose policy it needs."""
+def make_phases(
+    scale: float = 1.0, thresholds: Sequence[float] = THRESHOLDS,
+) -> dict[str, Phase]:
+    """
+    Return the phases by name, each after the one whose policy it needs.
+
+    Args:
+        scale: factor of all sizes of attacks, which are those of images from 0 to 1.
+        thresholds: values of states above which the two value-guided attacks inject.
+    """
+    return {phase.name: phase for phase in _phases(scale, *thresholds)}
+
+
+def _phases(scale: float, lower: float, upper: float) -> Iterator[Phase]:
+    def size(epsilon: float) -> float:
+        # The name of the phase has this many digits.
+        return float(f'{epsilon * scale:g}')
+
     yield Phase(BASELINE, after='')
-    noise = {epsilon: _learned(RANDOM, epsilon) for epsilon in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)}
+    noise = {epsilon: learned(RANDOM, size(epsilon)) for epsilon in (
+        0.01, 0.02, 0.05, 0.1, 0.2, 0.5)}
     yield from noise.values()
-    yield from (_frozen(RANDOM, epsilon) for epsilon in (0.01, 0.02, 0.05))
-    yield from (_frozen(FGSM, epsilon) for epsilon in (0.001, 0.005, 0.01))
-    yield from (_frozen(mode, 0.001) for mode in ('fgsm_skip5', 'fgsm_reuse5'))
-    yield _frozen('fgsm_vf', 0.001, value_threshold=0.5)
-    yield from (_frozen(mode, 0.005) for mode in ('fgsm_skip10', 'fgsm_reuse10'))
-    yield _frozen('fgsm_vf', 0.005, value_threshold=1.4)
-    for epsilon, learned in ((0.001, (0.05, 0.1)), (0.005, (0.05, 0.1, 0.2)), (0.01, (0.1,))):
-        yield from (_frozen(FGSM, epsilon, noise[each].name) for each in learned)
-    against = {epsilon: _learned(FGSM, epsilon) for epsilon in (0.001, 0.005)}
+    yield from (frozen(RANDOM, size(epsilon)) for epsilon in (0.01, 0.02, 0.05))
+    yield from (frozen(FGSM, size(epsilon)) for epsilon in (0.001, 0.005, 0.01))
+    yield from (frozen(mode, size(0.001)) for mode in ('fgsm_skip5', 'fgsm_reuse5'))
+    yield frozen('fgsm_vf', size(0.001), value_threshold=lower)
+    yield from (frozen(mode, size(0.005)) for mode in ('fgsm_skip10', 'fgsm_reuse10'))
+    yield frozen('fgsm_vf', size(0.005), value_threshold=upper)
+    for epsilon, of in ((0.001, (0.05, 0.1)), (0.005, (0.05, 0.1, 0.2)), (0.01, (0.1,))):
+        yield from (frozen(FGSM, size(epsilon), noise[each].name) for each in of)
+    against = {epsilon: learned(FGSM, size(epsilon)) for epsilon in (0.001, 0.005)}
     yield from against.values()
-    yield from (_frozen(FGSM, epsilon, against[learned].name)
-                for epsilon, learned in ((0.005, 0.001), (0.01, 0.005), (0.001, 0.005)))
+    yield from (frozen(FGSM, size(epsilon), against[of].name)
+                for epsilon, of in ((0.005, 0.001), (0.01, 0.005), (0.001, 0.005)))
     # What they add is the record of the first episode, step by step.
     yield Phase(f'{VALUES}clean')
-    yield Phase(f'{VALUES}fgsm-0.001', FGSM, 0.001)
+    yield Phase(f'{VALUES}fgsm-{size(0.001):g}', FGSM, size(0.001))
 
 
-PHASES: dict[str, Phase] = {phase.name: phase for phase in _phases()}
-
-
-def chain(name: str) -> list[Phase]:
+def chain(phases: Mapping[str, Phase], name: str) -> list[Phase]:
     """Return a phase and those that it builds on, the first one first."""
-    phase = PHASES[name]
-    return [*(chain(phase.after) if phase.after else []), phase]
+    phase = phases[name]
+    return [*(chain(phases, phase.after) if phase.after else []), phase]
 
 
-def choose(names: Sequence[str]) -> list[Phase]:
+def choose(phases: Mapping[str, Phase], names: Sequence[str]) -> list[Phase]:
     """
     Return the phases with these names and those that they build on, in the order of the grid.
 
     Args:
-        names: of phases; none: all.
+        phases: all phases by name.
+        names: of those that are wanted; none: all.
 
     Raises:
         ValueError: there is no such phase.
     """
-    unknown = sorted(set(names) - PHASES.keys())
+    unknown = sorted(set(names) - phases.keys())
     if unknown:
-        raise ValueError(f'phases: {unknown[0]!r} is not allowed: some of {", ".join(PHASES)}')
-    wanted: Collection[str] = {each.name for name in names or PHASES for each in chain(name)}
-    return [phase for phase in PHASES.values() if phase.name in wanted]
+        raise ValueError(f'phases: {unknown[0]!r} is not allowed: some of {", ".join(phases)}')
+    wanted: Collection[str] = {
+        each.name for name in names or phases for each in chain(phases, name)}
+    return [phase for phase in phases.values() if phase.name in wanted]

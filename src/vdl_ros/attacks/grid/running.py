@@ -82,6 +82,11 @@ class Grid:
                 'adversarial_epsilon': str(phase.epsilon), **self.settings}
             if phase.value_threshold is not None:
                 settings['adversarial_value'] = str(phase.value_threshold)
+            if phase.smoothing:
+                settings['observation_smoothing'] = str(phase.smoothing)
+        if phase.transfer:
+            # A run does not keep this: each host names the file for its own processes.
+            settings['adversarial_checkpoint'] = str(self.policies[seed - 1])
         return [sys.executable, '-m', 'vdl_ros.local_training',
                 *(word for name, value in settings.items() for word in (f'--{name}', value))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ __all__ = ['figures', 'markdown']
 
 #: Two-sided 95 % quantiles of Student's t distribution by degrees of freedom; beyond them 1.96.
 _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-_HEAD = ('policy', 'attack', 'epsilon', 'seeds', 'return', '95 %', 'episodes', 'lost')
+_HEAD = ('policy', 'attack', 'epsilon', 'attacked', 'seeds', 'return', '95 %', 'episodes', 'lost')
 
 
 def figures(
@@ -27,9 +28,10 @@ def figures(
         summaries: of each phase by name, what summary.json of each seed has.
 
     Returns:
-        ``phase``, ``mode``, ``epsilon``, ``freeze``, ``after``; ``returns`` of the last 100
-        episodes at most, one for each seed; their ``mean``, and ``interval``, half the width of
-        its 95 % confidence interval over seeds, None with one seed; ``episodes`` of all seeds.
+        The phase's attributes, its name as ``phase``; ``returns`` of the last 100 episodes at
+        most, one for each seed; their ``mean``, and ``interval``, half the width of its 95 %
+        confidence interval over seeds, None with one seed; ``episodes`` of all seeds;
+        ``inject_share``, the share of observations that were perturbed.
     """
     found = []
     for phase in phases:
@@ -39,10 +41,14 @@ def figures(
             continue
         returns = [float(each['mean_return_100']) for each in of_seeds]
         found.append({
-            'phase': phase.name, 'mode': phase.mode, 'epsilon': phase.epsilon,
-            'freeze': phase.freeze, 'after': phase.after, 'returns': returns,
-            'mean': statistics.fmean(returns), 'interval': _interval(returns),
-            'episodes': sum(each['episodes'] for each in of_seeds)})
+            'phase': phase.name,
+            **{name: value for name, value in dataclasses.asdict(phase).items()
+               if name != 'name'},
+            'returns': returns, 'mean': statistics.fmean(returns),
+            'interval': _interval(returns),
+            'episodes': sum(each['episodes'] for each in of_seeds),
+            'inject_share': statistics.fmean(
+                (each.get('adversary') or {}).get('inject_share', 0.0) for each in of_seeds)})
     return found
 
 
@@ -54,6 +60,7 @@ def markdown(found: Sequence[Mapping[str, Any]]) -> str:
         interval = each['interval']
         rows.append((
             _policy(each), each['mode'], '' if each['mode'] == CLEAN else f'{each["epsilon"]:g}',
+            '' if each['mode'] == CLEAN else f'{each["inject_share"]:.0%}',
             str(len(each['returns'])), f'{each["mean"]:.1f}',
             '' if interval is None else f'± {interval:.1f}', str(each['episodes']),
             '' if baseline is None else f'{baseline - each["mean"]:.1f}'))

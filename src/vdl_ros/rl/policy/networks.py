@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ['make_torso', 'orthogonal']
+__all__ = ['Smoothing', 'make_torso', 'orthogonal']
 
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
@@ -57,6 +57,35 @@ def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+class Smoothing(nn.Module):
+    """
+    A Gaussian filter of each channel of images, whose edge is repeated.
+
+    It is cut off at three standard deviations.
+    """
+
+    kernel: Tensor
+
+    def __init__(self, deviation: float) -> None:
+        """Smooth with a standard deviation in pixels, above 0."""
+        super().__init__()
+        self._radius = math.ceil(3.0 * deviation)
+        x = torch.arange(-self._radius, self._radius + 1, dtype=torch.float32)
+        kernel = torch.exp(-0.5 * (x / deviation) ** 2)
+        # Not a weight: a policy can be smoothed that was trained without.
+        self.register_buffer('kernel', kernel / kernel.sum(), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return smoothed images, [N, C, H, W] as they came."""
+        shape, size = images.shape, len(self.kernel)
+        kernel = self.kernel.to(images.dtype)
+        # Channels are rows of one, so that all are smoothed alike.
+        x = images.reshape(-1, 1, *shape[-2:])
+        x = functional.pad(x, (self._radius,) * 4, mode='replicate')
+        x = functional.conv2d(x, kernel.view(1, 1, 1, size))
+        return functional.conv2d(x, kernel.view(1, 1, size, 1)).reshape(shape)
 
 
 def _convolutions(

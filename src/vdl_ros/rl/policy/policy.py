@@ -16,7 +16,7 @@ from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
 from vdl_ros.rl.device import CPU, computes_bfloat16
 from vdl_ros.rl.policy import distributions
 from vdl_ros.rl.policy.lstm import run_lstm
-from vdl_ros.rl.policy.networks import make_torso, orthogonal
+from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
 from vdl_ros.rl.policy.normalizer import Normalizer
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -75,6 +75,7 @@ class Policy(nn.Module):
         lstm_size: int = 0,
         last_action_reward: bool = False,
         normalize: bool = False,
+        smoothing: float = 0.0,
     ) -> None:
         """Build the network; :func:`make_policy` builds one for given spaces."""
         super().__init__()
@@ -96,6 +97,7 @@ class Policy(nn.Module):
         shape = self.image_shape if self.of_images else (math.prod(self._torso_shape),)
         self.normalizer = Normalizer(
             shape if mixed is None else (mixed.vector_size,)) if normalize else None
+        self.smoothing = Smoothing(smoothing) if smoothing and self.of_images else None
         self.policy_torso, features = make_torso(network, shape, hidden_size)
         separate = not (self.of_images or mixed is not None or lstm_size or self._of_values)
         self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
@@ -243,6 +245,8 @@ class Policy(nn.Module):
             inputs = inputs.mul_(1 / 255)
         if normalizer is not None:
             inputs = normalizer(inputs)
+        if self.smoothing is not None:
+            inputs = self.smoothing(inputs)
         with torch.autocast(
                 inputs.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
             features = self.policy_torso(inputs).float()
@@ -281,8 +285,9 @@ def make_policy(
 
     Args:
         config: uses network, hidden_size, lstm_size, last_action_reward, precision,
-            action_distribution and normalize_observations. Network ``auto`` is impala for
-            images, uint8 [C, H, W] or [H, W, C]; for precision see :func:`choose_precision`.
+            action_distribution, normalize_observations and observation_smoothing. Network
+            ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision see
+            :func:`choose_precision`.
         observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
         action_space: see :func:`distributions.for_space`.
         algorithm_config: the algorithm's settings; with those of dqn the network has action
@@ -311,7 +316,8 @@ def make_policy(
         else distributions.for_space(action_space, config.action_distribution),
         hidden_size=config.hidden_size, lstm_size=config.lstm_size,
         last_action_reward=config.last_action_reward,
-        normalize=config.normalize_observations and (mixed or network == 'mlp'))
+        normalize=config.normalize_observations and (mixed or network == 'mlp'),
+        smoothing=config.observation_smoothing)
     choose_precision(policy.to(device), config.precision)
     return policy
 
