@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 WORKERS ?= $(shell expr $$(nproc) + 1)
 PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup train test test-fast faults soak lint clean
+.PHONY: help setup train test test-fast faults soak docs lint clean
 
 help:
 	@echo 'make train      train the arm to reach, one learner, two actors; ARGS="env_id:=CartPole-v1"'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-fast  lint, then the tests without processes'
 	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'
 	@echo 'make soak       let a training and the arm run for an hour: nothing may grow; MINUTES=2'
+	@echo 'make docs       build the documentation as a site, build/site/docs/index.html'
 	@echo 'make setup      install requirements and build'
 	@echo 'make lint       ruff, mypy, import-linter'
 	@echo 'make clean      remove the environment and all build output'
@@ -48,6 +49,10 @@ faults: setup-tests
 soak: setup-tests
 	@source setup.bash && PYTHONPATH="$(CURDIR):$$PYTHONPATH" python3 test/soak.py \
 		--minutes $(MINUTES) $(ARGS)
+
+docs: setup-tests
+	@source setup.bash && sphinx-build -q -W --keep-going -c docs . build/site
+	@echo 'build/site/docs/index.html'
 
 clean:
 	rm -rf .venv build install log

@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,33 @@ def test_the_settings_page_is_up_to_date():
         'run python3 docs/make_settings.py'
 
 
-@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(path):
-    for target in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', path.read_text()):
-        assert (path.parent / target).exists(), f'{path.name}: {target}'
+@pytest.fixture
+def build_site(tmp_path):
+    """Return a function that builds pages as a site; it returns what Sphinx complains of."""
+    def build(source):
+        words = [sys.executable, '-m', 'sphinx', '-q', '-c', ROOT / 'docs', source,
+                 tmp_path / 'site']
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+        return done.stderr.splitlines()
+    return build
+
+
+def test_the_site_has_every_page_and_all_links_lead_somewhere(build_site, tmp_path):
+    assert build_site(ROOT) == []
+    for path in PAGES:
+        assert (tmp_path / 'site' / path.relative_to(ROOT)).with_suffix('.html').is_file()
+
+
+def test_a_page_that_is_not_in_the_site_and_a_broken_link_are_complained_of(build_site, tmp_path):
+    pages = tmp_path / 'source' / 'docs'
+    pages.mkdir(parents=True)
+    (pages / 'index.md').write_text('# T\n\n```{toctree}\none\n```\n')
+    (pages / 'one.md').write_text('# One\n\n[a](one.md#two) [b](gone.py)\n')
+    (pages / 'other.md').write_text('# Other\n')
+    lines = build_site(pages.parent)
+    assert len(lines) == 3
+    for text in ("'two'", "'gone.py'", 'other.md: WARNING'):
+        assert any(text in line for line in lines), text
 
 
 @pytest.mark.parametrize('path', PAGES, ids=lambda path: path.name)
