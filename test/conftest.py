@@ -23,7 +23,7 @@ from rclpy.node import Node
 
 from vdl_ros.bags.reader import BagError, BagReader
 
-pytest_plugins = ['fault_rows', 'schedule', 'stall_detector']
+pytest_plugins = ['fault_rows', 'schedule', 'stall_detector', 'two_hosts']
 
 
 @pytest.fixture(autouse=True)

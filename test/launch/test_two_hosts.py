@@ -1,39 +1,9 @@
 """Two hosts: the learner's half and the actors' half in two network namespaces."""
 
 import os
-import subprocess
-import uuid
 
 import pytest
-
-
-def ip(*words: str) -> None:
-    subprocess.run(['ip', *words], check=True, capture_output=True, text=True)
-
-
-@pytest.fixture
-def hosts():
-    """Return two network namespaces joined by a veth pair, each with an address of its own."""
-    tag = uuid.uuid4().hex[:8]
-    names = [f'vdl-{tag}-{side}' for side in 'ab']
-    try:
-        ip('netns', 'add', names[0])
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f'may not make network namespaces: {error.stderr.strip()}')
-    try:
-        ip('netns', 'add', names[1])
-        links = [f'v{tag}{side}' for side in 'ab']
-        ip('link', 'add', links[0], 'type', 'veth', 'peer', 'name', links[1])
-        for index, (name, link) in enumerate(zip(names, links, strict=True)):
-            ip('link', 'set', link, 'netns', name)
-            for words in (('addr', 'add', f'10.91.7.{index + 1}/24', 'dev', link),
-                          ('link', 'set', link, 'up'), ('link', 'set', 'lo', 'up'),
-                          ('route', 'add', 'default', 'dev', link)):
-                subprocess.run(on(name, 'ip', *words), check=True, capture_output=True)
-        yield names
-    finally:
-        for name in names:
-            subprocess.run(['ip', 'netns', 'del', name], check=False, capture_output=True)
+from two_hosts import on
 
 
 @pytest.fixture
@@ -41,11 +11,6 @@ def environment(monkeypatch):
     """Return what both hosts have: the range of discovery is the subnet."""
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'SUBNET')
     return dict(os.environ)
-
-
-def on(host: str, *command: str) -> tuple[str, ...]:
-    # Not `ip netns exec`, which fails where / is no mount, as in a chroot.
-    return 'nsenter', f'--net=/run/netns/{host}', *command
 
 
 @pytest.mark.parametrize(('env_id', 'steps'), [('CartPole-v1', 20_000), ('ALE/Pong-v5', 1_000)])

@@ -6,7 +6,10 @@ processes over the configured transport. Topics: ``vdl_doctor_PID/ping`` and ``p
 std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json``, ``--clean``,
 ``--no-loopback``.
 
-Exit status: 0 if no check failed, else 1.
+``doctor --peer HOST`` checks the way between this machine and HOST instead, on which
+``doctor --answer`` runs (``vdl_ros.ros.checks.peer``).
+
+Exit status: 0 if no check failed, 1 if one did, 2 for input that cannot be used.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ import json
 import os
 import sys
 
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, whole_number
 from vdl_ros.ros import checks
+from vdl_ros.ros.checks.peer import answer, ask
+from vdl_ros.ros.checks.peer.host_settings import domain_id
+from vdl_ros.ros.checks.peer.wire import PORT
 from vdl_ros.ros.checks.types import amount
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.stale_shared_memory import clean_stale_shared_memory
@@ -46,6 +53,13 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument('--clean', action='store_true',
                         help='first remove shared memory of killed processes')
     parser.add_argument('--no-loopback', action='store_true', help='send no messages')
+    hosts = parser.add_mutually_exclusive_group()
+    hosts.add_argument('--peer', metavar='HOST',
+                       help='check the way to HOST, on which `doctor --answer` runs')
+    hosts.add_argument('--answer', nargs='?', const='', metavar='HOST',
+                       help='answer `doctor --peer` of HOST, or of any host, until Ctrl-C')
+    parser.add_argument('--port', type=whole_number(1024, 65535), default=PORT,
+                        help=f'TCP port of --peer and --answer (default {PORT})')
     try:
         arguments = _remove_ros_arguments(sys.argv[1:] if args is None else args)
     except RuntimeError as error:  # of rclpy: malformed ROS arguments
@@ -61,13 +75,23 @@ def main(args: list[str] | None = None) -> int:
     system = checks.System(environ=dict(os.environ))
     chosen = tuple(check for check in checks.CHECKS
                    if not (options.no_loopback and check is checks.check_loopback))
+    two_hosts = options.peer is not None or options.answer is not None
     try:
+        if two_hosts:
+            domain_id(system.environ)
         transport.configure()
     except (ValueError, OSError) as error:
         # check_transport reports it too; the loop-back would measure another transport.
         chosen = tuple(check for check in chosen if check is not checks.check_loopback)
         print(f'doctor: {error}', file=sys.stderr)
-    findings = checks.run(system, chosen)
+        if two_hosts:
+            return EXIT_BAD_INPUT
+    if options.answer is not None:
+        return _answer(options.answer, options.port)
+    if options.peer is None:
+        findings = checks.run(system, chosen)
+    else:
+        findings = ask.run(options.peer, options.port, system)
     healthy = all(item.status != 'fail' for item in findings)
     if options.json:
         print(json.dumps({'ok': healthy, 'cleaned': cleaned,
@@ -75,6 +99,16 @@ def main(args: list[str] | None = None) -> int:
     else:
         print(report(findings, sys.stdout.isatty()))
     return 0 if healthy else 1
+
+
+def _answer(host: str, port: int) -> int:
+    try:
+        answer.serve(host, port, lambda line: print(line, flush=True))
+    except KeyboardInterrupt:
+        return 0
+    except OSError as error:
+        print(f'doctor: {error}', file=sys.stderr)
+        return EXIT_BAD_INPUT
 
 
 def _remove_ros_arguments(arguments: list[str]) -> list[str]:

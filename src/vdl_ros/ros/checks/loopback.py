@@ -1,8 +1,8 @@
 """
 Measure the round trip of messages between two processes.
 
-``measure()`` starts ``python -m vdl_ros.ros.checks.loopback NAME`` as the echo. Topics are
-``NAME/ping`` and ``NAME/pong``, std_msgs/UInt8MultiArray, reliable and latched.
+The second one runs :func:`echo`. Topics are ``NAME/ping`` and ``NAME/pong``,
+std_msgs/UInt8MultiArray, reliable and latched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any
 
 from vdl_ros.ros.checks.types import Finding, System
 
-__all__ = ['Loopback', 'check_loopback', 'echo', 'measure']
+__all__ = [
+    'Endpoint', 'Loopback', 'check_loopback', 'echo', 'echo_command', 'measure', 'round_trips',
+]
 
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
@@ -35,12 +37,13 @@ class Loopback:
     rate: float
 
 
-class _Endpoint:
+class Endpoint:
     """A node with one publisher and one subscription, in a context of its own."""
 
     def __init__(
         self, name: str, sends: str, receives: str, callback: Callable[[Any], None],
     ) -> None:
+        """Publish to the topic ``sends`` and call ``callback`` for messages of ``receives``."""
         import rclpy
         from rclpy.context import Context
         from rclpy.executors import SingleThreadedExecutor
@@ -76,6 +79,7 @@ class _Endpoint:
                     and self.node.count_publishers(self.subscription.topic_name) > 0)
 
     def close(self) -> None:
+        """End the node."""
         self.executor.shutdown()
         self.node.destroy_node()
         self.context.try_shutdown()
@@ -88,14 +92,12 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
     Raises:
         TimeoutError: a response did not arrive within ``deadline`` seconds.
     """
-    from std_msgs.msg import UInt8MultiArray
-
     name = f'vdl_doctor_{os.getpid()}'
     arrivals: list[float] = []
-    command = [sys.executable, '-m', 'vdl_ros.ros.checks.loopback', name]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    peer = _Endpoint(name, f'{name}/ping', f'{name}/pong',
-                     lambda _: arrivals.append(time.perf_counter()))
+    child = subprocess.Popen(echo_command(name), stdin=subprocess.PIPE,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    peer = Endpoint(name, f'{name}/ping', f'{name}/pong',
+                    lambda _: arrivals.append(time.perf_counter()))
     results = []
     try:
         # This time includes the start of the second process on a busy machine.
@@ -105,18 +107,7 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
             lines = (child.stderr.read() if child.stderr else '').strip().splitlines()
             raise TimeoutError(f'the second process ended: {lines[-1] if lines else child.poll()}')
         for size, rounds in ROUNDS.items():
-            message = UInt8MultiArray()
-            message.data = array.array('B', bytes(size))
-            trips = []
-            for number in range(rounds):
-                arrivals.clear()
-                start = time.perf_counter()
-                peer.publisher.publish(message)
-                if not peer.until(lambda: bool(arrivals), deadline):
-                    raise TimeoutError(f'message {number + 1} of {size / 1e6:g} MB did not come '
-                                       f'back in {deadline:g} s')
-                trips.append(arrivals[0] - start)
-            trips.sort()
+            trips = round_trips(peer, arrivals, size, rounds, deadline)
             results.append(Loopback(size, trips[rounds // 2] * 1e3,
                                     2 * size * rounds / sum(trips) / 1e6))
     finally:
@@ -133,8 +124,41 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
     return results
 
 
+def round_trips(
+    peer: Endpoint, arrivals: list[float], size: int, rounds: int, deadline: float,
+) -> list[float]:
+    """
+    Return the times of ``rounds`` messages of ``size`` bytes there and back, in s, sorted.
+
+    ``arrivals`` is the list to which the callback of ``peer`` appends times.
+
+    Raises:
+        TimeoutError: a response did not arrive within ``deadline`` seconds.
+    """
+    from std_msgs.msg import UInt8MultiArray
+
+    message = UInt8MultiArray()
+    message.data = array.array('B', bytes(size))
+    trips = []
+    for number in range(rounds):
+        arrivals.clear()
+        start = time.perf_counter()
+        peer.publisher.publish(message)
+        if not peer.until(lambda: bool(arrivals), deadline):
+            raise TimeoutError(f'message {number + 1} of {size / 1e6:g} MB did not come '
+                               f'back in {deadline:g} s')
+        trips.append(arrivals[0] - start)
+    return sorted(trips)
+
+
+def echo_command(name: str) -> list[str]:
+    """Return the command of a process that runs :func:`echo`."""
+    # Not `-m`, which warns: the package has imported this module by then.
+    return [sys.executable, '-c', f'from {__name__} import echo; echo({name!r})']
+
+
 def echo(name: str) -> None:
-    """Return every message until standard input is closed."""
+    """Print ``ready``, then return every message until standard input is closed."""
     import threading
 
     ended = threading.Event()
@@ -144,8 +168,9 @@ def echo(name: str) -> None:
         ended.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    peer = _Endpoint(f'{name}_echo', f'{name}/pong', f'{name}/ping',
-                     lambda message: peer.publisher.publish(message))
+    peer = Endpoint(f'{name}_echo', f'{name}/pong', f'{name}/ping',
+                    lambda message: peer.publisher.publish(message))
+    print('ready', flush=True)
     while not ended.is_set():
         peer.executor.spin_once(timeout_sec=0.1)
     peer.close()
@@ -169,7 +194,3 @@ def check_loopback(system: System, exchange: Callable[[], list[Loopback]] = meas
         figures[f'p50_ms_{item.size}_bytes'] = round(item.p50_ms, 3)
         figures[f'MBps_{item.size}_bytes'] = round(item.rate, 1)
     return Finding('loop-back', 'ok', text, '', figures)
-
-
-if __name__ == '__main__':
-    echo(sys.argv[1])
