@@ -113,7 +113,7 @@ def _check(env_id: str) -> None:
     """Raise ValueError, with the reason, for an environment that a policy cannot act in."""
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
-    from vdl_ros.rl.policy.policy import make_policy
+    from vdl_ros.rl.policy.factory import make_policy
     from vdl_ros.rl.train_config import TrainConfig
     make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=env_id)))
 

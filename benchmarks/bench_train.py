@@ -46,7 +46,7 @@ def arguments(
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
     from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
-    from vdl_ros.rl.policy.policy import make_policy
+    from vdl_ros.rl.policy.factory import make_policy
     from vdl_ros.rl.runs.run_config import RunConfig
     from vdl_ros.rl.train_config import TrainConfig
     from vdl_ros.ros.process_config import ProcessConfig

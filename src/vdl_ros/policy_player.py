@@ -20,7 +20,7 @@ from vdl_ros.rl.acting.actor import load_weights
 from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['PolicyPlayer']

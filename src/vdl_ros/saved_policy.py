@@ -19,7 +19,8 @@ from vdl_ros.envs.video import record_episodes
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.policy import Policy, make_policy
+from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig

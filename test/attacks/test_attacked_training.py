@@ -23,7 +23,7 @@ from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
 

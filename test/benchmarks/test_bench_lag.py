@@ -10,7 +10,7 @@ from benchmarks.bench_lag import AWARE, NAIVE, TASKS, _measured, figures, play, 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import SavedPolicy
 

@@ -14,7 +14,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach_task import ReachTask
 from vdl_ros.envs.registration import REACH
 from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import SavedPolicy
 

@@ -16,7 +16,7 @@ from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.nodes.actor import ActorNode
 from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.acting.learner_choice import LearnerChoice
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import to_tensors

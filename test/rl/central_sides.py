@@ -9,7 +9,7 @@ from vdl_ros.rl.acting.central_inference import CentralInference, Request
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 
 STEPS = 5

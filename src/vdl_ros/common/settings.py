@@ -135,15 +135,18 @@ def settings_of(*classes: type) -> dict[str, Setting]:
     """
     Return the settings of dataclasses by name, in order of declaration.
 
+    Classes may share a setting that they inherit from the same class.
+
     Raises:
         TypeError: two classes declare the same name.
     """
     found: dict[str, Setting] = {}
+    declared: dict[str, Any] = {}
     for cls in classes:
         for field in dataclasses.fields(cls):
             if 'doc' not in field.metadata:
                 continue
-            if field.name in found:
+            if declared.setdefault(field.name, field) is not field:
                 raise TypeError(f'{cls.__name__}.{field.name}: the name is already used')
             default: Any = field.default
             found[field.name] = Setting(field.name, type(default), default, **field.metadata)

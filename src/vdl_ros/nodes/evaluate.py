@@ -34,7 +34,7 @@ from vdl_ros.envs.video import record_episodes
 from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
-from vdl_ros.rl.policy.policy import choose_precision
+from vdl_ros.rl.policy.precision import choose_precision
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up

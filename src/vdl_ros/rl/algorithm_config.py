@@ -10,8 +10,8 @@ from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = [
     'ALGORITHM_SETTINGS', 'A3cConfig', 'AlgorithmConfig', 'DqnConfig', 'ImpalaConfig',
-    'PpoConfig', 'ReinforceConfig', 'make_algorithm_config', 'reject_other_algorithm_settings',
-    'verify',
+    'PpoConfig', 'ReinforceConfig', 'ReplayConfig', 'SacConfig', 'make_algorithm_config',
+    'reject_other_algorithm_settings', 'verify',
 ]
 
 
@@ -70,14 +70,11 @@ class ReinforceConfig:
 
 
 @dataclass(frozen=True)
-class DqnConfig:
-    """Settings of ``dqn`` (Mnih et al. 2015) and its extensions."""
+class ReplayConfig:
+    """Settings of the algorithms that learn from a replay, ``dqn`` and ``sac``."""
 
     n_step: int = setting(
         1, 'Rewards summed before the bootstrap, n.', minimum=1, maximum=10_000, unit='steps')
-    double_q: bool = setting(
-        True, 'Double DQN: the online network selects actions, the target network evaluates '
-        'them.')
     replay_size: int = setting(
         50_000, 'Capacity of the replay buffer.', minimum=1, maximum=1_000_000_000, unit='steps')
     replay_start: int = setting(
@@ -89,6 +86,15 @@ class DqnConfig:
         128, 'Samples in one optimizer step; with an LSTM or last_action_reward as many whole '
         'columns of unroll_length as fit, at least one.', minimum=1,
         maximum=1_000_000, unit='steps')
+
+
+@dataclass(frozen=True)
+class DqnConfig(ReplayConfig):
+    """Settings of ``dqn`` (Mnih et al. 2015) and its extensions."""
+
+    double_q: bool = setting(
+        True, 'Double DQN: the online network selects actions, the target network evaluates '
+        'them.')
     prioritized: bool = setting(
         False, 'Prioritised replay: sample steps with a large TD error more often.')
     priority_exponent: float = setting(
@@ -115,10 +121,30 @@ class DqnConfig:
         'number) from 1 to 1 + this; 0: all alike.', minimum=0.0, maximum=100.0)
 
 
-AlgorithmConfig = ImpalaConfig | A3cConfig | PpoConfig | ReinforceConfig | DqnConfig
+@dataclass(frozen=True)
+class SacConfig(ReplayConfig):
+    """Settings of ``sac`` (Haarnoja et al. 2018, arXiv:1812.05905)."""
+
+    target_smoothing: float = setting(
+        0.005, 'Share of the critics in each update of the target critics, tau.',
+        minimum=1e-9, maximum=1.0)
+    automatic_temperature: bool = setting(
+        True, 'Learn the temperature so that the entropy of the policy is the target.')
+    temperature: float = setting(
+        1.0, 'Weight of the entropy, alpha; with automatic_temperature the first one.',
+        minimum=1e-9, maximum=1e6)
+    target_entropy: float = setting(
+        -1.0, 'Target entropy of continuous actions, for each of their dimensions, which are '
+        'scaled to -1 to 1.', minimum=-100.0, maximum=100.0, unit='nats')
+    target_entropy_share: float = setting(
+        0.5, 'Target entropy of discrete actions, as a share of the largest one.',
+        minimum=0.0, maximum=1.0)
+
+
+AlgorithmConfig = ImpalaConfig | A3cConfig | PpoConfig | ReinforceConfig | DqnConfig | SacConfig
 ALGORITHM_SETTINGS: Mapping[str, type[AlgorithmConfig]] = {
     'impala': ImpalaConfig, 'a3c': A3cConfig, 'ppo': PpoConfig, 'reinforce': ReinforceConfig,
-    'dqn': DqnConfig}
+    'dqn': DqnConfig, 'sac': SacConfig}
 
 
 def make_algorithm_config(train: TrainConfig, values: Mapping[str, object]) -> AlgorithmConfig:
@@ -142,12 +168,15 @@ def reject_other_algorithm_settings(given: Mapping[str, object], algorithm: str)
     Raises:
         SettingError: names the setting and both algorithms.
     """
-    for other, settings in ALGORITHM_SETTINGS.items():
-        for name in settings_of(settings):
-            if other != algorithm and name in given:
-                raise SettingError(
-                    f'{name}: {given[name]!r} is of algorithm {other!r}, and algorithm is '
-                    f'{algorithm!r}')
+    allowed = {name for own, settings in ALGORITHM_SETTINGS.items() if own == algorithm
+               for name in settings_of(settings)}
+    for name in settings_of(*ALGORITHM_SETTINGS.values()):
+        if name in given and name not in allowed:
+            others = ' and '.join(repr(other) for other, settings in ALGORITHM_SETTINGS.items()
+                                  if name in settings_of(settings))
+            raise SettingError(
+                f'{name}: {given[name]!r} is of algorithm {others}, and algorithm is '
+                f'{algorithm!r}')
 
 
 def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: int = 1) -> None:
@@ -175,8 +204,12 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
             'actors would wait for ever')
     if isinstance(algorithm_config, PpoConfig):
         _verify_ppo(train, algorithm_config)
+    if isinstance(algorithm_config, ReplayConfig):
+        _verify_replay(train, algorithm_config, num_learners)
     if isinstance(algorithm_config, DqnConfig):
-        _verify_dqn(train, algorithm_config, num_learners)
+        _verify_dqn(algorithm_config)
+    if isinstance(algorithm_config, SacConfig):
+        _verify_sac(train)
 
 
 def _verify_ppo(train: TrainConfig, ppo: PpoConfig) -> None:
@@ -192,8 +225,8 @@ def _verify_ppo(train: TrainConfig, ppo: PpoConfig) -> None:
             f'ppo_minibatches {ppo.ppo_minibatches}: one step cannot show how far it goes')
 
 
-def _verify_dqn(train: TrainConfig, dqn: DqnConfig, num_learners: int) -> None:
-    values = as_dict(train, dqn)
+def _verify_replay(train: TrainConfig, replay: ReplayConfig, num_learners: int) -> None:
+    values = as_dict(train, replay)
     for smaller, larger in (
             ('n_step', 'unroll_length'), ('unroll_length', 'replay_size'),
             ('replay_batch', 'replay_size'), ('replay_start', 'replay_size')):
@@ -203,14 +236,25 @@ def _verify_dqn(train: TrainConfig, dqn: DqnConfig, num_learners: int) -> None:
                 f'{values[larger]}')
     # Each learner has its own replay, and all wait until every learner has replay_start steps.
     share = train.total_steps // num_learners
-    if dqn.replay_start > share:
+    if replay.replay_start > share:
         of_one = '' if num_learners == 1 else (
             f' / num_learners = {train.total_steps} / {num_learners} =')
         raise SettingError(
-            f'replay_start: {dqn.replay_start} is not allowed: at most total_steps'
+            f'replay_start: {replay.replay_start} is not allowed: at most total_steps'
             f'{of_one or ","} {share}, or nothing would be learned')
+
+
+def _verify_dqn(dqn: DqnConfig) -> None:
     for name in ('exploration_start', 'exploration_end'):
         if dqn.exploration == 'epsilon' and getattr(dqn, name) > 1.0:
             raise SettingError(
                 f"{name}: {getattr(dqn, name):g} is not allowed with exploration 'epsilon': at "
                 'most 1')
+
+
+def _verify_sac(train: TrainConfig) -> None:
+    if train.lstm_size or train.last_action_reward:
+        # The replay holds no state of the critics to start from.
+        name, allowed = ('lstm_size', '0') if train.lstm_size else ('last_action_reward', 'false')
+        raise SettingError(f"{name}: {getattr(train, name)} is not allowed with algorithm 'sac': "
+                           f'{allowed}')

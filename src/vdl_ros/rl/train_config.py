@@ -8,7 +8,7 @@ from vdl_ros.common.settings import setting
 
 __all__ = ['ALGORITHMS', 'NETWORKS', 'TrainConfig']
 
-ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn')
+ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac')
 # See networks.py.
 NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')
 
@@ -42,7 +42,8 @@ class TrainConfig:
         'LSTM, or without one of the heads, as in IMPALA.')
     action_distribution: str = setting(
         'gaussian', 'Distribution of continuous actions: a normal distribution whose samples the '
-        'environment clips, or one squashed by tanh into the range of actions.',
+        'environment clips, or one squashed by tanh into the range of actions, which sac always '
+        'uses.',
         choices=('gaussian', 'squashed'))
     normalize_observations: bool = setting(
         False, 'Normalise observations, except images, to mean 0 and deviation 1, by running '

@@ -13,7 +13,7 @@ from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_extras
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 
 BATCH = 3

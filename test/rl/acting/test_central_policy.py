@@ -12,7 +12,7 @@ from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 
 Asking, Learner, go_on, local_unrolls = (
     sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)

@@ -12,7 +12,8 @@ from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.distributions import Categorical, EpsilonGreedy
-from vdl_ros.rl.policy.policy import Output, make_policy
+from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.policy import Output
 from vdl_ros.rl.train_config import TrainConfig
 
 

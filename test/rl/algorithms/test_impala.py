@@ -11,7 +11,7 @@ from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 
 CONFIG = TrainConfig(discount=0.9, baseline_cost=0.4, entropy_cost=0.03, hidden_size=8)

@@ -20,7 +20,7 @@ from vdl_ros.rl.algorithm_config import (
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
 

@@ -6,15 +6,12 @@ optionally with prioritised replay (Schaul et al. 2016, arXiv:1511.05952). Actor
 schedule in ``exploration.py``. As in Ape-X, n-step sums are not corrected for actions that the
 policy would no longer take. With an LSTM or last_action_reward, samples are whole columns that
 start from the actor's recurrent state (Kapturowski et al. 2019, R2D2); they are drawn by the
-priorities of their steps, without importance weights in the loss. Each of several learners has its
-own replay, and all wait until every replay holds enough. The replay is in host memory, because a
-GPU has less; samples are sent to the policy's device.
+priorities of their steps, without importance weights in the loss.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -22,8 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vdl_ros.rl.algorithm_config import DqnConfig
-from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.algorithms import algorithm, replay_algorithm
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
@@ -34,10 +30,9 @@ from vdl_ros.rl.train_config import TrainConfig
 __all__ = ['Algorithm']
 
 
-class Algorithm(algorithm.Algorithm):
-    """For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps."""
+class Algorithm(replay_algorithm.ReplayAlgorithm):
+    """Q-learning with a target network; see :class:`replay_algorithm.ReplayAlgorithm`."""
 
-    learns_from_host = True
     algorithm_config: DqnConfig
 
     def __init__(
@@ -50,56 +45,19 @@ class Algorithm(algorithm.Algorithm):
         Raises:
             ValueError: the replay is larger than this learner's share of the memory.
         """
-        super().__init__(policy, config, algorithm_config, schema, group)
+        super().__init__(
+            policy, config, algorithm_config, schema, group, priority_exponent=(
+                algorithm_config.priority_exponent if algorithm_config.prioritized else 0.0))
         self.target = copy.deepcopy(policy)
         self.target.requires_grad_(requires_grad=False)
-        self._replay = Replay(
-            schema, algorithm_config.replay_size, config.discount, algorithm_config.n_step,
-            algorithm_config.priority_exponent if algorithm_config.prioritized else 0.0,
-            group.size)
-        # Samples of one optimizer step, and the number of environment steps in them.
-        self._sample_size = self._sampled_steps = algorithm_config.replay_batch
-        if policy.state_size:
-            self._sample_size = max(algorithm_config.replay_batch // schema.unroll_length, 1)
-            self._sampled_steps = self._sample_size * schema.unroll_length
-        self._pending_updates = 0.0
 
-    def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
-        self._replay.add(batch, self.rewards(batch))
-        metrics = self._learn(batch)
-        self.update_normalizer(batch)
-        return metrics
-
-    def _learn(self, batch: Batch) -> dict[str, float]:
-        """Make the optimizer steps that are due after a batch was added to the replay."""
-        algorithm_config, group, replay = self.algorithm_config, self.group, self._replay
-        steps = replay.steps
-        # Resets are not steps, so a full replay may hold fewer than replay_start.
-        ready = steps >= algorithm_config.replay_start or (replay.full and steps > 0)
-        # Sampled columns include resets, so resets count here too.
-        new = batch.valid.numel() if self.policy.state_size else int(batch.valid.sum())
-        # All learners make the same number of steps; else they would wait for each other for ever.
-        all_ready, all_new = group.all_reduce_sum(
-            torch.tensor([float(ready), float(new)])).tolist()
-        metrics = {'losses/replayed_steps': float(steps)}
-        if all_ready < group.size:
-            return metrics
-        self._pending_updates += (
-            all_new / group.size * algorithm_config.replay_ratio / self._sampled_steps)
-        sums: dict[str, float] = {}
-        count = int(self._pending_updates)
-        self._pending_updates -= count
-        for _ in range(count):
-            sample = replay.sample(self._sample_size)
-            for name, value in self.optimizer.step(*self.loss(replay, sample)).items():
-                sums[name] = sums.get(name, 0.0) + value / count
-            if self.optimizer.steps % algorithm_config.target_period == 0:
-                self.target.load_state_dict(self.policy.state_dict())
-        return {**sums, **metrics}
+    def update_target(self) -> None:
+        """Copy the network into the target network at each period."""
+        if self.optimizer.steps % self.algorithm_config.target_period == 0:
+            self.target.load_state_dict(self.policy.state_dict())
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics; update the priorities."""
+        """See :meth:`replay_algorithm.ReplayAlgorithm.loss`."""
         if self.policy.state_size:
             values, targets, columns, times, mask = self._column_targets(replay, sample)
         else:
@@ -165,17 +123,6 @@ class Algorithm(algorithm.Algorithm):
         """Return n-step targets: returns plus the target network's value of the best action."""
         chosen = best.argmax(-1, keepdim=True)
         return returns + factors * q_target.gather(-1, chosen).squeeze(-1)
-
-    def state(self) -> dict[str, Any]:
-        """See :meth:`algorithm.Algorithm.state`; the replay is not saved; it is filled anew."""
-        return {**super().state(), 'target': self.target.state_dict(),
-                'steps': self.optimizer.steps}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """See :meth:`algorithm.Algorithm.load_state`."""
-        super().load_state(state)
-        self.target.load_state_dict(state['target'])
-        self.optimizer.steps = int(state['steps'])
 
 
 def _q(output: Any) -> Tensor:

@@ -81,7 +81,7 @@ class Replay:
 
     Attributes:
         observations: [columns, T + 1, ...].
-        actions: [columns, T] int64.
+        actions: [columns, T] int64, or [columns, T, A] float32.
         rewards: [columns, T] float32, from the environment.
         returns, factors, times: [columns, T], see :func:`n_step_returns`.
         is_reset: [columns, T + 1] bool.
@@ -111,9 +111,10 @@ class Replay:
         """
         steps, space = schema.unroll_length, schema.observation_space
         columns = max(size // steps, 1)
-        # Observations and is_reset; actions, rewards, returns, factors, times, weights; state.
+        actions = torch.from_numpy(schema.empty(1)['actions'][:, 0])
+        # Observations and is_reset; rewards, returns, factors, times, weights; actions; state.
         column = ((steps + 1) * (math.prod(space.shape) * space.dtype.itemsize + 1)
-                  + steps * (8 + 4 + 4 + 4 + 8 + 8) + 4 * schema.state_size)
+                  + steps * (4 + 4 + 4 + 8 + 8) + actions.nbytes + 4 * schema.state_size)
         free = psutil.virtual_memory().available
         most = int(_MEMORY_SHARE * free / learners // column)
         if columns > most:
@@ -126,7 +127,7 @@ class Replay:
         self._discount, self._n, self._alpha = discount, n, priority_exponent
         dtype = torch.from_numpy(space.sample()).dtype
         self.observations = torch.empty(columns, steps + 1, *space.shape, dtype=dtype)
-        self.actions = torch.zeros(columns, steps, dtype=torch.int64)
+        self.actions = torch.zeros(columns, *actions.shape, dtype=actions.dtype)
         self.rewards, self.returns, self.factors = (
             torch.zeros(columns, steps) for _ in range(3))
         self.times = torch.zeros(columns, steps, dtype=torch.int64)

@@ -18,7 +18,9 @@ from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollSchema
 from vdl_ros.rl.device import CPU, memory_of
 from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy
+from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.policy.precision import choose_precision
 from vdl_ros.rl.runs.checkpoint import pack, unpack
 from vdl_ros.rl.runs.initial_weights import load_initial_weights
 from vdl_ros.rl.train_config import TrainConfig

@@ -21,13 +21,15 @@ from torch.nn import functional
 from vdl_ros.rl.train_config import ALGORITHMS
 
 __all__ = [
-    'ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian', 'EpsilonGreedy',
-    'MultiCategorical', 'SquashedGaussian', 'for_space', 'for_values',
+    'OF_ALL_SPACES', 'ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian',
+    'EpsilonGreedy', 'MultiCategorical', 'SquashedGaussian', 'for_space', 'for_values',
 ]
 
 _LOG_2PI = math.log(2 * math.pi)
 # A logit whose probability is 0. It is finite: infinity times 0 is NaN.
 _NEVER = -1e9
+#: Algorithms that can act in every space, in words.
+OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac'))
 # Limits that keep a policy from collapsing to a point or overflowing float32.
 _LOG_STD = (-5.0, 2.0)
 
@@ -212,7 +214,7 @@ class SquashedGaussian(DiagonalGaussian):
     A normal distribution whose samples are squashed by tanh into the environment's range.
 
     Actions, log-densities and entropies are those of the sample before tanh: ratios of densities
-    and divergences are the same before and after it.
+    and divergences are the same before and after it. :meth:`squashed_log_prob` is that after it.
     """
 
     def __init__(self, low: NDArray[Any], high: NDArray[Any]) -> None:
@@ -225,6 +227,16 @@ class SquashedGaussian(DiagonalGaussian):
         squashed: NDArray[Any] = (self._center + self._scale * np.tanh(actions)).astype(
             self._center.dtype)
         return squashed
+
+    def squashed_log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
+        """
+        Return the log-density of tanh(``actions``), actions scaled to -1 to 1, float [...].
+
+        As in appendix C of Haarnoja et al. 2018, arXiv:1812.05905, with log(1 - tanh(u)^2) in a
+        form that is finite for each finite u.
+        """
+        slopes = 2 * (math.log(2.0) - actions - functional.softplus(-2 * actions))
+        return self.log_prob(parameters, actions) - slopes.sum(-1)
 
 
 class EpsilonGreedy(Categorical):
@@ -316,8 +328,7 @@ def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
         ValueError: the space is not Discrete from 0.
     """
     if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
-        others = ', '.join(each for each in ALGORITHMS if each != 'dqn')
         raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
-                         f'spaces one of {others}')
+                         f'spaces one of {OF_ALL_SPACES}')
     family = {'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}[exploration]
     return family(int(space.n))

@@ -1,29 +1,23 @@
-"""The policy network: torso, optional LSTM, action head and value head."""
+"""The policy network: torso, optional LSTM, action head and optional value head."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, is_image
-from vdl_ros.common.precision import faster_in_bfloat16
-from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig
-from vdl_ros.rl.device import CPU, computes_bfloat16
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector
 from vdl_ros.rl.policy import distributions
 from vdl_ros.rl.policy.lstm import run_lstm
 from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
 from vdl_ros.rl.policy.normalizer import Normalizer
-from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['Output', 'Policy', 'choose_precision', 'make_policy']
+__all__ = ['Output', 'Policy']
 
-# Batch size of the measurement that chooses the precision.
-_PRECISION_BATCH = 16
 # Units of the layer that joins the features of an image and numbers.
 _JOINT_SIZE = 256
 
@@ -34,7 +28,7 @@ class Output(NamedTuple):
 
     Attributes:
         parameters: float [..., P], of the action distribution.
-        values: float [...]; with action values, the largest.
+        values: float [...]; with action values, the largest; 0 without a value head.
         state: float [B, S], after the last observation and before
             :meth:`Policy.append_last_action`; S is 0 if the policy has no state.
     """
@@ -46,7 +40,7 @@ class Output(NamedTuple):
 
 class Policy(nn.Module):
     """
-    A network with a policy head and a value head, or with one head of action values.
+    A network with a policy head and often a value head, or with one head of action values.
 
     If an observation is an image and numbers, the torso's features of the image and the numbers
     go through one more layer.
@@ -54,6 +48,7 @@ class Policy(nn.Module):
     Attributes:
         distribution: action distribution of the policy head's outputs.
         observation_shape: shape of one observation.
+        network: name of the torso, see ``networks.py``.
         of_images: whether the torso is one for images.
         state_size: S, size of the state: the LSTM's state, then the last action and reward if
             they are inputs; 0: no state.
@@ -76,9 +71,27 @@ class Policy(nn.Module):
         last_action_reward: bool = False,
         normalize: bool = False,
         smoothing: float = 0.0,
+        has_value: bool = True,
+        has_log_std: bool = False,
     ) -> None:
-        """Build the network; :func:`make_policy` builds one for given spaces."""
+        """
+        Build the network; ``factory.py`` builds one for given spaces.
+
+        Args:
+            network: name of the torso.
+            observation_space: of one environment.
+            distribution: of the actions.
+            hidden_size: units of each layer of the mlp.
+            lstm_size: cells of the LSTM; 0: none.
+            last_action_reward: whether the last action and reward are inputs.
+            normalize: whether numbers are normalized.
+            smoothing: standard deviation of the smoothing of images, in pixels; 0: none.
+            has_value: whether there is a value head; action values need none.
+            has_log_std: whether the network computes the log-std of a Gaussian, which else is one
+                parameter for all observations.
+        """
         super().__init__()
+        self.network = network
         self.distribution = distribution
         self.observation_shape = observation_space.shape
         mixed = self._mixed = (
@@ -99,7 +112,8 @@ class Policy(nn.Module):
             shape if mixed is None else (mixed.vector_size,)) if normalize else None
         self.smoothing = Smoothing(smoothing) if smoothing and self.of_images else None
         self.policy_torso, features = make_torso(network, shape, hidden_size)
-        separate = not (self.of_images or mixed is not None or lstm_size or self._of_values)
+        has_value = has_value and not self._of_values
+        separate = has_value and not (self.of_images or mixed is not None or lstm_size)
         self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
         self.joint: nn.Module | None = None
         if mixed is not None:
@@ -113,18 +127,23 @@ class Policy(nn.Module):
             for name, parameter in self.lstm.named_parameters():
                 (nn.init.orthogonal_ if 'weight' in name else nn.init.zeros_)(parameter)
             features = lstm_size
-        gaussian = isinstance(distribution, distributions.DiagonalGaussian)
-        outputs = distribution.size // 2 if gaussian else distribution.size - self._of_values
+        own_log_std = isinstance(distribution, distributions.DiagonalGaussian) and not has_log_std
+        outputs = distribution.size // 2 if own_log_std else distribution.size - self._of_values
         self.policy_head = orthogonal(
             nn.Linear(features, outputs), 1.0 if self._of_values else 0.01)
-        self.value_head = None if self._of_values else orthogonal(nn.Linear(features, 1), 1.0)
-        self.log_std = nn.Parameter(torch.zeros(outputs)) if gaussian else None
+        self.value_head = orthogonal(nn.Linear(features, 1), 1.0) if has_value else None
+        self.log_std = nn.Parameter(torch.zeros(outputs)) if own_log_std else None
 
     @property
     def image_shape(self) -> tuple[int, ...]:
         """[C, H, W] of observations that are images, or of the image in them."""
         shape = self._torso_shape
         return (shape[2], *shape[:2]) if self._channels_last else shape
+
+    @property
+    def num_numbers(self) -> int:
+        """V, numbers beside the image of an observation; 0 without both."""
+        return 0 if self._mixed is None else self._mixed.vector_size
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the state before the first observation, [batch, S]."""
@@ -193,6 +212,8 @@ class Policy(nn.Module):
             parameters = torch.cat([parameters, self.log_std.expand_as(parameters)], -1)
         if self.value_head is not None:
             values = self.value_head(value_features).squeeze(-1)
+        elif not self._of_values:
+            values = torch.zeros_like(parameters[..., 0])
         else:
             values = parameters.amax(-1)
             parameters = torch.cat([
@@ -230,9 +251,20 @@ class Policy(nn.Module):
             images = images.clone(memory_format=torch.contiguous_format).view(torch.float32)
         return images.reshape(-1, *self._torso_shape), self.numbers(rows)
 
-    def _features(self, inputs: Tensor, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return features for policy and value, [N, F] each, of the parts of observations."""
-        inputs = inputs.reshape(-1, *self._torso_shape)
+    def prepare(
+        self, observations: Tensor, numbers: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """
+        Return the torso's inputs in its precision, [N, ...], and the numbers beside them, [N, V].
+
+        Both are normalized if there is a normalizer, images smoothed if that is set. Without an image and numbers the second is
+        None.
+
+        Args:
+            observations: those of the torso.
+            numbers: those beside them, see :meth:`split`.
+        """
+        inputs = observations.reshape(-1, *self._torso_shape)
         if not self.of_images:
             inputs = inputs.reshape(-1, math.prod(self._torso_shape))
         elif self._channels_last:
@@ -247,6 +279,13 @@ class Policy(nn.Module):
             inputs = normalizer(inputs)
         if self.smoothing is not None:
             inputs = self.smoothing(inputs)
+        if numbers is not None and self.normalizer is not None:
+            numbers = self.normalizer(numbers)
+        return inputs, numbers
+
+    def _features(self, observations: Tensor, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return features for policy and value, [N, F] each, of the parts of observations."""
+        inputs, numbers = self.prepare(observations, numbers)
         with torch.autocast(
                 inputs.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
             features = self.policy_torso(inputs).float()
@@ -255,8 +294,6 @@ class Policy(nn.Module):
         if self.joint is None:
             return features, value_features
         assert numbers is not None
-        if self.normalizer is not None:
-            numbers = self.normalizer(numbers)
         features = self.joint(torch.cat([features, numbers], -1))
         return features, features
 
@@ -271,78 +308,3 @@ class Policy(nn.Module):
             before = slice(len(is_reset) - 1)
             rows = torch.cat([rows, self._encode_last(actions[before], rewards[before])])
         return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
-
-
-def make_policy(
-    config: TrainConfig,
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    algorithm_config: AlgorithmConfig | None = None,
-    device: torch.device = CPU,
-) -> Policy:
-    """
-    Return a policy for the spaces of one environment.
-
-    Args:
-        config: uses network, hidden_size, lstm_size, last_action_reward, precision,
-            action_distribution, normalize_observations and observation_smoothing. Network
-            ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision see
-            :func:`choose_precision`.
-        observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
-        action_space: see :func:`distributions.for_space`.
-        algorithm_config: the algorithm's settings; with those of dqn the network has action
-            values.
-        device: device of the policy. Weights are initialized on the CPU, so that they do not
-            depend on it.
-
-    Raises:
-        ValueError: a space, or a combination of network and space, that is not supported.
-    """
-    if not isinstance(observation_space, gymnasium.spaces.Box):
-        raise ValueError(f'observation space {observation_space} is not supported: a Box')
-    mixed = isinstance(observation_space, ImageAndVector)
-    image = is_image(getattr(observation_space, 'image', observation_space))
-    network = config.network
-    if network == 'auto':
-        network = 'impala' if image else 'mlp'
-    if network != 'mlp' and not image:
-        raise ValueError(
-            f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
-            f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
-    policy = Policy(
-        network, observation_space,
-        distributions.for_values(action_space, algorithm_config.exploration)
-        if isinstance(algorithm_config, DqnConfig)
-        else distributions.for_space(action_space, config.action_distribution),
-        hidden_size=config.hidden_size, lstm_size=config.lstm_size,
-        last_action_reward=config.last_action_reward,
-        normalize=config.normalize_observations and (mixed or network == 'mlp'),
-        smoothing=config.observation_smoothing)
-    choose_precision(policy.to(device), config.precision)
-    return policy
-
-
-def choose_precision(policy: Policy, precision: str) -> None:
-    """
-    Set the precision of a policy's torso for the device that it is on.
-
-    Args:
-        policy: on its device.
-        precision: 'float32', 'bfloat16', or 'auto': on a CPU the faster one, on a CUDA device
-            bfloat16 if the hardware supports it. It has the exponent range of float32, so
-            gradients need no scaling. Without images the precision is always float32.
-    """
-    if precision == 'auto' and policy.of_images:
-        precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
-    policy.precision = (
-        torch.bfloat16 if precision == 'bfloat16' and policy.of_images else torch.float32)
-
-
-def _faster_in_bfloat16(policy: Policy) -> bool:
-    device = policy.policy_head.weight.device
-    if device != CPU:
-        return computes_bfloat16(device)
-    # Random images would change the random state of the run.
-    images = torch.full((_PRECISION_BATCH, *policy.image_shape), 0.5)
-    with torch.no_grad():
-        return faster_in_bfloat16(lambda: policy.policy_torso(images))

@@ -25,7 +25,7 @@ from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import from_tensors

@@ -1,0 +1,114 @@
+"""
+Base class of the algorithms that learn from a replay of the actors' steps.
+
+Each of several learners has its own replay, and all wait until every replay holds enough. The
+replay is in host memory, because a GPU has less; samples are sent to the policy's device. It is
+not part of a checkpoint: a resumed run fills it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vdl_ros.rl.algorithm_config import DqnConfig, SacConfig
+from vdl_ros.rl.algorithms import algorithm
+from vdl_ros.rl.data.batch import Batch
+from vdl_ros.rl.data.replay import Replay, Sample
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
+
+__all__ = ['ReplayAlgorithm']
+
+
+class ReplayAlgorithm(algorithm.Algorithm):
+    """
+    For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps.
+
+    Subclasses make ``target`` and implement :meth:`loss` and :meth:`update_target`.
+
+    Attributes:
+        target: the target network or networks, which bootstrap values come from.
+    """
+
+    learns_from_host = True
+    algorithm_config: DqnConfig | SacConfig
+    target: nn.Module
+
+    def __init__(
+        self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig | SacConfig,
+        schema: UnrollSchema, group: Group, *, priority_exponent: float = 0.0,
+    ) -> None:
+        """
+        Make the replay; ``priority_exponent`` is alpha of prioritized sampling.
+
+        Raises:
+            ValueError: the replay is larger than this learner's share of the memory.
+        """
+        super().__init__(policy, config, algorithm_config, schema, group)
+        self._replay = Replay(
+            schema, algorithm_config.replay_size, config.discount, algorithm_config.n_step,
+            priority_exponent, group.size)
+        # Samples of one optimizer step, and the number of environment steps in them.
+        self._sample_size = self._sampled_steps = algorithm_config.replay_batch
+        if policy.state_size:
+            self._sample_size = max(algorithm_config.replay_batch // schema.unroll_length, 1)
+            self._sampled_steps = self._sample_size * schema.unroll_length
+        self._pending_updates = 0.0
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """See :meth:`algorithm.Algorithm.update`."""
+        self._replay.add(batch, self.rewards(batch))
+        metrics = self._learn(batch)
+        self.update_normalizer(batch)
+        return metrics
+
+    def _learn(self, batch: Batch) -> dict[str, float]:
+        """Make the optimizer steps that are due after a batch was added to the replay."""
+        algorithm_config, group, replay = self.algorithm_config, self.group, self._replay
+        steps = replay.steps
+        # Resets are not steps, so a full replay may hold fewer than replay_start.
+        ready = steps >= algorithm_config.replay_start or (replay.full and steps > 0)
+        # Sampled columns include resets, so resets count here too.
+        new = batch.valid.numel() if self.policy.state_size else int(batch.valid.sum())
+        # All learners make the same number of steps; else they would wait for each other for ever.
+        all_ready, all_new = group.all_reduce_sum(
+            torch.tensor([float(ready), float(new)])).tolist()
+        metrics = {'losses/replayed_steps': float(steps)}
+        if all_ready < group.size:
+            return metrics
+        self._pending_updates += (
+            all_new / group.size * algorithm_config.replay_ratio / self._sampled_steps)
+        sums: dict[str, float] = {}
+        count = int(self._pending_updates)
+        self._pending_updates -= count
+        for _ in range(count):
+            sample = replay.sample(self._sample_size)
+            for name, value in self.optimizer.step(*self.loss(replay, sample)).items():
+                sums[name] = sums.get(name, 0.0) + value / count
+            self.update_target()
+        return {**sums, **metrics}
+
+    def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
+        """Return the loss to minimise, a scalar, and its metrics; update the priorities."""
+        raise NotImplementedError
+
+    def update_target(self) -> None:
+        """Update the target after an optimizer step."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """See :meth:`algorithm.Algorithm.state`; the replay is not saved."""
+        return {**super().state(), 'target': self.target.state_dict(),
+                'steps': self.optimizer.steps}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """See :meth:`algorithm.Algorithm.load_state`."""
+        super().load_state(state)
+        self.target.load_state_dict(state['target'])
+        self.optimizer.steps = int(state['steps'])

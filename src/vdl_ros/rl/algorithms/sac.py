@@ -1,0 +1,166 @@
+"""
+SAC: a policy of large entropy and its action values, learned from a replay of the actors' steps.
+
+Haarnoja et al. 2018 (arXiv:1801.01290, arXiv:1812.05905): twin critics, target critics that follow
+slowly, and a temperature that keeps the entropy at a target. For discrete actions expectations
+over all actions take the place of samples (Christodoulou 2019, arXiv:1910.07207). Continuous
+actions are squashed by tanh; densities and entropies are of actions scaled to -1 to 1.
+
+With V the soft value E[min_i Q_i(x, a) - alpha log pi(a|x)], a from the policy as it is, each
+optimizer step lowers the sum of three losses, each with gradients of its own parameters only:
+
+    critics      sum_i (r + gamma V_target(x') - Q_i(x, a))^2 / 2
+    policy       -V(x)
+    temperature  alpha (H(pi) - target entropy)
+
+With ``n_step`` the rewards of n steps are summed; of their entropies only that of the bootstrap
+observation counts, and nothing corrects for actions that the policy would no longer take. Only the
+policy travels to the actors.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vdl_ros.rl.algorithm_config import SacConfig
+from vdl_ros.rl.algorithms import algorithm, replay_algorithm
+from vdl_ros.rl.algorithms.optimizer import PolicyOptimizer
+from vdl_ros.rl.data.replay import Replay, Sample
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.device import gather, send
+from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.policy.critics import Critics
+from vdl_ros.rl.policy.distributions import SquashedGaussian
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.train_config import TrainConfig
+
+__all__ = ['Algorithm']
+
+# Beyond it an error counts linearly, so that one trajectory of huge numbers cannot end a run.
+_LARGE_ERROR = 1e4
+
+
+class Algorithm(replay_algorithm.ReplayAlgorithm):
+    """
+    Soft actor-critic; see :class:`replay_algorithm.ReplayAlgorithm`.
+
+    Attributes:
+        critics: the two critics.
+        target: the target critics.
+        log_temperature: log alpha, float [1].
+        target_entropy: of the policy, nats.
+    """
+
+    algorithm_config: SacConfig
+
+    def __init__(
+        self, policy: Policy, config: TrainConfig, algorithm_config: SacConfig,
+        schema: UnrollSchema, group: Group,
+    ) -> None:
+        """
+        Learn the parameters of ``policy``, and critics beside it.
+
+        Raises:
+            ValueError: the replay is larger than this learner's share of the memory.
+        """
+        super().__init__(policy, config, algorithm_config, schema, group)
+        count = policy.distribution.num_inputs
+        self._gaussian: SquashedGaussian | None = None
+        if isinstance(policy.distribution, SquashedGaussian):
+            self._gaussian = policy.distribution
+            self.critics = Critics(policy, config.hidden_size, count, 1)
+            self.target_entropy = algorithm_config.target_entropy * count
+        else:
+            self.critics = Critics(policy, config.hidden_size, 0, count)
+            self.target_entropy = algorithm_config.target_entropy_share * math.log(count)
+        self.critics.to(self.device)
+        self.target = copy.deepcopy(self.critics)
+        self.target.requires_grad_(requires_grad=False)
+        self.log_temperature = nn.Parameter(
+            torch.full((1,), math.log(algorithm_config.temperature), device=self.device),
+            requires_grad=algorithm_config.automatic_temperature)
+        learned = nn.ModuleDict({'policy': policy, 'critics': self.critics})
+        learned.register_parameter('log_temperature', self.log_temperature)
+        self.optimizer = PolicyOptimizer(learned, config, group)
+
+    def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
+        """See :meth:`replay_algorithm.ReplayAlgorithm.loss`."""
+        place = sample.column, sample.time
+        later = sample.column, replay.times[place]
+        observations, following = (
+            gather(replay.observations, each, self.device) for each in (place, later))
+        actions, returns, factors = (send(each[place], self.device) for each in (
+            replay.actions, replay.returns, replay.factors))
+        temperature = self.log_temperature.exp()
+        fixed = temperature.detach()
+        with torch.no_grad():
+            targets = returns + factors * self._soft_values(self.target, following, fixed)[0]
+        # The loss of the policy has no gradient for the critics.
+        self.critics.requires_grad_(requires_grad=False)
+        soft_values, entropies = self._soft_values(self.critics, observations, fixed)
+        self.critics.requires_grad_(requires_grad=True)
+        q_values = self._q_values(observations, actions)
+        ones = torch.ones_like(returns)
+        critic_loss = self.mean(functional.huber_loss(
+            q_values, targets.expand_as(q_values), reduction='none', delta=_LARGE_ERROR).sum(0),
+            ones)
+        policy_loss = -self.mean(soft_values, ones)
+        temperature_loss = self.mean(
+            temperature * (entropies.detach() - self.target_entropy), ones)
+        loss = critic_loss + policy_loss + temperature_loss
+        return loss, {
+            'losses/loss': loss, 'losses/critic_loss': critic_loss,
+            'losses/policy_loss': policy_loss, 'losses/entropy': self.mean(entropies, ones),
+            'losses/temperature': self.mean(fixed * ones, ones),
+            'losses/q_values': self.mean(q_values.mean(0), ones)}
+
+    def _q_values(self, observations: Tensor, actions: Tensor) -> Tensor:
+        """Return both critics' values of actions in the replay, [2, N]."""
+        prepared = self.policy.prepare(*self.policy.split(observations))
+        if self._gaussian is not None:
+            q: Tensor = self.critics(*prepared, actions.tanh())
+        else:
+            q = self.critics(*prepared).gather(-1, actions.expand(2, -1).unsqueeze(-1))
+        return q.squeeze(-1)
+
+    def _soft_values(
+        self, critics: nn.Module, observations: Tensor, temperature: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return soft values and entropies of the policy at observations, [N] each."""
+        parameters = self.policy(observations).parameters
+        prepared = self.policy.prepare(*self.policy.split(observations))
+        if self._gaussian is not None:
+            actions = self._gaussian.sample(parameters)
+            entropies = -self._gaussian.squashed_log_prob(parameters, actions)
+            values = critics(*prepared, actions.tanh()).amin(0).squeeze(-1)
+        else:
+            log_probs = functional.log_softmax(parameters, -1)
+            entropies = -(log_probs.exp() * log_probs).sum(-1)
+            values = (log_probs.exp() * critics(*prepared).amin(0)).sum(-1)
+        return values + temperature * entropies, entropies
+
+    @torch.no_grad()
+    def update_target(self) -> None:
+        """Move the target critics towards the critics."""
+        for target, critic in zip(
+                self.target.parameters(), self.critics.parameters(), strict=True):
+            target.lerp_(critic, self.algorithm_config.target_smoothing)
+
+    def state(self) -> dict[str, Any]:
+        """See :meth:`algorithm.Algorithm.state`; the replay is not saved."""
+        return {**super().state(), 'critics': self.critics.state_dict(),
+                'log_temperature': self.log_temperature.detach()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """See :meth:`algorithm.Algorithm.load_state`."""
+        super().load_state(state)
+        self.critics.load_state_dict(state['critics'])
+        with torch.no_grad():
+            self.log_temperature.copy_(state['log_temperature'])
