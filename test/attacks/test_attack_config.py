@@ -36,6 +36,11 @@ def test_a_run_without_an_attack_keeps_its_settings_and_one_with_it_computes_in_
         verify_attack(attack, train)
 
 
+def test_an_attack_that_needs_values_is_refused_where_the_policy_has_none():
+    with pytest.raises(SettingError, match="^adversarial_mode: 'fgsm_vf' is not allowed with alg"):
+        verify_attack(AttackConfig(adversarial_mode='fgsm_vf'), TrainConfig(algorithm='sac'))
+
+
 def test_an_attack_that_needs_weights_is_refused_where_actors_have_none():
     train = TrainConfig(inference='learner')
     surrogate = SurrogateConfig(adversarial_checkpoint='other.pt')

@@ -6,7 +6,7 @@ from vdl_ros.nodes import evaluate as evaluate_node
 
 
 # impala's is in test_train.py, with all that a run writes.
-@pytest.mark.parametrize('algorithm', ['a3c', 'ppo', 'reinforce', 'dqn'])
+@pytest.mark.parametrize('algorithm', ['a3c', 'ppo', 'reinforce', 'dqn', 'sac'])
 def test_cartpole_is_learned(launch, run, algorithm):
     # Five times what a random policy gets; docs/results.md has how long each takes to solve it.
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',

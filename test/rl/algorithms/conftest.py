@@ -69,6 +69,28 @@ def batch(random_unroll, schema):
 
 
 @pytest.fixture
+def table():
+    """
+    Return a function: n-step returns of a batch by the letter.
+
+    Of each valid step (b, t) the sum of n rewards, the bootstrap's factor and time.
+    """
+    def compute(batch, n, discount=0.9):
+        rows = {}
+        for t, b in np.argwhere(batch.valid.numpy()):
+            total, k = 0.0, 0
+            while True:
+                total += discount**k * float(batch.rewards[t + k, b])
+                k += 1
+                ended = bool(batch.terminated[t + k - 1, b])
+                if ended or bool(batch.truncated[t + k - 1, b]) or k == n or t + k == 8:
+                    break
+            rows[b, t] = total, 0.0 if ended else discount**k, t + k
+        return rows
+    return compute
+
+
+@pytest.fixture
 def algorithm(schema):
     """Return a function that makes the algorithm of a config, with settings of its own."""
     def make(policy, config, group=None, schema=schema, **options):

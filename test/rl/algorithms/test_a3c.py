@@ -89,7 +89,8 @@ def test_two_learners_are_one_with_a_joined_batch(together, config, name, normal
 
 @pytest.mark.parametrize(('name', 'options'), [
     ('a3c', {}), ('impala', {}), ('ppo', {}), ('reinforce', {'reinforce_episodes': 1}),
-    ('dqn', {'replay_start': 1, 'replay_size': 1000})])
+    ('dqn', {'replay_start': 1, 'replay_size': 1000}),
+    ('sac', {'replay_start': 1, 'replay_size': 1000})])
 def test_observations_are_seen_after_the_step_and_without_ignored_ones(
         batch, real, config, monkeypatch, name, options):
     learner = real(config(name, normalize_observations=True), **options)

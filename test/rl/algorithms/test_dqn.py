@@ -13,21 +13,6 @@ def huber(error):
     return 0.5 * error**2 if abs(error) < 1 else abs(error) - 0.5
 
 
-def table(batch, n, discount=0.9):
-    """Return of each valid step (b, t) the sum of n rewards, the bootstrap's factor and time."""
-    rows = {}
-    for t, b in np.argwhere(batch.valid.numpy()):
-        total, k = 0.0, 0
-        while True:
-            total += discount**k * float(batch.rewards[t + k, b])
-            k += 1
-            ended = bool(batch.terminated[t + k - 1, b])
-            if ended or bool(batch.truncated[t + k - 1, b]) or k == n or t + k == 8:
-                break
-        rows[b, t] = total, 0.0 if ended else discount**k, t + k
-    return rows
-
-
 def filled(schema, batch, n, alpha=0.0):
     replay = Replay(schema, 9 * 8, 0.9, n, alpha)
     replay.add(batch, batch.rewards)
@@ -49,7 +34,8 @@ def make(algorithm, policy, settings, **options):
 @pytest.mark.parametrize('n', [1, 3])
 @pytest.mark.parametrize('prioritized', [False, True])
 def test_loss_and_gradient_are_those_of_the_definition(
-        batch, linear_values, algorithm, config, schema, check_gradient, double, n, prioritized):
+        batch, linear_values, algorithm, config, schema, check_gradient, table, double,
+        n, prioritized):
     policy = linear_values()
     learner = make(algorithm, policy, config('dqn'), double_q=double, n_step=n,
                    prioritized=prioritized, importance_exponent=0.5)
@@ -92,7 +78,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
 
 
 def test_what_was_learned_from_is_drawn_by_its_error(
-        batch, linear_values, algorithm, config, schema):
+        batch, linear_values, algorithm, config, schema, table):
     learner = make(algorithm, linear_values(), config('dqn'), prioritized=True)
     replay = filled(schema, batch, 1, 0.7)
     place = torch.nonzero(replay.valid)[[5, 30]].T
@@ -119,7 +105,7 @@ def test_what_was_learned_from_is_drawn_by_its_error(
 @pytest.mark.parametrize('prioritized', [False, True])
 @pytest.mark.parametrize('double', [True, False])
 def test_with_a_memory_whole_columns_are_learned_from(
-        random_unroll, real, config, spaces, double, prioritized):
+        random_unroll, real, config, spaces, table, double, prioritized):
     """Each column is walked through from the state that its actor had, and forgets at resets."""
     settings = config('dqn', lstm_size=5)
     learner = make(lambda policy, settings, **options: real(settings, **options), None, settings,

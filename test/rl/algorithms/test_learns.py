@@ -53,7 +53,11 @@ OWN = {
     'impala': {}, 'a3c': {}, 'ppo': {'ppo_epochs': 4, 'ppo_minibatches': 2, 'ppo_kl_target': 0.1},
     'reinforce': {'reinforce_episodes': 16},
     'dqn': {'replay_size': 4000, 'replay_start': 100, 'replay_batch': 64, 'replay_ratio': 2.0,
-            'target_period': 20, 'exploration_start': 0.3, 'exploration_end': 0.3}}
+            'target_period': 20, 'exploration_start': 0.3, 'exploration_end': 0.3},
+    'sac': {'replay_size': 4000, 'replay_start': 100, 'replay_batch': 64, 'replay_ratio': 4.0,
+            'target_smoothing': 0.05, 'temperature': 0.1, 'target_entropy_share': 0.2}}
+# Those that can have a memory.
+RECURRENT = [name for name in OWN if name != 'sac']
 
 
 def train(name, envs, updates, **changes):
@@ -86,14 +90,14 @@ def play(policy, steps, episodes=20):
     return total / (100 * episodes)
 
 
-@pytest.mark.parametrize('lstm_size', [0, 8])
-@pytest.mark.parametrize('name', list(OWN))
+@pytest.mark.parametrize(('name', 'lstm_size'), [
+    *((name, 0) for name in OWN), *((name, 8) for name in RECURRENT)])
 def test_what_is_shown_is_done(name, lstm_size):
     policy = train(name, Recall(1), 30, lstm_size=lstm_size)
     assert play(policy, 1) > 0.99
 
 
-@pytest.mark.parametrize('name', list(OWN))
+@pytest.mark.parametrize('name', RECURRENT)
 def test_what_was_shown_three_steps_ago_is_remembered(name):
     """Unrolls of eight steps cut episodes of five anywhere: the state goes along."""
     policy = train(name, Recall(4), 30 if name == 'ppo' else 60, lstm_size=8)
@@ -134,7 +138,7 @@ class ArmStatus(Recall):
 
 @pytest.mark.parametrize('by_reward', [False, True], ids=['action', 'reward'])
 @pytest.mark.parametrize('lstm_size', [0, 8])
-@pytest.mark.parametrize('name', list(OWN))
+@pytest.mark.parametrize('name', RECURRENT)
 def test_the_last_action_and_reward_are_acted_upon(name, lstm_size, by_reward):
     policy = train(name, ArmStatus(by_reward), 60, lstm_size=lstm_size, last_action_reward=True)
     envs, is_reset, rewards = ArmStatus(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
@@ -167,7 +171,7 @@ class Aim(gymnasium.vector.VectorEnv):
 
 
 @pytest.mark.parametrize('kind', ['gaussian', 'squashed'])
-@pytest.mark.parametrize(('name', 'updates'), [('impala', 100), ('ppo', 50)])
+@pytest.mark.parametrize(('name', 'updates'), [('impala', 100), ('ppo', 50), ('sac', 60)])
 def test_the_best_of_a_range_is_found(name, updates, kind):
     policy = train(name, Aim(), updates, action_distribution=kind,
                    normalize_advantages=True, entropy_cost=0.0)
@@ -230,7 +234,7 @@ class Puzzle(gymnasium.vector.VectorEnv):
 
 
 @pytest.mark.parametrize('actions', [PARTS, FLAGS], ids=str)
-@pytest.mark.parametrize('name', [name for name in OWN if name != 'dqn'])
+@pytest.mark.parametrize('name', [name for name in OWN if name not in ('dqn', 'sac')])
 def test_several_actions_at_once_are_learned(name, actions):
     puzzle = Puzzle(actions, image=False)
     policy = train(name, CheckedVectorEnv(puzzle, seed=3), 40 if name == 'ppo' else 100,
@@ -240,7 +244,9 @@ def test_several_actions_at_once_are_learned(name, actions):
 
 @pytest.mark.parametrize('name', list(OWN))
 def test_an_image_and_numbers_are_understood_together(name):
-    puzzle = Puzzle(ONE if name == 'dqn' else PARTS, image=True)
-    policy = train(name, CheckedVectorEnv(puzzle, seed=3), {'ppo': 15, 'dqn': 30}.get(name, 40),
-                   learning_rate=0.001 if name == 'dqn' else 0.002, precision='float32')
+    replays = name in ('dqn', 'sac')
+    puzzle = Puzzle(ONE if replays else PARTS, image=True)
+    policy = train(name, CheckedVectorEnv(puzzle, seed=3), 30 if replays else 15
+                   if name == 'ppo' else 40, learning_rate=0.001 if replays else 0.002,
+                   precision='float32')
     assert puzzle.solved(policy) > 0.99

@@ -106,17 +106,19 @@ def test_the_weight_of_the_penalty_goes_on(learner, saved, update):
     assert other.algorithm.beta == one.algorithm.beta
 
 
-@pytest.mark.parametrize('changes', [{}, {'lstm_size': 4}], ids=str)
-def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
+@pytest.mark.parametrize(('name', 'changes'), [
+    ('dqn', {}), ('dqn', {'lstm_size': 4}), ('sac', {})], ids=str)
+def test_it_goes_on_but_for_its_replay(learner, saved, update, same, name, changes):
     """With the same replay it would go on to the bit; without, it collects anew."""
-    one = learner('dqn', changes, {})
+    one = learner(name, changes, {})
     for number in range(3):
         update(one, number)
     assert one.algorithm.optimizer.steps % 5 != 0
     target = copy.deepcopy(dict(one.algorithm.target.state_dict()))
-    assert not same(target, dict(one.policy.state_dict()))
+    learned = one.policy if name == 'dqn' else one.algorithm.critics
+    assert not same(target, dict(learned.state_dict()))
     state = saved(one)
-    other = learner('dqn', changes, {'replay_start': 30}, seed=5)
+    other = learner(name, changes, {'replay_start': 30}, seed=5)
     other.load_state(state)
     assert same(dict(other.algorithm.target.state_dict()), target)
     assert other.algorithm._replay.steps == 0
@@ -125,7 +127,7 @@ def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
         'losses/replayed_steps': other.algorithm._replay.steps}
     assert same(dict(other.policy.policy_head.state_dict()), state_of_head(state))
 
-    third = learner('dqn', changes, {}, seed=6)
+    third = learner(name, changes, {}, seed=6)
     third.load_state(state)
     third.algorithm._replay = copy.deepcopy(one.algorithm._replay)
     third.algorithm._pending_updates = one.algorithm._pending_updates
@@ -133,7 +135,7 @@ def test_dqn_goes_on_but_for_its_replay(learner, saved, update, same, changes):
     expected = [update(one, number) for number in range(3, 6)]
     torch.set_rng_state(state['torch_rng'])
     assert [update(third, number) for number in range(3, 6)] == expected
-    # The copies of the target network, too, came at the same steps.
+    # The updates of the target, too, came at the same steps.
     assert same(one.state(), third.state())
 
 

@@ -104,8 +104,9 @@ def test_two_learners_are_one_with_the_joined_batch(learners, spaces, share, cas
     CASES['impala'], ('ppo', {}, {'ppo_epochs': 2, 'ppo_minibatches': 5}),
     ('ppo', {'lstm_size': 4}, {'ppo_epochs': 2, 'ppo_minibatches': 3}),
     ('dqn', {}, {'replay_start': 60, 'replay_batch': 16, 'replay_ratio': 1.0,
-                 'prioritized': True})],
-    ids=['impala', 'ppo', 'ppo, lstm', 'dqn'])
+                 'prioritized': True}),
+    ('sac', {}, {'replay_start': 60, 'replay_batch': 16, 'replay_ratio': 1.0})],
+    ids=['impala', 'ppo', 'ppo, lstm', 'dqn', 'sac'])
 def test_every_update_reaches_every_learner(learners, spaces, share, case):
     """Whatever each learns from, all have the same weights after each update, to the bit."""
     def work(group):
@@ -117,7 +118,7 @@ def test_every_update_reaches_every_learner(learners, spaces, share, case):
 
     first, second = learners(work, work)
     assert first == second
-    # The replay of dqn is filled first.
+    # The replay is filled first.
     assert len(set(first)) >= 17
 
 

@@ -29,6 +29,8 @@ CONFIG = TrainConfig(unroll_length=8, hidden_size=8, total_steps=1000)
 SMALL = {'replay_start': 1, 'replay_batch': 8, 'replay_size': 200, 'reinforce_episodes': 1,
          'ppo_epochs': 2, 'ppo_minibatches': 2, 'target_period': 2}
 ALGORITHMS = list(ALGORITHM_SETTINGS)
+# With the sizes of an LSTM; sac has none.
+MEMORIES = [(name, size) for name in ALGORITHMS for size in (0, 4) if (name, size) != ('sac', 4)]
 
 
 def make(spaces, algorithm='impala', **changed):
@@ -41,9 +43,8 @@ def replaced(unroll, **arrays):
     return dataclasses.replace(unroll, arrays={**unroll.arrays, **arrays})
 
 
-@pytest.mark.parametrize('lstm_size', [0, 4])
 @pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
-@pytest.mark.parametrize('algorithm', ALGORITHMS)
+@pytest.mark.parametrize(('algorithm', 'lstm_size'), MEMORIES)
 def test_the_same_seed_and_unrolls_give_the_same_learner(
         spaces, random_unroll, same, algorithm, optimizer, lstm_size):
     settings = {'algorithm': algorithm, 'optimizer': optimizer, 'lstm_size': lstm_size}
@@ -125,7 +126,7 @@ def test_agent_steps_are_summed_over_all_learners(spaces, random_unroll):
     assert together.algorithm.group is together.algorithm.optimizer.group is together.group
 
 
-# What dqn has in its replay is not kept: it goes on, but not to the bit.
+# What dqn and sac have in their replay is not kept: they go on, but not to the bit.
 @pytest.mark.parametrize(('algorithm', 'optimizer', 'lstm_size'), [
     ('impala', 'adam', 0), ('impala', 'rmsprop', 0), ('impala', 'adam', 4), ('a3c', 'rmsprop', 0),
     ('ppo', 'adam', 0), ('ppo', 'adam', 4)])
@@ -183,7 +184,8 @@ def test_the_state_of_another_learner_is_refused_in_one_line(spaces, change, rea
 
 
 @pytest.mark.parametrize(('one', 'another'), [
-    ('impala', 'ppo'), ('impala', 'dqn'), ('dqn', 'a3c'), ('ppo', 'dqn')])
+    ('impala', 'ppo'), ('impala', 'dqn'), ('dqn', 'a3c'), ('ppo', 'dqn'),
+    ('sac', 'dqn'), ('a3c', 'sac')])
 def test_the_state_of_another_algorithm_is_refused_in_one_line(spaces, one, another):
     with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
         make(spaces, another).load_state(make(spaces, one).state())
@@ -199,7 +201,7 @@ def test_an_incomplete_state_is_refused(spaces, key):
 
 @pytest.mark.parametrize(('algorithm', 'key'), [
     *((name, 'optimizer') for name in ALGORITHMS), ('ppo', 'beta'), ('dqn', 'target'),
-    ('dqn', 'steps')])
+    ('dqn', 'steps'), ('sac', 'target'), ('sac', 'critics'), ('sac', 'log_temperature')])
 def test_an_incomplete_state_of_the_algorithm_is_refused(spaces, algorithm, key):
     learner = make(spaces, algorithm)
     state = learner.state()
@@ -219,11 +221,10 @@ def test_a_loss_that_is_not_finite_changes_nothing(spaces, random_unroll, same):
     learner.update([random_unroll(2)])
 
 
-@pytest.mark.parametrize('lstm_size', [0, 4])
 @pytest.mark.parametrize(('array', 'value'), [
     ('rewards', 1e9), ('rewards', -1e9), ('observations', 1e9), ('behaviour_log_probs', -1e6),
     ('behaviour_log_probs', 1e6)])
-@pytest.mark.parametrize('algorithm', ALGORITHMS)
+@pytest.mark.parametrize(('algorithm', 'lstm_size'), MEMORIES)
 def test_the_largest_numbers_that_are_allowed_do_not_end_a_run(
         spaces, random_unroll, algorithm, array, value, lstm_size):
     learner = make(spaces, algorithm, lstm_size=lstm_size)

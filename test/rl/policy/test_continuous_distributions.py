@@ -143,3 +143,29 @@ def test_squashing_needs_a_finite_range():
 def test_unsquashed_actions_are_passed_to_the_environment_unchanged():
     actions = np.array([[5.0, -9.0]], np.float32)
     assert DiagonalGaussian(2).to_environment(actions) is actions
+
+
+@pytest.mark.parametrize(('mean', 'log_std'), [(0.0, 0.0), (1.5, -1.0), (-0.4, 0.6)])
+def test_the_density_of_a_squashed_action_is_the_slope_of_its_distribution(mean, log_std):
+    """The probability of an action up to y is that of a sample up to atanh(y)."""
+    low, high = np.full(1, -1, np.float32), np.ones(1, np.float32)
+    y = torch.linspace(-0.999, 0.999, 41, dtype=torch.float64)
+    below, above = (reference.Normal(mean, math.exp(log_std)).cdf((y + step).atanh())
+                    for step in (-1e-6, 1e-6))
+    found = SquashedGaussian(low, high).squashed_log_prob(
+        torch.tensor([mean, log_std]).double().expand(41, 2), y.atanh().unsqueeze(-1))
+    torch.testing.assert_close(found.exp(), (above - below) / 2e-6, rtol=1e-4, atol=1e-6)
+
+
+def test_the_density_of_a_squashed_action_of_two_parts_is_their_product():
+    family, parts = (SquashedGaussian(*(np.full(size, each, np.float32) for each in (-1, 1)))
+                     for size in (2, 1))
+    parameters, actions = torch.tensor([0.3, -1.0, 0.2, -0.5]), torch.tensor([0.7, -2.0])
+    expected = sum(parts.squashed_log_prob(parameters[i::2], actions[i:i + 1]) for i in (0, 1))
+    torch.testing.assert_close(family.squashed_log_prob(parameters, actions), expected)
+
+
+def test_the_density_of_a_squashed_action_is_finite_at_its_limits():
+    found = SquashedGaussian(np.full(1, -1, np.float32), np.ones(1, np.float32))
+    actions = torch.tensor([[-1e6], [-50.0], [50.0], [1e6]])
+    assert torch.isfinite(found.squashed_log_prob(torch.zeros(4, 2), actions)).all()

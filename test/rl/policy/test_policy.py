@@ -6,8 +6,9 @@ import torch
 from gymnasium import spaces
 
 from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.rl.algorithm_config import DqnConfig
-from vdl_ros.rl.policy import policy as module
+from vdl_ros.rl.algorithm_config import DqnConfig, SacConfig
+from vdl_ros.rl.policy import factory
+from vdl_ros.rl.policy import precision as module
 from vdl_ros.rl.policy.distributions import (
     Boltzmann,
     Categorical,
@@ -25,10 +26,11 @@ FORCES = spaces.Box(-1, 1, (2,), np.float32)
 MOTORS = spaces.MultiDiscrete([3, 2])
 MIXED = ImageAndVector(spaces.Box(0, 255, (3, 37, 37), np.uint8), 5)
 DQN = DqnConfig()
+SAC = SacConfig()
 
 
 def make(space=NUMBERS, action_space=ACTIONS, own=None, precision='float32', **config):
-    return module.make_policy(
+    return factory.make_policy(
         TrainConfig(precision=precision, **config), space, action_space, own)
 
 
@@ -47,8 +49,8 @@ def observations(space, *lead):
 
 @pytest.mark.parametrize('lead', [(), (5,), (3, 2)])
 @pytest.mark.parametrize(('action_space', 'own', 'size'), [
-    (ACTIONS, None, 6), (FORCES, None, 4), (MOTORS, None, 5), (ACTIONS, DQN, 7)],
-    ids=['logits', 'forces', 'motors', 'values'])
+    (ACTIONS, None, 6), (FORCES, None, 4), (MOTORS, None, 5), (ACTIONS, DQN, 7),
+    (FORCES, SAC, 4)], ids=['logits', 'forces', 'motors', 'values', 'sac'])
 @pytest.mark.parametrize(('network', 'space'), [
     ('mlp', NUMBERS), ('mlp', spaces.Box(0, 1, (2, 3), np.float64)), ('mlp', IMAGES),
     ('impala', IMAGES), ('nature', IMAGES), ('impala', spaces.Box(0, 255, (1, 36, 40), np.uint8)),
@@ -416,6 +418,10 @@ def test_observations_must_be_one_array():
 def test_action_values_need_a_discrete_action_space():
     with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in Box[^\n]*$"):
         make(NUMBERS, FORCES, DQN)
+    for space in (MOTORS, spaces.Box(-np.inf, 1, (2,), np.float32)):
+        with pytest.raises(ValueError, match=r"^algorithm: 'sac' cannot act in [^\n]*: Discrete "
+                                             r'from 0, or a Box with a finite range; [^\n]*$'):
+            make(NUMBERS, space, SAC)
 
 
 def test_a_range_that_is_not_finite_cannot_be_squashed_into():

@@ -134,6 +134,9 @@ class Replay:
         self.is_reset = torch.zeros(columns, steps + 1, dtype=torch.bool)
         self.state = torch.zeros(columns, schema.state_size)
         self._weights = torch.zeros(columns, steps, dtype=torch.float64)
+        # Sums of the weights up to each step, and the last step with one, until weights change:
+        # with a large replay they cost more time than an optimizer step.
+        self._sums: tuple[Tensor, int] | None = None
         self._largest = 1.0
         self._next = self._filled = 0
 
@@ -159,6 +162,7 @@ class Replay:
         done[:-1] |= ~batch.valid[1:]
         returns, factors, times = n_step_returns(
             rewards, batch.terminated, done, self._discount, self._n)
+        self._sums = None
         for b in range(rewards.shape[1]):
             at = self._next
             self.observations[at] = batch.observations[:, b]
@@ -175,11 +179,13 @@ class Replay:
     def sample(self, count: int) -> Sample:
         """Sample ``count`` steps in proportion to their weights, with replacement."""
         weights = self._weights[:self._filled].flatten()
-        totals = weights.cumsum(0)
+        if self._sums is None:
+            self._sums = weights.cumsum(0), int(torch.nonzero(weights)[-1])
+        totals, last = self._sums
         places = torch.searchsorted(
             totals, torch.rand(count, dtype=torch.float64) * totals[-1], right=True)
         # Rounding may lead beyond the last step with a weight.
-        places = places.clamp(max=int(torch.nonzero(weights)[-1]))
+        places = places.clamp(max=last)
         length = self._weights.shape[1]
         return Sample(places // length, places % length,
                       (weights[places] / totals[-1]).float())
@@ -188,6 +194,7 @@ class Replay:
         """Set the weights of the valid steps among these from their errors, float [N]."""
         if not self._alpha:
             return
+        self._sums = None
         valid = self._weights[column, time] > 0
         column, time, errors = column[valid], time[valid], errors[valid]
         weights = (errors.double().abs() + 1e-6) ** self._alpha

@@ -1,0 +1,187 @@
+"""SAC: the three losses and whose gradients they are, the temperature, and the target critics."""
+
+import dataclasses
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.replay import Replay, Sample
+from vdl_ros.rl.learning.learner import Learner
+
+ACTIONS = gymnasium.spaces.Discrete(4)
+FORCES = gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
+SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio': 2.0}
+
+
+@pytest.fixture
+def learn(spaces, config, random_unroll):
+    """Return a function that makes a learner and a batch for an action space."""
+    def make(actions, changes=None, **options):
+        settings = config('sac', **(changes or {}))
+        learner = Learner(settings, spaces[0], actions, algorithm_config=make_algorithm_config(
+            settings, {**SMALL, **options}))
+        unrolls = [random_unroll(seed) for seed in range(3)]
+        if actions is FORCES:
+            rng = np.random.default_rng(0)
+            unrolls = [dataclasses.replace(each, arrays={
+                **each.arrays, 'actions': rng.normal(size=(8, 3, 2)).astype(np.float32)})
+                for each in unrolls]
+        torch.manual_seed(7)
+        with torch.no_grad():
+            for parameter in (*learner.algorithm.target.parameters(),
+                              *learner.policy.parameters()):
+                parameter += 0.3 * torch.randn_like(parameter)
+        return learner, make_batch(unrolls, learner.schema)
+    return make
+
+
+def soft_values(policy, critics, observations, alpha, noise):
+    """Return of each observation the soft value and the entropy, in plain words."""
+    values, entropies = [], []
+    for x, e in zip(observations, noise, strict=True):
+        parameters = policy(x).parameters
+        if len(parameters) == 4 and e is None:
+            probs = torch.softmax(parameters, -1)
+            q = torch.minimum(*critics(x[None], None))[0]
+            values.append(sum(probs[a] * (q[a] - alpha * probs[a].log()) for a in range(4)))
+            entropies.append(-sum(probs[a] * probs[a].log() for a in range(4)))
+            continue
+        mean, std = parameters[:2], parameters[2:].exp()
+        u = mean + std * e
+        y = torch.tanh(u)
+        # The normal density, divided by the slope of tanh.
+        log_prob = sum(
+            -0.5 * ((u[i] - mean[i]) / std[i]) ** 2 - std[i].log() - 0.5 * math.log(2 * math.pi)
+            - (1 - y[i] ** 2).log() for i in range(2))
+        q = torch.minimum(*critics(x[None], None, y[None]))[0, 0]
+        values.append(q - alpha * log_prob)
+        entropies.append(-log_prob)
+    return torch.stack(values), torch.stack(entropies)
+
+
+@pytest.mark.parametrize('n', [1, 3])
+@pytest.mark.parametrize('actions', [ACTIONS, FORCES], ids=['actions', 'forces'])
+def test_losses_and_gradients_are_those_of_the_definition(learn, table, actions, n):
+    learner, batch = learn(actions, n_step=n, temperature=0.3)
+    sac, policy = learner.algorithm, learner.policy
+    replay = Replay(learner.schema, 72, 0.9, n, 0.0)
+    replay.add(batch, batch.rewards)
+    places, rows = torch.nonzero(replay.valid), table(batch, n)
+    sample, count = Sample(*places.T, torch.ones(len(places))), len(places)
+    rows = [rows[place] for place in map(tuple, places.tolist())]
+    factors = [factor for _, factor, _ in rows]
+    assert 0.0 in factors
+    assert len(set(factors)) == (2 if n == 1 else 4)
+    observations = batch.observations[sample.time, sample.column]
+    following = batch.observations[[later for *_, later in rows], sample.column]
+    taken = batch.actions[sample.time, sample.column]
+    target_entropy = -2.0 if actions is FORCES else 0.5 * math.log(4)
+
+    torch.manual_seed(1)
+    noise = [[None] * count] * 2
+    if actions is FORCES:
+        noise = [torch.randn(count, 2), torch.randn(count, 2)]
+    later_values, _ = soft_values(policy, sac.target, following, 0.3, noise[0])
+    values, entropies = soft_values(policy, sac.critics, observations, 0.3, noise[1])
+    targets = [reward + factor * value.item() for (reward, factor, _), value in zip(
+        rows, later_values, strict=True)]
+    critic_loss = 0.0
+    for x, action, target in zip(observations, taken, targets, strict=True):
+        q = sac.critics(x[None], None, action.tanh()[None])[:, 0, 0] if actions is FORCES \
+            else sac.critics(x[None], None)[:, 0, action]
+        critic_loss = critic_loss + ((q[0] - target) ** 2 + (q[1] - target) ** 2) / 2 / count
+    policy_loss = -values.mean()
+    temperature_loss = 0.3 * (entropies.mean().detach() - target_entropy)
+
+    def gradients(loss, parameters):
+        found = torch.autograd.grad(loss, list(parameters), retain_graph=True)
+        return torch.cat([each.flatten() for each in found])
+
+    expected = [gradients(critic_loss, sac.critics.parameters()),
+                gradients(policy_loss, policy.parameters())]
+    torch.manual_seed(1)
+    loss, parts = sac.loss(replay, sample)
+    torch.testing.assert_close(loss, critic_loss + policy_loss + temperature_loss,
+                               rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(parts['losses/entropy'], entropies.mean(), rtol=1e-4, atol=1e-5)
+    # Each loss has a gradient in its own parameters alone.
+    for network, gradient in zip((sac.critics, policy), expected, strict=True):
+        assert gradient.abs().max() > 1e-3
+        torch.testing.assert_close(
+            gradients(loss, network.parameters()), gradient, rtol=1e-3, atol=1e-5)
+    # By log alpha; alpha is its own derivative.
+    torch.testing.assert_close(
+        gradients(loss, [sac.log_temperature])[0], temperature_loss, rtol=1e-4, atol=1e-5)
+    assert not any(each.requires_grad for each in sac.target.parameters())
+
+
+def test_a_huge_error_has_a_bounded_gradient(learn):
+    learner, batch = learn(FORCES)
+    learner.algorithm._replay.add(batch, batch.rewards.abs() * 1e9)
+    replay = learner.algorithm._replay
+    loss, _ = learner.algorithm.loss(replay, replay.sample(32))
+    bias = learner.algorithm.critics._critics[0].layers[-1].bias
+    assert 1.0 < abs(float(torch.autograd.grad(loss, bias)[0])) <= 1e4
+
+
+@pytest.mark.parametrize('actions', [ACTIONS, FORCES], ids=['actions', 'forces'])
+@pytest.mark.parametrize(('high', 'grows'), [(True, True), (False, False)])
+def test_the_temperature_grows_while_the_entropy_is_below_its_target(learn, actions, high, grows):
+    options = {'target_entropy': 100.0 if high else -100.0,
+               'target_entropy_share': 1.0 if high else 0.0}
+    learner, batch = learn(actions, **options)
+    found = [learner.learn(batch)['losses/temperature'] for _ in range(4)]
+    assert found == sorted(found, reverse=not grows)
+    assert len(set(found)) == 4
+
+
+def test_a_temperature_that_is_not_automatic_stays(learn):
+    learner, batch = learn(FORCES, automatic_temperature=False, temperature=0.2)
+    found = [learner.learn(batch)['losses/temperature'] for _ in range(3)]
+    assert found == [pytest.approx(0.2)] * 3
+
+
+def test_the_target_follows_the_critics_by_a_share(learn, monkeypatch):
+    learner, batch = learn(ACTIONS, target_smoothing=0.1)
+    sac = learner.algorithm
+    step, before, after = sac.optimizer.step, [], []
+
+    def spy(*args):
+        before.append([each.clone() for each in sac.target.parameters()])
+        result = step(*args)
+        after.append([each.detach().clone() for each in sac.critics.parameters()])
+        return result
+
+    monkeypatch.setattr(sac.optimizer, 'step', spy)
+    learner.learn(batch)
+    assert len(before) > 1
+    before.append(list(sac.target.parameters()))
+    for old, critics, new in zip(before[:-1], after, before[1:], strict=True):
+        for a, b, c in zip(old, critics, new, strict=True):
+            torch.testing.assert_close(c, 0.9 * a + 0.1 * b)
+
+
+def test_actors_get_the_policy_and_no_critic(learn):
+    for actions, outputs in ((ACTIONS, 4), (FORCES, 4)):
+        learner, _ = learn(actions)
+        weights = learner.weights()
+        assert {name.split('.')[0] for name in weights} == {'policy_torso', 'policy_head'}
+        assert weights['policy_head.bias'].shape == (outputs,)
+        named = {name for name, _ in learner.policy.named_parameters()}
+        assert weights.keys() == named
+
+
+@pytest.mark.parametrize('changes', [{}, {'normalize_observations': True}], ids=str)
+def test_ignored_steps_contribute_nothing(learn, ignored_changed, same, changes):
+    found = []
+    for change in (lambda batch: batch, ignored_changed):
+        learner, batch = learn(ACTIONS, changes)
+        for _ in range(3):
+            learner.learn(change(batch))
+        found.append(learner.algorithm.state())
+    assert same(*found)
