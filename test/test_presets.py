@@ -172,7 +172,7 @@ def test_a_resumed_run_has_its_own_settings_and_no_preset(tasks, algorithm_file)
     assert saved == {'env_id': 'CartPole-v1', 'seed': 7, 'algorithm': 'ppo'}
     # Its algorithm is the saved one.
     assert presets.resolve({'ppo_clip': 0.1}, saved) == {**saved, 'ppo_clip': 0.1}
-    with pytest.raises(SettingError, match="^n_step: 3 is of algorithm 'dqn' and 'sac', and algorithm"):
+    with pytest.raises(SettingError, match="^n_step: 3 is of algorithm 'dqn' and 'sac', and"):
         presets.resolve({'n_step': 3}, saved)
 
 

@@ -98,8 +98,8 @@ def verify_attack(
     if mode == NONE:
         return train
     if mode == 'fgsm_vf' and train.algorithm == 'sac':
-        raise SettingError("adversarial_mode: 'fgsm_vf' is not allowed with algorithm 'sac', whose "
-                           "policy has no value: 'fgsm' or another mode")
+        raise SettingError("adversarial_mode: 'fgsm_vf' is not allowed with algorithm 'sac', "
+                           "whose policy has no value: 'fgsm' or another mode")
     if train.precision == 'bfloat16':
         # It has 8 bits: near 1 it rounds a perturbation of 0.001 away.
         raise SettingError(f"precision: 'bfloat16' is not allowed with adversarial_mode {mode!r}: "
