@@ -146,6 +146,18 @@ def test_settings_keep_their_order_and_types():
     assert [each.type for each in KNOWN.values()] == [int, float, float, bool, str, str]
 
 
+def test_two_classes_may_share_what_they_inherit():
+    @dataclass(frozen=True)
+    class One(Example):
+        own: int = setting(1, 'Of one.')
+
+    @dataclass(frozen=True)
+    class Two(Example):
+        other: int = setting(1, 'Of the other.')
+
+    assert list(settings_of(One, Two)) == [*KNOWN, 'own', 'other']
+
+
 def test_a_name_in_two_classes_is_an_error():
     @dataclass(frozen=True)
     class Other:

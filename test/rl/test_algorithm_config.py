@@ -11,6 +11,8 @@ from vdl_ros.rl.algorithm_config import (
     DqnConfig,
     ImpalaConfig,
     PpoConfig,
+    ReplayConfig,
+    SacConfig,
     make_algorithm_config,
     verify,
 )
@@ -90,6 +92,13 @@ def test_what_dqn_keeps_and_draws_may_be_as_large_as_what_holds_it():
            dataclasses.replace(AT_THE_EDGE, n_step=500))
 
 
+def test_the_replay_of_sac_is_checked_as_that_of_dqn():
+    train = dataclasses.replace(DQN, algorithm='sac')
+    refused(train, SacConfig(n_step=21), 'n_step: 21 is not allowed: at most unroll_length, 20')
+    refused(train, SacConfig(replay_start=10_001),
+            'replay_start: 10001 is not allowed: at most total_steps, 10000')
+
+
 @pytest.mark.parametrize(('train', 'algorithm_config', 'message'), [
     ({}, {'n_step': 21}, 'n_step: 21 is not allowed: at most unroll_length, 20'),
     ({'unroll_length': 501}, {}, 'unroll_length: 501 is not allowed: at most replay_size, 500'),
@@ -137,6 +146,15 @@ def test_own_settings_are_checked():
         make_algorithm_config(TrainConfig(algorithm='ppo'), {'ppo_epochs': 0})
 
 
-def test_no_name_is_taken_twice():
-    assert len(settings_of(TrainConfig, *ALGORITHM_SETTINGS.values())) == sum(
-        len(settings_of(cls)) for cls in (TrainConfig, *ALGORITHM_SETTINGS.values()))
+def test_only_settings_of_the_replay_are_of_two_algorithms():
+    names = [name for cls in (TrainConfig, *ALGORITHM_SETTINGS.values())
+             for name in settings_of(cls)]
+    assert {name for name in names if names.count(name) > 1} == settings_of(ReplayConfig).keys()
+
+
+@pytest.mark.parametrize(('memory', 'message'), [
+    ({'lstm_size': 8}, "lstm_size: 8 is not allowed with algorithm 'sac': 0"),
+    ({'last_action_reward': True},
+     "last_action_reward: True is not allowed with algorithm 'sac': false")])
+def test_sac_has_no_memory(memory, message):
+    refused(TrainConfig(algorithm='sac', **memory), SacConfig(), message)

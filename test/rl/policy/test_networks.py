@@ -9,8 +9,8 @@ from gymnasium import spaces
 from torch import nn
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
-from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.train_config import NETWORKS, TrainConfig
 
 IMAGE_NETWORKS = [name for name in NETWORKS if name != 'mlp']

@@ -257,8 +257,8 @@ class Policy(nn.Module):
         """
         Return the torso's inputs in its precision, [N, ...], and the numbers beside them, [N, V].
 
-        Both are normalized if there is a normalizer, images smoothed if that is set. Without an image and numbers the second is
-        None.
+        Both are normalized if there is a normalizer, and images smoothed if that is set. Without
+        an image and numbers the second is None.
 
         Args:
             observations: those of the torso.
