@@ -68,6 +68,8 @@ DRAWING = (
 )
 TESTING = (
     Need('ip', lambda: has_program('ip'), 'iproute2'),
+    Need('ssh', lambda: has_program('ssh'), 'openssh-client'),
+    Need('sshd', lambda: has_program('sshd'), 'openssh-server'),
     Need('Chromium', lambda: has_program('chromium', 'chromium-browser', 'google-chrome'),
          'chromium'),
     Need('chromedriver', lambda: has_program('chromedriver'), 'chromium-driver'),

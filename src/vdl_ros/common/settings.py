@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from vdl_ros.common.quoting import quoted
 
 __all__ = [
-    'Setting', 'SettingError', 'as_dict', 'build', 'describe', 'select', 'setting',
+    'Setting', 'SettingError', 'as_dict', 'as_text', 'build', 'describe', 'select', 'setting',
     'settings_of', 'suggestion',
 ]
 
@@ -175,6 +175,11 @@ def as_dict(*instances: Any) -> dict[str, Scalar]:
         for instance in instances
         for name in settings_of(type(instance))
     }
+
+
+def as_text(value: Scalar) -> str:
+    """Return a value as a user types it, which :meth:`Setting.parse` reads."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def select(cls: type[T], values: Mapping[str, object]) -> T:

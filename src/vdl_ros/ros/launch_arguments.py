@@ -18,7 +18,7 @@ from launch.events.process import ProcessExited
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
-from vdl_ros.common.settings import Scalar, SettingError, settings_of, suggestion
+from vdl_ros.common.settings import Scalar, SettingError, as_text, settings_of, suggestion
 from vdl_ros.config_file import read_config
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.process import EXIT_BAD_INPUT
@@ -50,7 +50,7 @@ def declare(*classes: type) -> list[DeclareLaunchArgument]:
     """Return one launch argument per setting, with description, range and default."""
     return [
         DeclareLaunchArgument(
-            name, default_value=_text(setting.default),
+            name, default_value=as_text(setting.default),
             description=f'{setting.doc} ({setting.allowed}'
                         f'{"; " + setting.unit if setting.unit else ""})')
         for name, setting in settings_of(*classes).items() if name not in _HIDDEN]
@@ -71,7 +71,7 @@ def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
         text = context.launch_configurations.get(name)
         if name in _HIDDEN or text is None:
             continue
-        if name in on_command_line or text != _text(setting.default):
+        if name in on_command_line or text != as_text(setting.default):
             found[name] = setting.parse(text)
         elif name in in_file:
             found[name] = setting.check(in_file[name])
@@ -194,7 +194,3 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     if event.returncode:
         raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
     return [Shutdown(reason=f'{event.process_name} has ended')]
-
-
-def _text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

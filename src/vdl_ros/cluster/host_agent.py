@@ -1,0 +1,263 @@
+"""
+Runs on each host of a cluster for one request: starts, finds, follows and ends its tasks.
+
+``ssh`` starts it, writes one request as a line of JSON to its standard input, and reads its
+answer: lines that begin with ``vdl_ros`` and a space, then JSON. A task runs in a session of its
+own and goes on when the connection is lost. Its processes are found again by a variable of their
+environment, which all descendants inherit, so none is missed and no other process is taken for
+one of them, whatever numbers processes get.
+
+Only the standard library is used, so that a request costs little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ['PREFIX', 'MARK', 'find_processes', 'main', 'start', 'states', 'stop']
+
+PREFIX = b'vdl_ros '
+#: Environment variable of every process of a task; its value is CLUSTER/TASK.
+MARK = 'VDL_CLUSTER_TASK'
+# Outlives signals that end the task, and notes its exit status.
+_WRAPPER = 'trap : INT TERM; "$@"; echo $? > "$0"'
+_TERM_GRACE_S, _KILL_GRACE_S = 10.0, 30.0
+_TAIL_BYTES = 8192
+# Of the log, in one report of a task that is followed.
+_REPORT_BYTES = 65536
+_PERIOD_S = 1.0
+
+
+def main() -> int:
+    """Answer the request on the standard input; return the exit status."""
+    line = sys.stdin.buffer.readline()
+    try:
+        request = json.loads(line)
+        cluster, tasks = request['cluster'], request['tasks']
+        kind = request['request']
+    except (ValueError, KeyError, TypeError):
+        print('host_agent: no request', file=sys.stderr)
+        return 2
+    names = [task['name'] for task in tasks]
+    if kind == 'start':
+        _answer(start(cluster, tasks))
+    elif kind == 'status':
+        _answer(states(cluster, names))
+    elif kind == 'stop':
+        _answer(stop(cluster, names, request['timeout']))
+    elif kind == 'follow':
+        _follow(cluster, names, request['offsets'])
+    elif kind == 'files':
+        _send_files(cluster, names, request.get('run_dir', ''))
+    return 0
+
+
+def folder(cluster: str) -> Path:
+    """Return the folder with logs and exit statuses of a cluster's tasks on this host."""
+    home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
+    return home / 'vdl_ros' / 'cluster' / cluster
+
+
+def find_processes(cluster: str, names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the running processes of each task, the one that was started first at the front."""
+    wanted = {f'{MARK}={cluster}/{name}'.encode(): name for name in names}
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    for entry in os.scandir('/proc'):
+        if not entry.name.isdecimal():
+            continue
+        try:
+            # Empty for one that has ended and waits to be collected.
+            variables = Path(entry.path, 'environ').read_bytes().split(b'\0')
+            name = next((wanted[each] for each in variables if each in wanted), None)
+            if name is not None:
+                fields = Path(entry.path, 'stat').read_text().rpartition(')')[2].split()
+                found[name].append((int(fields[19]), int(entry.name)))
+        except OSError:
+            continue  # of another user, or it has just ended
+    return {name: [pid for _, pid in sorted(each)] for name, each in found.items()}
+
+
+def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
+    """
+    Return what each task does.
+
+    ``state`` is ``running``, ``ended`` (with ``status``), ``gone`` (it ended without a status,
+    because it was killed or the host was restarted) or ``absent`` (not started); ``pid`` that of
+    its first process; ``line`` the last one of its log.
+    """
+    running = find_processes(cluster, names)
+    found = {}
+    for name in names:
+        log = folder(cluster) / f'{name}.log'
+        state: dict[str, Any] = {'state': 'absent', 'pid': 0, 'status': None,
+                                 'line': _last_line(log)}
+        if running[name]:
+            state.update(state='running', pid=running[name][0])
+        elif log.exists():
+            try:
+                state.update(state='ended', status=int(_status_file(cluster, name).read_text()))
+            except (OSError, ValueError):
+                state.update(state='gone')
+        found[name] = state
+    return {'tasks': found}
+
+
+def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """
+    Start tasks, or none if one of them is running.
+
+    Args:
+        cluster: name.
+        tasks: ``name``, ``command`` (words), ``environment`` (variables) and ``cwd`` of each.
+    """
+    names = [task['name'] for task in tasks]
+    running = find_processes(cluster, names)
+    if any(running.values()):
+        return {'error': f'running already: {", ".join(each for each in names if running[each])}'}
+    try:
+        folder(cluster).mkdir(parents=True, exist_ok=True, mode=0o700)
+        for task in tasks:
+            status = _status_file(cluster, task['name'])
+            status.unlink(missing_ok=True)
+            environment = {**os.environ, **task['environment'],
+                           MARK: f'{cluster}/{task["name"]}'}
+            with (folder(cluster) / f'{task["name"]}.log').open('wb') as log:
+                subprocess.Popen(
+                    ['bash', '-c', _WRAPPER, str(status), *task['command']],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                    env=environment, cwd=task['cwd'] or Path.home(), start_new_session=True)
+    except OSError as error:
+        stop(cluster, names, 0.1)
+        return {'error': f'cannot start: {error}'}
+    return {}
+
+
+def stop(cluster: str, names: Sequence[str], timeout: float) -> dict[str, Any]:
+    """
+    End tasks: SIGINT, after ``timeout`` s SIGTERM, 10 s later SIGKILL until none is left.
+
+    Returns the names of tasks that were ``running``, that were ``killed``, and that are ``left``.
+    """
+    running = {name for name, pids in find_processes(cluster, names).items() if pids}
+    left: dict[str, list[int]] = {}
+    for number, grace in ((signal.SIGINT, timeout), (signal.SIGTERM, _TERM_GRACE_S)):
+        _send(cluster, names, number)
+        if not (left := _wait(cluster, names, grace)):
+            return {'running': sorted(running), 'killed': [], 'left': []}
+    killed, deadline = sorted(left), time.monotonic() + _KILL_GRACE_S
+    while left and time.monotonic() < deadline:
+        # Again: one may have started another meanwhile.
+        _send(cluster, names, signal.SIGKILL)
+        left = _wait(cluster, names, 0.5)
+    return {'running': sorted(running), 'killed': killed, 'left': sorted(left)}
+
+
+def _send(cluster: str, names: Sequence[str], number: int) -> None:
+    """Send a signal to every process of the tasks, as Ctrl-C in a terminal does."""
+    for pids in find_processes(cluster, names).values():
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                continue
+
+
+def _wait(cluster: str, names: Sequence[str], timeout: float) -> dict[str, list[int]]:
+    """Return the tasks that still run after at most ``timeout`` s."""
+    deadline = time.monotonic() + timeout
+    while True:
+        left = {name: pids for name, pids in find_processes(cluster, names).items() if pids}
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(0.1)
+
+
+def _follow(cluster: str, names: Sequence[str], offsets: Mapping[str, int]) -> None:
+    """Report states and new lines of the logs every second until the connection is closed."""
+    places = dict(offsets)
+    while True:
+        report = states(cluster, names)
+        for name in names:
+            text, places[name] = _news(folder(cluster) / f'{name}.log', places.get(name, 0))
+            report['tasks'][name].update(text=text, offset=places[name])
+        _answer(report)
+        # Nothing more is sent: it is readable once the other side has gone.
+        if select.select([sys.stdin], [], [], _PERIOD_S)[0]:
+            return
+
+
+def _news(log: Path, place: int) -> tuple[str, int]:
+    """Return the whole lines of a file from ``place`` on, and where they end."""
+    try:
+        with log.open('rb') as stream:
+            size = stream.seek(0, os.SEEK_END)
+            if size - place > _REPORT_BYTES or size < place:
+                place = max(size - _REPORT_BYTES, 0)
+            stream.seek(place)
+            data = stream.read(_REPORT_BYTES)
+    except OSError:
+        return '', place
+    whole = data[:data.rfind(b'\n') + 1] if len(data) < _REPORT_BYTES else data
+    return whole.decode(errors='replace'), place + len(whole)
+
+
+def _send_files(cluster: str, names: Sequence[str], run_dir: str) -> None:
+    """Send the logs of tasks, and the files of a run, as a tar archive."""
+    _answer({})
+    with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as archive:
+        for name in names:
+            log = folder(cluster) / f'{name}.log'
+            if log.is_file():
+                _add(archive, log, f'logs/{name}.log')
+        if run_dir:
+            root = Path.home() / run_dir
+            for path in sorted(root.rglob('*')):
+                if path.is_file() and not path.is_symlink():
+                    _add(archive, path, str(path.relative_to(root)))
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add as many bytes of a file as it has now; another process may write to it."""
+    try:
+        with path.open('rb') as stream:
+            info = tarfile.TarInfo(name)
+            info.size = os.fstat(stream.fileno()).st_size
+            info.mtime = int(os.fstat(stream.fileno()).st_mtime)
+            archive.addfile(info, stream)
+    except FileNotFoundError:
+        return
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line of a file that is not empty, or ''."""
+    try:
+        with log.open('rb') as stream:
+            stream.seek(max(stream.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+            lines = stream.read(_TAIL_BYTES).decode(errors='replace').splitlines()
+    except OSError:
+        return ''
+    return next((line.strip() for line in reversed(lines) if line.strip()), '')[-500:]
+
+
+def _status_file(cluster: str, name: str) -> Path:
+    return folder(cluster) / f'{name}.status'
+
+
+def _answer(value: object) -> None:
+    sys.stdout.buffer.write(PREFIX + json.dumps(value).encode() + b'\n')
+    sys.stdout.buffer.flush()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

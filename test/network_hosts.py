@@ -1,0 +1,93 @@
+"""Hosts of a test: network namespaces, joined by a bridge in one more, and sshd with its keys."""
+
+import contextlib
+import os
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+
+def ip(*words: str) -> None:
+    subprocess.run(['ip', *words], check=True, capture_output=True, text=True)
+
+
+def on(host: str, *command: str) -> tuple[str, ...]:
+    """Return the words that run a command in a namespace."""
+    # Not `ip netns exec`, which fails where / is no mount, as in a chroot.
+    return 'nsenter', f'--net=/run/netns/{host}', *command
+
+
+@contextlib.contextmanager
+def namespaces(addresses: dict[str, str]):
+    """Yield the namespaces of hosts with these addresses, by name; the first has the bridge."""
+    tag = uuid.uuid4().hex[:8]
+    names = {name: f'vdl-{tag}-{name}' for name in addresses}
+    bridge = next(iter(names.values()))
+    try:
+        ip('netns', 'add', bridge)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f'may not make network namespaces: {error.stderr.strip()}')
+    try:
+        ip('-n', bridge, 'link', 'add', 'hosts', 'type', 'bridge')
+        for index, (name, namespace) in enumerate(names.items()):
+            if namespace == bridge:
+                device = 'hosts'
+            else:
+                ip('netns', 'add', namespace)
+                # The ends have the namespaces from the start: their names are no one else's.
+                ip('-n', bridge, 'link', 'add', f'to{index}', 'type', 'veth',
+                   'peer', 'name', 'net', 'netns', namespace)
+                ip('-n', bridge, 'link', 'set', f'to{index}', 'master', 'hosts', 'up')
+                device = 'net'
+            ip('-n', namespace, 'addr', 'add', f'{addresses[name]}/24', 'dev', device)
+            for each in (device, 'lo'):
+                ip('-n', namespace, 'link', 'set', each, 'up')
+        yield names
+    finally:
+        for namespace in names.values():
+            subprocess.run(['ip', 'netns', 'del', namespace], check=False, capture_output=True)
+
+
+def key(path: Path) -> Path:
+    """Make a pair of keys, and return the file of the private one."""
+    subprocess.run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f', str(path)], check=True)
+    return path
+
+
+class Sshd:
+    """A server of ssh that accepts one key, with a home folder and host key of its own."""
+
+    def __init__(self, folder: Path, address: str, port: int, user_key: Path):
+        self.address, self.port = address, port
+        self.home = folder / 'home'
+        self.home.mkdir(parents=True)
+        self.host_key = key(folder / 'host_key')
+        self._config = folder / 'sshd_config'
+        self._config.write_text('\n'.join((
+            f'ListenAddress {address}', f'Port {port}', f'HostKey {self.host_key}',
+            f'AuthorizedKeysFile {user_key}.pub', 'PidFile none', 'UsePAM no', 'StrictModes no',
+            'PermitRootLogin prohibit-password', 'PasswordAuthentication no',
+            f'SetEnv HOME={self.home} TMPDIR={os.environ.get("TMPDIR", "/tmp")}')) + '\n')
+        self._config.chmod(0o600)
+
+    @property
+    def known_host(self) -> str:
+        """The line of known_hosts."""
+        return f'[{self.address}]:{self.port} {Path(f"{self.host_key}.pub").read_text()}'
+
+    def command(self) -> tuple[str, ...]:
+        if os.geteuid() == 0:
+            # Where it separates its privileges; the system's service makes it at its start.
+            Path('/run/sshd').mkdir(mode=0o755, exist_ok=True)
+        return '/usr/sbin/sshd', '-D', '-e', '-f', str(self._config)
+
+
+def ssh_config(path: Path, user_key: Path, servers) -> Path:
+    """Write a configuration that knows these servers and no others."""
+    known = path.with_name('known_hosts')
+    known.write_text(''.join(each.known_host for each in servers))
+    path.write_text(f'UserKnownHostsFile {known}\nGlobalKnownHostsFile none\n'
+                    f'IdentityFile {user_key}\nIdentitiesOnly yes\n')
+    return path
