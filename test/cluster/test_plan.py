@@ -1,0 +1,133 @@
+"""What runs where: ranks, addresses, peers, and words that no shell reads."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vdl_ros.cluster.hosts_file import Row
+from vdl_ros.cluster.kubernetes import manifest
+from vdl_ros.cluster.plan import make_plan
+from vdl_ros.cluster.slurm import batch_script
+from vdl_ros.cluster.ssh import task_command
+from vdl_ros.cluster.watch import without
+from vdl_ros.common.settings import SettingError
+
+LAB = [Row('learner', '10.9.9.1', devices='0'), Row('learner', '10.9.9.2', 2222, '0,1', 'anna'),
+       Row('actor', '10.9.9.1'), Row('actor', '10.9.9.3'), Row('actor', '10.9.9.4')]
+HOSTILE = '{"a": "$(touch /tmp/x) `id` \'\\" ;&|\n~ *"}'
+
+
+def plan(rows=LAB, first=None, setup='~/vdl_ros/setup.bash'):
+    return make_plan('lab', Path('/home/me/runs/one'), rows, {
+        'first': first or {'env_id': 'CartPole-v1'}, 'learner': {'device': 'cpu'}, 'actor': {}},
+        setup=setup, group_port=29400, domain='7')
+
+
+def test_ranks_addresses_and_peers_follow_from_the_rows():
+    found = plan()
+    tasks = {task.name: task for task in found.tasks}
+    assert list(tasks) == ['learner_0', 'learner_1', 'actor_0', 'actor_1', 'actor_2']
+    assert tasks['learner_0'].command == (
+        'ros2', 'launch', 'vdl_ros', 'learner.launch.py', 'env_id:=CartPole-v1',
+        'learner_rank:=0', 'num_learners:=2', 'group_address:=10.9.9.1:29400', 'num_actors:=3',
+        'run_dir:=runs/one')
+    assert tasks['learner_1'].command[3:] == (
+        'learner.launch.py', 'device:=cpu', 'learner_rank:=1', 'num_learners:=2',
+        'group_address:=10.9.9.1:29400')
+    assert tasks['actor_2'].command[3:] == (
+        'actors.launch.py', 'num_actors:=1', 'learner_rank:=0', 'actor_id:=actor_2')
+    assert [tasks[f'actor_{each}'].rank for each in range(3)] == [0, 1, 0]
+    assert tasks['learner_1'].environment == {
+        'ROS_DOMAIN_ID': '7', 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+        'ROS_STATIC_PEERS': '10.9.9.1;10.9.9.3;10.9.9.4', 'CUDA_VISIBLE_DEVICES': '0,1'}
+    assert 'CUDA_VISIBLE_DEVICES' not in tasks['actor_0'].environment
+    assert [str(host) for host in found.hosts] == [
+        '10.9.9.1', 'anna@10.9.9.2:2222', '10.9.9.3', '10.9.9.4']
+
+
+def test_one_learner_needs_no_group_and_this_machine_no_ssh():
+    found = plan([Row('learner', 'localhost'), Row('actor', 'localhost')])
+    assert found.hosts[0].here
+    assert not any('group' in word for word in found.tasks[0].command)
+    assert 'run_dir:=/home/me/runs/one' in found.tasks[0].command
+    assert found.tasks[0].environment['ROS_STATIC_PEERS'] == ''
+
+
+def test_localhost_beside_other_hosts_is_refused():
+    with pytest.raises(SettingError, match="host: 'localhost' is not allowed beside other hosts"):
+        plan([Row('learner', 'localhost'), Row('actor', '10.9.9.1')])
+
+
+def test_the_loss_of_a_host_says_what_it_means():
+    found = plan()
+    assert 'goes on without' in without(found, 3, {3})
+    assert 'learner_1 has no other actor' in without(found, 2, {2})
+    assert 'learner_0 has no other actor' in without(found, 3, {3, 0})
+    assert 'waits for learner_1' in without(found, 1, {1})
+
+
+def test_no_word_of_a_setting_or_path_is_read_by_a_shell(tmp_path):
+    """With a program for ssh that does what ssh does: the words, joined, to a shell."""
+    folder = tmp_path / 'a $(id) \'folder'
+    folder.mkdir()
+    (folder / 'setup.bash').write_text('export SET_UP=yes\n')
+    record = 'import json, os, sys; json.dump([sys.argv, dict(os.environ)], open("record", "w"))'
+    for name, text in (('ssh', '#!/bin/bash\nfor last; do :; done\nexec sh -c "$last"\n'),
+                       ('ros2', f"#!/usr/bin/env python3\n{record}\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    found = plan(first={'env_kwargs': HOSTILE}, setup=str(folder / 'setup.bash'))
+    line = task_command(found.hosts[0], found.tasks[0], '')
+    subprocess.run(['sh', '-c', line], check=True, cwd=tmp_path,
+                   env=dict(os.environ, PATH=f'{tmp_path}:{os.environ["PATH"]}'))
+    words, variables = yaml.safe_load((tmp_path / 'record').read_text())
+    assert words[1:] == list(found.tasks[0].command)[1:]
+    assert f'env_kwargs:={HOSTILE}' in words
+    assert variables['SET_UP'] == 'yes'
+    assert variables['ROS_STATIC_PEERS'] == '10.9.9.2;10.9.9.3;10.9.9.4'
+
+
+def test_the_slurm_script_starts_each_task_on_its_node(tmp_path):
+    """With programs for those of SLURM; a real one has not been tried."""
+    programs = {
+        'scontrol': 'printf "n1\\nn2\\nn3\\nn4\\n"',
+        'scancel': 'echo "scancel $*" >> log',
+        'srun': 'printf "%s\\n" "$*" >> log'}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f'#!/bin/bash\n{text}\n')
+        (tmp_path / name).chmod(0o755)
+    script = batch_script(plan(first={'env_kwargs': HOSTILE}))
+    done = subprocess.run(
+        ['bash'], input=script, text=True, cwd=tmp_path, capture_output=True,
+        env={'PATH': f'{tmp_path}:/usr/bin:/bin', 'SLURM_JOB_ID': '5', 'SLURM_JOB_NODELIST': 'x'})
+    assert done.returncode == 0, done.stderr
+    log = (tmp_path / 'log').read_text()
+    assert '#SBATCH --nodes=4\n' in script
+    assert '#SBATCH --gpus-per-node=2\n' in script
+    assert log.count('ROS_STATIC_PEERS=n1;n2;n3;n4 ros2 launch vdl_ros') == 5
+    assert log.count('group_address:=n1:29400') == 2
+    assert f'env_kwargs:={HOSTILE}' in log
+    second = next(line for line in log.splitlines() if 'logs/learner_1.log' in line)
+    assert '--nodelist=n2' in second
+    assert 'CUDA_VISIBLE_DEVICES=0,1' in second
+    assert 'scancel --signal=INT 5' in log
+
+
+def test_the_kubernetes_manifest_has_a_job_for_each_task():
+    """Read as YAML; a real cluster has not been tried."""
+    service, volume, *jobs = yaml.safe_load_all(manifest(plan(first={'env_kwargs': HOSTILE}), 'i'))
+    assert (service['kind'], volume['kind']) == ('Service', 'PersistentVolumeClaim')
+    assert [job['metadata']['name'] for job in jobs] == [
+        'lab-learner-0', 'lab-learner-1', 'lab-actor-0', 'lab-actor-1', 'lab-actor-2']
+    pods = [job['spec']['template']['spec'] for job in jobs]
+    first, second = (pod['containers'][0] for pod in pods[:2])
+    assert f'env_kwargs:={HOSTILE}' in first['command']
+    assert 'group_address:=learner-0.lab:29400' in second['command']
+    assert {'name': 'ROS_STATIC_PEERS', 'value': 'learner-0.lab;learner-1.lab'} in second['env']
+    assert second['resources'] == {'limits': {'nvidia.com/gpu': 2}}
+    assert {pod['subdomain'] for pod in pods} == {service['metadata']['name']}
+    assert service['spec']['selector'].items() <= \
+        jobs[0]['spec']['template']['metadata']['labels'].items()
