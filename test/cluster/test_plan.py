@@ -56,6 +56,12 @@ def test_one_learner_needs_no_group_and_this_machine_no_ssh():
     assert found.tasks[0].environment['ROS_STATIC_PEERS'] == ''
 
 
+def test_a_resumed_run_stays_in_its_folder():
+    found = plan(first={'resume': 'runs/before'})
+    assert found.first_run_dir == 'runs/before'
+    assert not any(word.startswith('run_dir') for word in found.tasks[0].command)
+
+
 def test_localhost_beside_other_hosts_is_refused():
     with pytest.raises(SettingError, match="host: 'localhost' is not allowed beside other hosts"):
         plan([Row('learner', 'localhost'), Row('actor', '10.9.9.1')])

@@ -48,6 +48,10 @@ class Control:
 
         Nothing is started before every host has answered and has none of the tasks.
         """
+        kept = plan_file(self.plan.name)
+        if kept.exists():
+            return [f'name: {self.plan.name!r} is not allowed: this cluster was started and not '
+                    f'stopped ({kept}): stop it, or choose another name']
         errors: list[str] = []
         for index, found in self._on_all(self._ask_states):
             if isinstance(found, HostError):
@@ -127,7 +131,7 @@ class Control:
         """
         host, names = self.plan.hosts[index], [task.name for task in self.plan.on(index)]
         # A run that is here needs no copy.
-        run = self.plan.remote_run_dir if FIRST_LEARNER in names and not host.here else ''
+        run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
         home = Path(self.plan.run_dir)
         try:
             with (Request(host, self._request(index, 'files', run_dir=run),

@@ -88,6 +88,8 @@ class Plan:
     Attributes:
         name: of the cluster.
         run_dir: folder of the run here, to which logs are brought; absolute.
+        first_run_dir: folder of the run on the host of learner 0, which may be relative to the
+            home folder there.
         ssh_config: configuration file of ssh, absolute; empty: the user's.
         hosts: each machine once.
         tasks: learners by rank, then actors.
@@ -95,6 +97,7 @@ class Plan:
 
     name: str
     run_dir: str
+    first_run_dir: str
     ssh_config: str
     hosts: tuple[Host, ...]
     tasks: tuple[Task, ...]
@@ -102,13 +105,6 @@ class Plan:
     def on(self, index: int) -> list[Task]:
         """Return the tasks of the host ``index``."""
         return [task for task in self.tasks if task.host == index]
-
-    @property
-    def remote_run_dir(self) -> str:
-        """Return the run folder on the host of learner 0, relative to the home folder there."""
-        if self.hosts[self.tasks[0].host].here:
-            return self.run_dir
-        return f'runs/{Path(self.run_dir).name}'
 
 
 def check_name(name: str) -> str:
@@ -162,8 +158,10 @@ def make_plan(
     first = '127.0.0.1' if learners[0].host in LOCALHOST else learners[0].host
     group = {'num_learners': str(len(learners)), 'group_address': f'{first}:{group_port}'} \
         if len(learners) > 1 else {}
-    plan = Plan(name, os.path.abspath(run_dir),
-                os.path.abspath(ssh_config) if ssh_config else '', tuple(hosts), ())
+    home = os.path.abspath(run_dir)
+    here = _host(learners[0], setup).here
+    resumed = settings['first'].get('resume', '')
+    first_run_dir = resumed or (home if here else f'runs/{Path(home).name}')
 
     def task(row: Row, number: int, rank: int, file: str, given: Mapping[str, str]) -> Task:
         host = _host(row, setup)
@@ -181,9 +179,9 @@ def make_plan(
     for rank, row in enumerate(learners):
         own = {'learner_rank': str(rank), **group}
         if rank == 0:
-            home = dataclasses.replace(plan, tasks=(Task('', hosts.index(_host(row, setup)), 0,
-                                                         (), {}),))
-            own |= {'num_actors': str(len(actors)), 'run_dir': home.remote_run_dir}
+            own['num_actors'] = str(len(actors))
+            if not resumed:
+                own['run_dir'] = first_run_dir
         given = settings['learner' if rank else 'first']
         tasks.append(task(row, rank, rank, 'learner.launch.py', {**given, **own}))
     for index, row in enumerate(actors):
@@ -191,7 +189,8 @@ def make_plan(
         own = {'num_actors': '1', 'learner_rank': str(rank),
                'actor_id': f'{ACTOR}_{index}'}
         tasks.append(task(row, index, rank, 'actors.launch.py', {**settings['actor'], **own}))
-    return dataclasses.replace(plan, tasks=tuple(tasks))
+    return Plan(name, home, first_run_dir, os.path.abspath(ssh_config) if ssh_config else '',
+                tuple(hosts), tuple(tasks))
 
 
 def _host(row: Row, setup: str) -> Host:
@@ -245,7 +244,7 @@ def read_plan(name: str) -> Plan:
     try:
         found = json.loads(path.read_text())
         return Plan(
-            found['name'], found['run_dir'], found['ssh_config'],
+            found['name'], found['run_dir'], found['first_run_dir'], found['ssh_config'],
             tuple(Host(**each) for each in found['hosts']),
             tuple(Task(**each | {'command': tuple(each['command'])}) for each in found['tasks']))
     except FileNotFoundError:

@@ -142,7 +142,7 @@ def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
     path = Path(config.hosts)
     rows = read_hosts(path)
     name = config.name or path.stem
-    run_dir = given.get('run_dir') or f'runs/{name}-{unique_name()}'
+    run_dir = given.get('run_dir') or given.get('resume') or f'runs/{name}-{unique_name()}'
     plan = make_plan(
         name, Path(run_dir), rows, learner_and_actor_settings(given), setup=config.setup,
         group_port=config.group_port, domain=os.environ.get('ROS_DOMAIN_ID') or '0',
@@ -190,6 +190,9 @@ def _begin(
         die_with_parent()
     stop = threading.Event()
     set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    home = Path(plan.run_dir)
+    if home.exists() and any(home.iterdir()) and not given.get('resume'):
+        raise SettingError(f'run_dir: {plan.run_dir!r} is not allowed: it has files')
     control = Control(plan, _say)
     if errors := control.start():
         _complain(errors)
