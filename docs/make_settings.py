@@ -11,6 +11,7 @@ from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.cluster.cluster_config import ClusterConfig
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -53,6 +54,9 @@ PAGES = (
      'parameter of `actor` and `evaluate`, option of `python -m vdl_ros.local_training`.'),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
+    ('A cluster', ClusterConfig,
+     'Launch arguments of `cluster.launch.py`, settings of `cluster`, both with those of learning '
+     'and of the run. See [cluster.md](cluster.md).'),
     ('Watching a run', TrainingViewerConfig,
      'Launch arguments of `train.launch.py`, with `view`, `tensorboard` and `tensorboard_port` '
      '([watching.md](watching.md)); parameters of `training_viewer`.'),

@@ -7,16 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-
-
-def ip(*words: str) -> None:
-    subprocess.run(['ip', *words], check=True, capture_output=True, text=True)
-
-
-def on(host: str, *command: str) -> tuple[str, ...]:
-    """Return the words that run a command in a namespace."""
-    # Not `ip netns exec`, which fails where / is no mount, as in a chroot.
-    return 'nsenter', f'--net=/run/netns/{host}', *command
+from two_hosts import ip
 
 
 @contextlib.contextmanager

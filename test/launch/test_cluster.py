@@ -7,7 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import Run
-from network_hosts import Sshd, ip, key, namespaces, on, ssh_config
+from network_hosts import Sshd, key, namespaces, ssh_config
+from two_hosts import ip, on
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESSES = {'home': '10.91.9.254', 'a': '10.91.9.1', 'b': '10.91.9.2', 'c': '10.91.9.3'}

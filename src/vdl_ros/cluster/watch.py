@@ -22,8 +22,8 @@ class Watch:
     """
     Follows all hosts, each in a thread.
 
-    A host that does not answer is missed: its tasks may go on there, its actors send again when
-    the network is back, and nothing is started elsewhere in their place.
+    A host that does not answer is missed: its tasks may go on there, and nothing is started
+    elsewhere in their place.
     """
 
     def __init__(self, control: Control, stop: threading.Event) -> None:
