@@ -1,11 +1,13 @@
 """
 How many places a policy reaches on the running graph, in real time, by truth or by camera alone.
 
-    ros2 run vdl_ros bench_policy [--policy reach] [--feedback camera|truth] [--targets N] [--json]
+    ros2 run vdl_ros bench_policy [--policy reach] [--feedback camera|truth] [--json]
 
 Starts ``arm.launch.py policy:=...`` and sends one target after another, drawn as in the task
 *reach*. A target is reached when ``tool0`` has been within 2 cm of it for a second, by the true
-joint states, which a policy by camera does not receive. Each has 20 s, as in the task.
+joint states, which a policy by camera does not receive. Each has 20 s, as in the task. Times are
+those of the stamps of the joint states: on a busy machine ``publish_clock:=true
+real_time_factor:=0.25`` slows the graph down, and the figures stay those of the arm's own time.
 """
 
 from __future__ import annotations
@@ -35,9 +37,13 @@ from vdl_ros.envs.owi535.reach_task import CLOSE, HOLD
 from vdl_ros.envs.owi535.workspace import Workspace
 from vdl_ros.msg import TargetStatus
 from vdl_ros.ros import qos
+from vdl_ros.ros.messages.joint_messages import seconds
 
+ATTACK = ('adversarial_mode', 'adversarial_epsilon')
 TIME_LIMIT = 20.0
 START_LIMIT = 60.0
+# Without joint states, s of the wall clock.
+QUIET_LIMIT = 60.0
 
 
 class Player(Node):
@@ -48,6 +54,7 @@ class Player(Node):
         super().__init__('bench_policy')
         self.status: TargetStatus | None = None
         self.tool: NDArray[np.float64] | None = None
+        self._now, self._heard_at = 0.0, time.monotonic()
         self._kinematics = Kinematics(load())
         self._send = self.create_publisher(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
         self.create_subscription(
@@ -58,6 +65,7 @@ class Player(Node):
     def _on_truth(self, message: JointState) -> None:
         known = dict(zip(message.name, message.position, strict=True))
         self.tool = self._kinematics.pose(np.array([known[name] for name in JOINTS]))[:3, 3]
+        self._now, self._heard_at = seconds(message.header.stamp), time.monotonic()
 
     @property
     def is_ready(self) -> bool:
@@ -72,20 +80,22 @@ class Player(Node):
         message.point.x, message.point.y, message.point.z = place.tolist()
         self.status = None
         self._send.publish(message)
-        began = time.monotonic()
-        close_since, seconds = math.inf, math.nan
-        while (now := time.monotonic()) - began < TIME_LIMIT and math.isnan(seconds):
+        began = self._now
+        close_since, took = math.inf, math.nan
+        while (now := self._now) - began < TIME_LIMIT and math.isnan(took):
             rclpy.spin_once(self, timeout_sec=0.02)
+            if time.monotonic() - self._heard_at > QUIET_LIMIT:
+                raise RuntimeError(f'the graph: no joint states for {QUIET_LIMIT:g} s')
             assert self.tool is not None
             close = float(np.linalg.norm(self.tool - place)) <= CLOSE
             close_since = min(close_since, now) if close else math.inf
             if now - close_since >= HOLD:
-                seconds = now - began
+                took = now - began
             elif self.status is not None and self.status.state == 'idle':
                 break
         status = self.status or TargetStatus(reaction_time=math.nan, reason='no status')
         return {'place': [round(each, 3) for each in place.tolist()],
-                'reached': not math.isnan(seconds), 'seconds': _known(seconds),
+                'reached': not math.isnan(took), 'seconds': _known(took),
                 'distance': round(float(np.linalg.norm(self.tool - place)), 4),
                 'reaction_time': _known(status.reaction_time), 'reason': status.reason}
 
@@ -96,11 +106,13 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     workspace = Workspace(CollisionChecker(build_scene()), straight=by_camera)
     places = workspace.places[workspace.draw(
         np.random.default_rng(options.seed), options.targets)]
-    words = [f'policy:={options.policy}', f'feedback:={options.feedback}', 'view:=false',
+    attack = [f'{name}:={value}' for name in ATTACK
+              if (value := getattr(options, name)) is not None]
+    words = [f'policy:={options.policy}', f'feedback:={options.feedback}', 'view:=false', *attack,
              *([] if by_camera else ['camera:=none']), *options.argument]
     found = []
     with own_domain(), launched('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *words) as graph:
-        rclpy.init()
+        rclpy.init(args=[])
         player = Player('arm/joint_truth' if by_camera else 'arm/joint_states')
         try:
             deadline = time.monotonic() + START_LIMIT
@@ -128,6 +140,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--targets', type=int, help='(100; quick: 3)')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--feedback', choices=('camera', 'truth'), default='truth')
+    parser.add_argument('--adversarial_mode', metavar='MODE',
+                        help="attack on the camera's images [none]")
+    parser.add_argument('--adversarial_epsilon', metavar='E', help='its size [0.01]')
     parser.add_argument('argument', nargs='*', help='more arguments of arm.launch.py, name:=value')
     options = parser.parse_args()
     report.complete(options, {'targets': (100, 3)}, {'targets': (1, 100_000)})
@@ -144,14 +159,15 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     reached = [each for each in found if each['reached']]
     report.deliver('policy', {
         'policy': str(options.policy), 'feedback': options.feedback, 'seed': options.seed,
+        **{name: getattr(options, name) for name in ATTACK},
         'arguments': options.argument, 'targets': len(found), 'reached': len(reached),
         'median_seconds': _median(reached, 'seconds'),
         'median_reaction_time': _median(found, 'reaction_time'), 'places': found},
         options, sentence)
 
 
-def _known(seconds: float) -> float | None:
-    return None if math.isnan(seconds) else round(seconds, 3)
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 3)
 
 
 def _median(rows: list[dict[str, Any]], key: str) -> float | None:
@@ -161,7 +177,10 @@ def _median(rows: list[dict[str, Any]], key: str) -> float | None:
 
 def sentence(found: Mapping[str, Any]) -> str:
     """Return the figures as a sentence."""
-    return (f'{found["policy"]} by {found["feedback"]}: {found["reached"]} of '
+    attack = ''
+    if found['adversarial_mode'] is not None:
+        attack = f' under {found["adversarial_mode"]}, {found["adversarial_epsilon"] or "0.01"}'
+    return (f'{found["policy"]} by {found["feedback"]}{attack}: {found["reached"]} of '
             f'{found["targets"]} places reached, median {found["median_seconds"]} s; '
             f'reaction time {found["median_reaction_time"]} s')
 

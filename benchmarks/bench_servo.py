@@ -32,7 +32,7 @@ from vdl_ros.arm.model.geometry import ArmGeometry, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.msg import JointTrajectoryStatus
-from vdl_ros.pose.model_file import default_model, load_model
+from vdl_ros.pose.model_file import load_model, model_path
 from vdl_ros.ros import qos
 
 MOVED = JOINTS[:3]
@@ -170,7 +170,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('argument', nargs='*', help='more arguments of arm.launch.py, name:=value')
     options = parser.parse_args()
     report.complete(options, {'targets': (50, 5)}, {'targets': (1, 100_000)})
-    options.model = options.model or default_model()
+    options.model = options.model or model_path()
     load_model(options.model)
     return options
 

@@ -20,7 +20,7 @@ from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.nodes.policy_config import PolicyConfig
 from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
-from vdl_ros.nodes.pose_estimator_config import PoseConfig
+from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
@@ -46,12 +46,14 @@ PAGES = (
     *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
     ('An attack', AttackConfig,
-     'Launch arguments of `train.launch.py`, `learner.launch.py` and `evaluate.launch.py`, '
-     'parameters of `learner` and `evaluate`, options of `python -m vdl_ros.local_training`. '
-     'Actors hear them from the learner. See [attacks.md](attacks.md).'),
-    ('The policy whose gradients an attack uses', SurrogateConfig,
-     'Launch argument of `train.launch.py`, `actors.launch.py` and `evaluate.launch.py`, '
-     'parameter of `actor` and `evaluate`, option of `python -m vdl_ros.local_training`.'),
+     'Launch arguments of `train.launch.py`, `learner.launch.py`, `evaluate.launch.py` and '
+     '`arm.launch.py`, parameters of `learner`, `evaluate` and `attacker`, options of '
+     '`python -m vdl_ros.local_training`. Actors hear them from the learner. See '
+     '[attacks.md](attacks.md).'),
+    ('The network whose gradients an attack uses', SurrogateConfig,
+     'Launch argument of `train.launch.py`, `actors.launch.py`, `evaluate.launch.py` and '
+     '`arm.launch.py`, parameter of `actor`, `evaluate` and `attacker`, option of '
+     '`python -m vdl_ros.local_training`.'),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
     ('A cluster', ClusterConfig,
@@ -82,6 +84,8 @@ PAGES = (
     ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),
     ('Capturing', CaptureConfig,
      'Launch arguments of `capture.launch.py`, parameters of `capture`.'),
+    ('The pose network', PoseModelConfig,
+     'Launch arguments of `arm.launch.py`, parameters of `pose_estimator` and `attacker`.'),
     ('Estimating the pose', PoseConfig,
      'Launch arguments of `arm.launch.py`, parameters of `pose_estimator`; `joint_states` is '
      'set by `feedback:=camera`.'),

@@ -1,5 +1,5 @@
 """
-The arm, real or simulated: driver, controller, policy, camera and views.
+The arm, real or simulated: driver, controller, policy, camera and views, also under attack.
 
 When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
@@ -25,12 +25,13 @@ from vdl_ros.arm.control.controller_config import ControllerConfig
 from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import Setting, SettingError, select
 from vdl_ros.nodes.policy_config import PolicyConfig
-from vdl_ros.nodes.pose_estimator_config import PoseConfig
+from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import launch_arguments
@@ -46,7 +47,8 @@ NODES = {
     'camera': (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig),
     'viewer': (ViewConfig, ProcessConfig),
     'robot_state': (ProcessConfig,),
-    'pose_estimator': (PoseConfig, ProcessConfig),
+    'attacker': (AttackConfig, SurrogateConfig, PoseModelConfig, ProcessConfig),
+    'pose_estimator': (PoseModelConfig, PoseConfig, ProcessConfig),
 }
 SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
 ARM = Setting('arm', str, 'sim', 'The arm: simulated, on the USB, or none, to play a bag.',
@@ -64,6 +66,8 @@ CALIBRATION = DeclareLaunchArgument(
                 'sag of the arm; other arguments override it; empty: none.')
 # With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
+# Under attack: the images that the pose estimator receives.
+ATTACKED = [('camera/image_raw', 'camera/image_attacked')]
 # With a view a trajectory or a target needs its stop button, s.
 VIEWER_TIMEOUT = 1.0
 # Maximum age of the camera's estimates for a policy, s, as of camera_feedback.yaml.
@@ -98,6 +102,10 @@ def start(context):
     if source == 'auto':
         source = {'sim': 'sim', 'real': '/dev/video0', 'none': 'none'}[arm]
     by_camera = FEEDBACK.parse(context.launch_configurations['feedback']) == 'camera'
+    is_attacked = given.get('adversarial_mode', NONE) != NONE
+    if is_attacked and not (on['pose'] or by_camera):
+        raise SettingError(f'adversarial_mode: {given["adversarial_mode"]!r} is not allowed '
+                           'without feedback:=camera or pose:=true: it attacks the pose network')
     notes = []
     if source == 'sim':
         try:
@@ -128,9 +136,12 @@ def start(context):
             | ({'policy_viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given)))
     if source != 'none':
         nodes.append(node('camera', given, remappings=truth))
+    if is_attacked:
+        nodes.append(node('attacker', given))
     if on['pose'] or by_camera:
         text = ParameterValue(description, value_type=str)
-        nodes += [node('pose_estimator', given, joint_states=by_camera),
+        nodes += [node('pose_estimator', given, joint_states=by_camera,
+                       remappings=ATTACKED if is_attacked else []),
                   node('robot_state', given, node_name='estimated_state', source='pose',
                        frame_prefix='estimated/', robot_description=text)]
     if on['view']:

@@ -7,7 +7,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.attacker import Attacker
-from vdl_ros.attacks.victim import Seen, Victim
+from vdl_ros.attacks.victim import PolicyVictim, Seen
 from vdl_ros.rl.acting.actor import load_weights, weights
 
 B = 3
@@ -20,7 +20,7 @@ def attack(mode, policy=None, epsilon=0.05, **settings):
         AttackConfig(adversarial_mode=mode, adversarial_epsilon=epsilon, **settings), B,
         torch.Generator().manual_seed(0))
     if policy is not None:
-        attacker.follow(Victim(policy))
+        attacker.follow(PolicyVictim(policy))
     return attacker
 
 
@@ -52,7 +52,7 @@ def test_other_modes_wait_for_a_policy(make):
     assert torch.equal(waiting.image, images(0))
     assert not waiting.injects.any()
     assert not waiting.l2.any()
-    attacker.follow(Victim(make(network='universe')))
+    attacker.follow(PolicyVictim(make(network='universe')))
     attacked = attacker.perturb(images(1), None, resets())
     assert attacked.injects.all()
     np.testing.assert_allclose(attacked.l2, 0.05, rtol=1e-4)
@@ -85,7 +85,7 @@ def test_a_period_counts_from_the_start_of_each_episode(make, mode):
 def test_what_is_reused_must_have_been_computed(make):
     attacker = attack('fgsm_reuse3')
     attacker.perturb(images(0), None, resets(0, 1, 2))
-    attacker.follow(Victim(make(network='universe')))
+    attacker.follow(PolicyVictim(make(network='universe')))
     # Only environment 1 starts an episode after there is a policy.
     found = [attacker.perturb(images(step), None, resets(1) if step == 1 else resets())
              for step in range(1, 5)]
@@ -138,7 +138,7 @@ def test_it_makes_the_best_actions_less_likely_in_every_action_space(
     policy = make(NUMBERS, actions, **settings)
     clean = torch.rand(B, 4, generator=torch.Generator().manual_seed(3))
     found = attack(mode, policy).perturb(clean, None, resets(0, 1, 2))
-    victim = Victim(policy)
+    victim = PolicyVictim(policy)
     with torch.no_grad():
         before, after = policy(clean), policy(found.image)
         best = victim.best_actions(before)
@@ -181,7 +181,7 @@ def test_there_is_a_gradient_although_acting_is_in_inference_mode_and_bfloat16(m
 
 def test_weights_that_the_policy_loads_later_count(make):
     policy = make(network='universe', lstm_size=8)
-    victim = Victim(policy)
+    victim = PolicyVictim(policy)
     load_weights(policy, {name: array + (array.dtype.kind == 'f') * np.float32(0.01)
                           for name, array in weights(policy).items()})
     seen = Seen(images(0), None, resets(0, 1, 2), victim.initial_state(B))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from vdl_ros.attacks.perturbations import Patch, fgsm, gradient, pgd, pgd_l2, random_noise
-from vdl_ros.attacks.victim import Seen, Victim
+from vdl_ros.attacks.victim import PolicyVictim, Seen
 
 UNIT = torch.ones(())
 
@@ -48,7 +48,7 @@ def test_random_noise_is_that_of_rl_attack_vf():
      foolbox.attacks.L2PGD(rel_stepsize=2.5 / 5, steps=5, random_start=False)),
 ], ids=['fgsm', 'pgd', 'pgd_l2'])
 def test_attacks_on_a_policy_are_those_of_foolbox(make, ours, theirs):
-    victim = Victim(make(network='universe'))
+    victim = PolicyVictim(make(network='universe'))
     inputs = images(3, 3, 42, 42)
     seen = Seen(inputs, None, torch.zeros(3, dtype=torch.bool), torch.zeros(3, 0))
 

@@ -42,8 +42,8 @@ class SurrogateConfig:
     """Setting of an attack that each host gives to its own processes: it names a file."""
 
     adversarial_checkpoint: str = setting(
-        '', 'Checkpoint of another policy whose gradients the attack uses; empty: those of the '
-        'attacked policy.')
+        '', 'Checkpoint of another policy, or model file of another pose network, whose gradients '
+        'the attack uses; empty: those of the attacked one.')
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.attacks.attacker import Attacker
 from vdl_ros.attacks.perturbed_observations import PerturbedObservations
-from vdl_ros.attacks.victim import Victim
+from vdl_ros.attacks.victim import PolicyVictim
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import VectorEnvironment, Wrapper
@@ -61,6 +61,9 @@ class AttackedEnv(Wrapper):
     Observations are float32, after scaling, with the perturbation; the last one of an episode
     too. ``info`` has ``adversary_l2`` float32 [B] and ``adversary_injects`` bool [B]: size and
     presence of the perturbation of the observation that the step's actions answered.
+
+    Attributes:
+        perturbed: number of observations that were perturbed so far.
     """
 
     def __init__(
@@ -99,7 +102,8 @@ class AttackedEnv(Wrapper):
                 raise SettingError(
                     'adversarial_checkpoint: its policy is of observations '
                     f'{surrogate.observation_shape}, which is not allowed: {wanted}')
-            self._attacker.follow(Victim(surrogate))
+            self._attacker.follow(PolicyVictim(surrogate))
+        self.perturbed = 0
         self._done: NDArray[np.bool_] = np.zeros(self.num_envs, np.bool_)
         self._before: dict[str, NDArray[Any]] = {}
 
@@ -117,7 +121,7 @@ class AttackedEnv(Wrapper):
             state: returns its state after the last observation; None: it is computed here.
         """
         if not self._follows:
-            self._attacker.follow(Victim(policy), state)
+            self._attacker.follow(PolicyVictim(policy), state)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None,
@@ -146,4 +150,5 @@ class AttackedEnv(Wrapper):
             torch.from_numpy(image), None if numbers is None else torch.from_numpy(numbers),
             torch.from_numpy(is_reset))
         self._before = {'adversary_l2': perturbed.l2, 'adversary_injects': perturbed.injects}
+        self.perturbed += int(perturbed.injects.sum())
         return self._observations.join(perturbed.image.numpy(), numbers)

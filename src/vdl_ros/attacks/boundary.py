@@ -18,7 +18,7 @@ from torch import Tensor
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.attacks.attacker import Attacker
 from vdl_ros.attacks.perturbed_observations import PerturbedObservations
-from vdl_ros.attacks.victim import Seen, Victim
+from vdl_ros.attacks.victim import PolicyVictim, Seen, Victim
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
 from vdl_ros.rl.policy.distributions import Categorical
@@ -83,7 +83,7 @@ def boundaries(
     torch.manual_seed(seed)
     observations = PerturbedObservations(
         envs.single_observation_space, policy.normalizer is not None)
-    attacker, victim = Attacker(attack, 1, generator), Victim(policy)
+    attacker, victim = Attacker(attack, 1, generator), PolicyVictim(policy)
     attacker.follow(victim)
     state = victim.initial_state(1)
     fold = np.arange(policy.distribution.num_inputs)

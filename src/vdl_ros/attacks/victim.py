@@ -1,9 +1,9 @@
-"""A policy as an attack sees it: in float32, differentiable, with a state of the attack's own."""
+"""What an attack sees of a network: its output and a loss, in float32, differentiable."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from vdl_ros.rl.policy.distributions import Categorical, DiagonalGaussian, EpsilonGreedy
 from vdl_ros.rl.policy.policy import Output, Policy
 
-__all__ = ['Seen', 'Victim']
+__all__ = ['PolicyVictim', 'Seen', 'Victim']
 
 
 class Seen(NamedTuple):
@@ -37,7 +37,38 @@ class Seen(NamedTuple):
         return Seen(*(None if each is None else each[index] for each in self))  # type: ignore[arg-type]
 
 
-class Victim:
+class Victim(Protocol):
+    """A network whose inputs are perturbed; of each method, see :class:`PolicyVictim`."""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the network is recurrent."""
+
+    @property
+    def unit(self) -> Tensor:
+        """Unit of perturbations, float32, of the image's shape or []."""
+
+    @property
+    def is_flat_at_best(self) -> bool:
+        """Whether the gradient of :meth:`loss` is 0 at the image itself."""
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return the state before the first observation, [batch, S]."""
+
+    def output(self, image: Tensor, seen: Seen) -> Output:
+        """Return the output for ``image``, [B, ...], instead of the one seen."""
+
+    def best_actions(self, output: Output) -> Tensor:
+        """Return what the network decides, [B] or [B, A]."""
+
+    def loss(self, output: Output, actions: Tensor) -> Tensor:
+        """Return what an attack makes larger, float [B]."""
+
+    def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
+        """Return ``state`` [B, S] with actions and rewards of the last step."""
+
+
+class PolicyVictim:
     """
     A policy whose observations are perturbed, or whose gradients are used for that.
 

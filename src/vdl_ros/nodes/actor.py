@@ -4,8 +4,8 @@ The actor node: steps environments with the learner's policy and publishes traje
 Subscribes: ``policy`` (vdl_ros/Policy, latched), and with central inference ``actions``
 (vdl_ros/Action). Publishes: ``trajectories`` (vdl_ros/Trajectory), or with central inference
 ``observations`` (vdl_ros/Observation); ``episodes`` (vdl_ros/Episode); ``/statistics``, also of
-its thread time and reaction time. The settings of environments and policy come from the learner,
-modules of environments from this host.
+its thread time and reaction time; ``/diagnostics`` under an attack. The settings of environments
+and policy come from the learner, modules of environments from this host.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 """
 
@@ -39,6 +39,7 @@ from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
+from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import (
     EXIT_OK,
@@ -93,6 +94,9 @@ class ActorNode(Node):
         self._statistics = TopicStatistics(self, 'policy')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
+        self._attack = AttackConfig()
+        self._attacked: AttackedEnv | None = None
+        self._diagnostics: Diagnostics | None = None
         self._subscription = self.create_subscription(
             Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
 
@@ -190,8 +194,20 @@ class ActorNode(Node):
             # The next policy may be refused too, and each would leave its environments.
             envs.close()
             raise
+        self._attack = attack
+        self._attacked = envs if isinstance(envs, AttackedEnv) else None
+        if self._attacked is not None and self._diagnostics is None:
+            self._diagnostics = Diagnostics(self, self._health)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         return mode
+
+    def _health(self) -> Health:
+        """Return the attack; of a learner that had one, and was followed by one without, none."""
+        mode, epsilon = self._attack.adversarial_mode, self._attack.adversarial_epsilon
+        if self._attacked is None:
+            return '', {'mode': mode}
+        return f'attacks what the policy observes: {mode}, epsilon {epsilon:g}', {
+            'mode': mode, 'epsilon': epsilon, 'observations attacked': self._attacked.perturbed}
 
     def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:

@@ -12,7 +12,6 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros pose_estimator --help``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from builtin_interfaces.msg import Time
@@ -25,10 +24,10 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand
-from vdl_ros.nodes.pose_estimator_config import PoseConfig
+from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
 from vdl_ros.pose.estimator import Estimate, PoseEstimator
 from vdl_ros.pose.framing import crop_square
-from vdl_ros.pose.model_file import default_model
+from vdl_ros.pose.model_file import model_path
 from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.pose.tracker import JointTracker
 from vdl_ros.ros import qos
@@ -40,7 +39,7 @@ from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
-SETTINGS = (PoseConfig, GeometryConfig, ProcessConfig)
+SETTINGS = (PoseModelConfig, PoseConfig, GeometryConfig, ProcessConfig)
 JOINT_NAMES = list(OUTPUTS[JOINT_OUTPUTS])
 _REASONS = 20
 
@@ -57,9 +56,9 @@ class PoseEstimatorNode(Node):
         """
         super().__init__('pose_estimator')
         given, self.process = take_settings(self, *SETTINGS)
-        config = select(PoseConfig, given)
-        torch.set_num_threads(config.pose_threads)
-        path = Path(config.model) if config.model else default_model()
+        config, network = select(PoseConfig, given), select(PoseModelConfig, given)
+        torch.set_num_threads(network.pose_threads)
+        path = model_path(network.model)
         self._estimator = PoseEstimator.load(path)
         self._count = self._confident = self._refused = 0
         self._reasons: set[str] = set()

@@ -1,4 +1,4 @@
-"""Settings of the node ``pose_estimator``."""
+"""Settings of the node ``pose_estimator``, and those that ``attacker`` shares."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import dataclasses
 
 from vdl_ros.common.settings import setting
 
-__all__ = ['PoseConfig']
+__all__ = ['PoseConfig', 'PoseModelConfig']
+
+
+@dataclasses.dataclass(frozen=True)
+class PoseModelConfig:
+    """The network of the nodes ``pose_estimator`` and ``attacker``."""
+
+    model: str = setting(
+        '', 'Model file or folder of a training run; empty: the one in this package.')
+    pose_threads: int = setting(
+        1, 'Threads that the network uses.', minimum=1, maximum=64)
 
 
 @dataclasses.dataclass(frozen=True)
 class PoseConfig:
     """The node ``pose_estimator``."""
 
-    model: str = setting(
-        '', 'Model file or folder of a training run; empty: the one in this package.')
-    pose_threads: int = setting(
-        1, 'Threads that the network uses.', minimum=1, maximum=64)
     joint_states: bool = setting(
         False, 'Track the joints from estimates and motor commands, and publish them on '
         'arm/joint_states, for a controller without other joint states.')

@@ -88,12 +88,20 @@ class PoseEstimator:
             raise ValueError(f'pictures: {str(given.dtype).removeprefix("torch.")} '
                              f'{tuple(given.shape)} is not allowed: uint8 (n, {SIZE}, {SIZE}, 3)')
         with torch.inference_mode():
-            inputs = to_float(given)
-            values, std = average_flipped(self._model(torch.cat([inputs, inputs.flip(3)])))
-            std = std * self._scale
+            values, std = self.outputs(to_float(given))
             readable = _readable(given)
         confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self.threshold)
         return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
+
+    def outputs(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        """
+        Return values and standard deviations as of :class:`Estimate`; differentiable.
+
+        Args:
+            pictures: float [pictures, 3, 128, 128] from 0 to 1.
+        """
+        values, std = average_flipped(self._model(torch.cat([pictures, pictures.flip(3)])))
+        return values, std * self._scale
 
 
 def decode_raw(raw: Raw) -> tuple[Tensor, Tensor]:

@@ -14,20 +14,22 @@ from vdl_ros.common.resources import find_resource
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 from vdl_ros.pose.networks import MODELS, make_model
 
-__all__ = ['ModelError', 'default_model', 'load_model', 'save_model']
+__all__ = ['ModelError', 'load_model', 'model_path', 'save_model']
 
 FORMAT = 'vdl_ros pose 1'
 DEFAULT = 'models/pose_resnet.pt'
 ModelError = TensorFileError
 
 
-def default_model() -> Path:
+def model_path(given: str = '') -> Path:
     """
-    Return the path of the model in this package.
+    Return the path of a model file or run folder; of the model in this package by default.
 
     Raises:
-        ModelError: it is missing.
+        ModelError: the model in this package is missing.
     """
+    if given:
+        return Path(given)
     try:
         return find_resource(DEFAULT)
     except FileNotFoundError as error:

@@ -84,6 +84,7 @@ TOPICS = {
     'capture/scene': STREAM,
     'capture/pose': STREAM,
     'camera/image_raw': SENSOR,
+    'camera/image_attacked': SENSOR,
     'camera/camera_info': SENSOR,
     'robot_description': LATCHED,
     '/tf': REPORT,

@@ -10,16 +10,19 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vdl_ros.attacks.attack_config import AttackConfig
+from vdl_ros.attacks.pose.image_attack import ImageAttack, check_mode, warning
+from vdl_ros.common.settings import build, settings_of
 from vdl_ros.pose.data.dataset import PoseDataset
 from vdl_ros.pose.estimator import Estimate, PoseEstimator
-from vdl_ros.pose.model_file import default_model
+from vdl_ros.pose.model_file import model_path
 from vdl_ros.pose.networks import MODELS
 from vdl_ros.pose.training.evaluation import estimate_all, format_table, score
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
@@ -31,17 +34,19 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     try:
-        path = options.model or default_model()
+        path = options.model or model_path()
         estimator = PoseEstimator.load(path, options.architecture or '')
+        attacks = _attacks(options)
         rows, drawn = [], []
         for bag in options.data:
             data = PoseDataset([bag])
             print(f'{bag}: {data.report()}', file=sys.stderr)
             chosen = range(min(len(data), options.frames or len(data)))
-            estimate = estimate_all(estimator, data, chosen)
             truth = data.targets[:len(chosen)].numpy()
-            rows.append((bag.name, score(estimate, truth)))
-            drawn.append((bag.name, estimate, truth))
+            for name, attack in attacks.items():
+                estimate = estimate_all(estimator, data, chosen, _change(attack, estimator))
+                rows.append((f'{bag.name}{name}', score(estimate, truth)))
+                drawn.append((f'{bag.name}{name}', estimate, truth))
         if options.picture:
             _draw(options.picture, drawn)
     except (ValueError, OSError) as error:
@@ -73,12 +78,42 @@ def _parser() -> argparse.ArgumentParser:
         help='model file or folder of a run [the model in this package]')
     add('--architecture', choices=list(MODELS), help='fail if the model has another architecture')
     add('--frames', type=int, default=0, help='number of frames of each bag [all]')
+    add('--adversarial_mode', nargs='+', default=[], metavar='MODE',
+        help='attacks on the pictures, in which the frames of a bag follow each other; a row of '
+             'the table for each, and each size')
+    add('--adversarial_epsilon', nargs='+', default=['0.01'], metavar='E',
+        help='their sizes; pictures have values from 0 to 1 [0.01]')
     add('--threads', type=int, default=0, help='threads that compute; 0: PyTorch\'s default [0]')
     add('--table', action='store_true', help='print a table in Markdown')
     add('--json', action='store_true',
         help='print everything as JSON; pooled over the joints: joint_accuracy_10deg')
     add('--picture', type=Path, metavar='FILE', help='plot estimates against the truth')
     return parser
+
+
+def _attacks(options: argparse.Namespace) -> dict[str, AttackConfig | None]:
+    """Return the attacks by the end of their row's name; first none."""
+    epsilon = settings_of(AttackConfig)['adversarial_epsilon']
+    found: dict[str, AttackConfig | None] = {'': None}
+    for mode in options.adversarial_mode:
+        for text in options.adversarial_epsilon:
+            attack = build(AttackConfig, {
+                'adversarial_mode': mode, 'adversarial_epsilon': epsilon.parse(text)})
+            check_mode(attack)
+            if line := warning(attack):
+                print(f'evaluate_pose: {line}', file=sys.stderr)
+            found[f', {mode} {text}'] = attack
+    return found
+
+
+def _change(
+    attack: AttackConfig | None, estimator: PoseEstimator,
+) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None:
+    """Return a function from a picture to the next one under attack; None without one."""
+    if attack is None:
+        return None
+    images = ImageAttack(attack, estimator)
+    return lambda picture: images.perturb(picture).pixels
 
 
 def _draw(path: Path, drawn: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:

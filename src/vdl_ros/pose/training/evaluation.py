@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,11 +69,24 @@ class Scores:
 
 def estimate_all(
     estimator: PoseEstimator, data: PoseDataset, indices: Sequence[int] | None = None,
+    change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None = None,
 ) -> Estimate:
-    """Return the estimates of all frames, or of some."""
+    """
+    Return the estimates of all frames, or of some.
+
+    Args:
+        estimator: of the pose.
+        data: the frames.
+        indices: of some frames.
+        change: what is shown instead of a picture, both RGB, uint8 [height, width, 3].
+    """
     chosen = list(range(len(data)) if indices is None else indices)
-    parts = [estimator.estimate(data.pictures(chosen[start:start + _BATCH]))
-             for start in range(0, len(chosen), _BATCH)]
+    parts = []
+    for start in range(0, len(chosen), _BATCH):
+        pictures = data.pictures(chosen[start:start + _BATCH])
+        if change is not None:
+            pictures = torch.from_numpy(np.stack([change(each) for each in pictures.numpy()]))
+        parts.append(estimator.estimate(pictures))
     return concatenate(parts)
 
 

@@ -1,0 +1,1 @@
+"""An attack on the pose network through the images of the camera."""

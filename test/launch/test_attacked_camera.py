@@ -1,0 +1,141 @@
+"""An attack between camera and pose estimator: who gets which image, and what still stops motors."""
+
+import signal
+
+import numpy as np
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import PointStamped
+from sensor_msgs.msg import Image, JointState
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.msg import ArmPose, MotorCommand, TargetStatus
+from vdl_ros.nodes import attacker
+from vdl_ros.pose.estimator import PoseEstimator
+from vdl_ros.pose.framing import crop_square
+from vdl_ros.pose.model_file import model_path
+from vdl_ros.pose.outputs import JOINT_OUTPUTS
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import moves
+from vdl_ros.ros.messages.images import from_image
+
+MODE = ('adversarial_mode:=fgsm', 'adversarial_epsilon:=0.01')
+PLACES = ((0.2, 0.1, 0.2), (0.15, -0.2, 0.25))
+
+
+@pytest.fixture
+def arm_launch(launch):
+    return lambda *arguments: launch(
+        'ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'view:=false', *arguments)
+
+
+def by_stamp(messages):
+    return {(each.header.stamp.sec, each.header.stamp.nanosec): each for each in messages}
+
+
+def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop(
+        arm_launch, peer):
+    process = arm_launch('policy:=reach', 'feedback:=camera', *MODE)
+    clean = peer.listen(Image, 'camera/image_raw', qos.SENSOR)
+    attacked = peer.listen(Image, 'camera/image_attacked', qos.SENSOR)
+    poses = peer.listen(ArmPose, 'arm/pose', qos.SENSOR)
+    states = peer.listen(JointState, 'arm/joint_states', qos.SENSOR)
+    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+
+    def common():
+        return {*by_stamp(clean)} & {*by_stamp(attacked)} & {*by_stamp(poses)}
+
+    stamp = sorted(peer.until(common, 'an image, its attacked one and its pose'))[-1]
+    image, shown, pose = (by_stamp(each)[stamp] for each in (clean, attacked, poses))
+    change = from_image(shown).astype(int) - from_image(image)
+    assert np.abs(change).max() == 2
+    assert shown.header == image.header
+    of_camera = {each.node_name for each in peer.node.get_subscriptions_info_by_topic(
+        'camera/image_raw')}
+    assert 'attacker' in of_camera
+    assert 'pose_estimator' not in of_camera
+    # The pose is that of the attacked image, and not that of the camera's.
+    estimator = PoseEstimator.load(model_path())
+    expected, other = (estimator.estimate(crop_square(from_image(each))).values[0, JOINT_OUTPUTS]
+                       for each in (shown, image))
+    assert list(pose.position) == pytest.approx(expected.tolist(), abs=1e-3)
+    assert np.abs(expected - other).max() > 0.005
+
+    def told():
+        return [each for array in health for each in array.status if each.name == '/attacker']
+
+    def counted():
+        return told() and int({each.key: each.value for each in told()[-1].values}[
+            'images attacked']) > 0
+
+    peer.until(counted, 'attacked images on /diagnostics')
+    assert {each.level for each in told()} == {DiagnosticStatus.WARN}
+    assert told()[-1].message == 'attacks the images of the camera: fgsm, epsilon 0.01'
+    values = {each.key: each.value for each in told()[-1].values}
+    assert (values['mode'], values['epsilon']) == ('fgsm', '0.01')
+
+    # The estimator's limits hold: what it publishes as joints is within those of the arm.
+    limits = load()
+    peer.until(lambda: states, 'joint states')
+    for each in states:
+        assert (np.array(each.position) >= limits.lower[:3]).all()
+        assert (np.array(each.position) <= limits.upper[:3]).all()
+
+    # So does the age: images that are held back stop the motors.
+    targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    asked = []
+
+    def ask():
+        if status and status[-1].state == 'idle':
+            asked.append(PLACES[len(asked) % 2])
+            message = PointStamped()
+            message.header.frame_id = 'base_link'
+            message.point.x, message.point.y, message.point.z = asked[-1]
+            targets.publish(message)
+
+    peer.until(lambda: sent and moves(sent[-1]), 'the arm moves', every=1.0, say=ask)
+    node, = process.nodes('attacker')
+    node.send_signal(signal.SIGSTOP)
+    try:
+        peer.until(lambda: status[-1].state == 'paused' and not moves(sent[-1])
+                   and status[-1].reason == 'the joint states are too old', 'motors off',
+                   every=1.0, say=ask)
+    finally:
+        node.send_signal(signal.SIGCONT)
+    peer.until(lambda: moves(sent[-1]), 'it goes on', every=1.0, say=ask)
+    node.send_signal(signal.SIGKILL)
+    assert process.wait() == 1
+    assert 'attacker-' in process.output
+    assert not process.family()
+
+
+def test_without_a_mode_there_is_no_attacker(arm_launch, peer):
+    process = arm_launch('pose:=true')
+    poses = peer.listen(ArmPose, 'arm/pose', qos.SENSOR)
+    peer.until(lambda: poses, 'a pose')
+    assert not process.nodes('attacker')
+    assert not peer.node.count_publishers('camera/image_attacked')
+
+
+@pytest.mark.parametrize(('arguments', 'reason'), [
+    (MODE, "adversarial_mode: 'fgsm' is not allowed without feedback:=camera or pose:=true"),
+    (('pose:=true', 'adversarial_mode:=fgsm_vf'), 'a pose network has no value')])
+def test_an_attack_that_is_not_possible_ends_the_launch(arm_launch, arguments, reason):
+    process = arm_launch(*arguments)
+    assert process.wait() == 1
+    assert reason in process.output
+    assert 'Traceback' not in process.output
+    assert not process.family()
+
+
+@pytest.mark.parametrize(('parameters', 'reason'), [
+    ((), "adversarial_mode: 'none' is not allowed here"),
+    (('adversarial_mode:=fgms',), "adversarial_mode: 'fgms' is not allowed: none, random"),
+    (('adversarial_mode:=fgsm', 'adversarial_checkpoint:=/nowhere.pt'), '/nowhere.pt')])
+def test_bad_parameters_are_refused_in_one_line(run_here, parameters, reason):
+    status, said = run_here(attacker.main, *parameters)
+    assert status == 2
+    line, = said.strip().splitlines()
+    assert reason in line
