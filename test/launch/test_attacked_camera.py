@@ -1,4 +1,4 @@
-"""An attack between camera and pose estimator: who gets which image, and what still stops motors."""
+"""An attack between camera and pose estimator: who gets which image; what stops the motors."""
 
 import signal
 

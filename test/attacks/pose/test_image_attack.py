@@ -68,7 +68,7 @@ def test_the_gradient_of_a_tiny_network_is_the_derived_one(tiny, estimator):
     images = torch.rand(2, SIZE, SIZE, 3, generator=torch.Generator().manual_seed(1))
     found = gradient(loss_of(estimator, images), images)
     pictures = images.permute(0, 3, 1, 2)
-    # q = (atan s(x) + m atan s(x')) / 2 with x' the mirror image, and d atan s / d s = 1 / (1 + s²).
+    # q = (atan s(x) + m atan s(x')) / 2, x' the mirror image; d atan s / d s = 1 / (1 + s²).
     here, there = (1.0 / (1.0 + tiny.sums(each) ** 2) for each in (pictures, pictures.flip(3)))
     expected = 0.5 * (torch.einsum('bj,jchw->bchw', here, tiny.weights) + torch.einsum(
         'bj,j,jchw->bchw', there, SIGNS, tiny.weights.flip(3)))
