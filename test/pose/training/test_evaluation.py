@@ -82,7 +82,7 @@ def test_the_table_has_a_row_for_each_set():
     assert 'cm' in rows[2][3]
 
 
-def test_the_command_prints_plots_and_reports_errors(bags, launch, tmp_path):
+def test_the_command_prints_attacks_plots_and_reports_errors(bags, launch, tmp_path):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
     save_model(model, 'resnet', make_model('resnet').state_dict(),
@@ -90,12 +90,20 @@ def test_the_command_prints_plots_and_reports_errors(bags, launch, tmp_path):
     one, two = bags.write('one', 12), bags.write('two', 8)
     command = ['ros2', 'run', 'vdl_ros', 'evaluate_pose', '--model', str(model), '--data']
     picture = tmp_path / 'picture.png'
-    found = launch(*command, str(one), str(two), '--json', '--picture', str(picture))
+    found = launch(*command, str(one), str(two), '--json', '--picture', str(picture),
+                   '--adversarial_mode', 'fgsm', '--adversarial_epsilon', '0.003', '0.02')
     assert found.wait() == 0
     printed = json.loads(found.output[found.output.index('{\n'):])
     assert printed['architecture'] == 'resnet'
     assert {name: each['frames'] for name, each in printed['data'].items()} == {
-        'one': 12, 'two': 8}
+        f'{name}{attack}': count for name, count in (('one', 12), ('two', 8))
+        for attack in ('', ', fgsm 0.003', ', fgsm 0.02')}
+    clean, small, large = (printed['data'][name]['mean_error'] for name in (
+        'one', 'one, fgsm 0.003', 'one, fgsm 0.02'))
+    # Less than the distance of two bytes: nothing changes, which is said.
+    assert clean == small
+    assert clean != large
+    assert '1/255 = 0.0039' in found.output
     assert 0.0 <= printed['data']['one']['joint_accuracy_10deg'] < 0.5
     assert picture.read_bytes()[:4] == b'\x89PNG'
     refused = launch(*command, str(one), '--architecture', 'alexnet')
