@@ -41,7 +41,7 @@ from vdl_ros.ros.messages.joint_messages import seconds
 
 ATTACK = ('adversarial_mode', 'adversarial_epsilon')
 TIME_LIMIT = 20.0
-START_LIMIT = 60.0
+START_LIMIT = 240.0
 # Without joint states, s of the wall clock.
 QUIET_LIMIT = 60.0
 
