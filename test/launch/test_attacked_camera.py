@@ -20,6 +20,9 @@ from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.images import from_image
 
 MODE = ('adversarial_mode:=fgsm', 'adversarial_epsilon:=0.01')
+# In simulated time, slow enough that on a busy machine no image is too old when it arrives.
+SLOW = ('publish_clock:=true', 'real_time_factor:=0.1', 'rate:=10', 'image_width:=160',
+        'image_height:=128')
 PLACES = ((0.2, 0.1, 0.2), (0.15, -0.2, 0.25))
 
 
@@ -35,7 +38,7 @@ def by_stamp(messages):
 
 def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop(
         arm_launch, peer):
-    process = arm_launch('policy:=reach', 'feedback:=camera', *MODE)
+    process = arm_launch('policy:=reach', 'feedback:=camera', *MODE, *SLOW)
     clean = peer.listen(Image, 'camera/image_raw', qos.SENSOR)
     attacked = peer.listen(Image, 'camera/image_attacked', qos.SENSOR)
     poses = peer.listen(ArmPose, 'arm/pose', qos.SENSOR)
