@@ -38,6 +38,7 @@ from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
+from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
 
@@ -69,6 +70,7 @@ SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values
 # Nodes of the view with their settings.
 VIEWERS = {'training_viewer': (TrainingViewerConfig, ProcessConfig),
            'policy_renderer': (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)}
+EVALUATOR = (EnvModulesConfig, SurrogateConfig, ProcessConfig)
 SHOWN = (Watching, Source, TrainingViewerConfig, PolicyRendererConfig)
 ARGUMENTS = [
     *launch_arguments.declare(*SETTINGS, *SHOWN), launch_arguments.CONFIG,
@@ -124,7 +126,7 @@ def start(context):
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
     return [*learners, *(player(bag) if bag else [actors(context, one)]),
-            *watchers(watching, given)]
+            *evaluator(resumed | given), *watchers(watching, given)]
 
 
 def actors(context, one):
@@ -134,6 +136,15 @@ def actors(context, one):
     return GroupAction([include(
         'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
         await_recorder=str(recorded).lower(), **one)])
+
+
+def evaluator(given):
+    """Return what evaluates policies, if any are to be; the training does not depend on it."""
+    if not select(TrainConfig, given).eval_every:
+        return []
+    return [restarted(
+        partial(launch_arguments.node, 'evaluator', launch_arguments.parameters(given),
+                EVALUATOR, 'train'), on_success=False, needed=False)]
 
 
 def player(bag):

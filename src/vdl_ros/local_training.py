@@ -8,6 +8,7 @@ and the baseline of the benchmarks; it uses the same classes as the nodes.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.algorithm_config import (
@@ -101,7 +103,8 @@ def train(
     envs = attack_environments(
         factory.make(env, config.seed), attack, config, config.seed,
         load_surrogate(surrogate) if attack.adversarial_mode != NONE else None)
-    try:
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(envs.close)
         if text := warning(attack, envs):
             print(text)
         spaces = envs.single_observation_space, envs.single_action_space
@@ -116,15 +119,18 @@ def train(
         if isinstance(envs, AttackedEnv):
             # The first observation is not perturbed: the policy has no weights yet.
             envs.follow(policy, lambda: actor.state)
+        settings = as_dict(env, modules, config, algorithm_config, attack, surrogate)
+        evaluator = None
+        if config.eval_every:
+            policies = PolicyEvaluator(settings, surrogate)
+            cleanup.callback(policies.close)
+            evaluator = LocalEvaluator(policies, stop)
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume),
-            as_dict(env, modules, config, algorithm_config, attack, surrogate) | {'init': init}
-            | factory.describe(env),
+            settings | {'init': init} | factory.describe(env),
             inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
-            publish=lambda: None, log=print, timers={TRAINING: timer})
+            publish=lambda: None, log=print, evaluator=evaluator, timers={TRAINING: timer})
         return trainer.run(stop)
-    finally:
-        envs.close()
 
 
 def main(args: list[str] | None = None) -> int:

@@ -5,7 +5,9 @@ Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/
 inference:=learner; ``/statistics``, for TensorBoard. Publishes: ``policy`` (vdl_ros/Policy,
 latched; only learner 0) after every ``publish_every`` updates; ``learner_busy`` (std_msgs/String)
 each second of an update, so that actors wait for its policy; ``actions`` (vdl_ros/Action) with
-inference:=learner; ``/statistics``, including the time shares of its threads; ``/diagnostics``.
+inference:=learner; with ``eval_every`` ``evaluated_policy`` (vdl_ros/Policy, latched), which
+``evaluations`` (vdl_ros/Evaluation) answer; ``/statistics``, including the time shares of its
+threads; ``/diagnostics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
@@ -26,6 +28,7 @@ from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.policy_evaluator import verify_evaluations
 from vdl_ros.rl.acting.learner_choice import make_learner_id
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
@@ -108,6 +111,7 @@ class LearnerNode(Node):
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
         algorithm_config = make_algorithm_config(train, self._values)
         verify(train, algorithm_config, self.run.num_learners)
+        verify_evaluations(env, train)
         if self.run.relearn and train.inference == 'learner':
             raise SettingError("inference: 'learner' is not allowed with relearn true: 'actor'; "
                                'a bag of observations holds no trajectories')

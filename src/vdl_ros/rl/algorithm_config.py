@@ -202,6 +202,9 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
         raise SettingError(
             f'publish_every: {train.publish_every} is not allowed with synchronous true: 1, or '
             'actors would wait for ever')
+    if train.eval_patience and not train.eval_every:
+        raise SettingError(f'eval_patience: {train.eval_patience} is not allowed with eval_every '
+                           '0: 0, as there are no evaluations')
     if isinstance(algorithm_config, PpoConfig):
         _verify_ppo(train, algorithm_config)
     if isinstance(algorithm_config, ReplayConfig):

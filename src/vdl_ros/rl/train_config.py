@@ -60,6 +60,14 @@ class TrainConfig:
         maximum=1_000_000_000_000, unit='steps')
     stop_at_return: float = setting(
         1e9, 'End the run early once the mean return of the last 100 episodes reaches this.')
+    eval_every: int = setting(
+        0, 'Agent steps between evaluations of the policy in environments of their own, by its '
+        'most likely actions; 0: none.', minimum=0, maximum=1_000_000_000_000, unit='steps')
+    eval_episodes: int = setting(
+        20, 'Episodes of an evaluation.', minimum=2, maximum=10_000)
+    eval_patience: int = setting(
+        0, 'End the run early after this many evaluations in a row that are not better than the '
+        'best one; 0: never.', minimum=0, maximum=1_000_000)
     unroll_length: int = setting(
         20, 'Steps in one trajectory, T.', minimum=1, maximum=10_000, unit='steps')
     batch_size: int = setting(

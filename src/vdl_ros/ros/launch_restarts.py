@@ -7,7 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from launch import LaunchContext
-from launch.actions import GroupAction, OpaqueFunction, RegisterEventHandler, TimerAction
+from launch.actions import (
+    GroupAction,
+    LogInfo,
+    OpaqueFunction,
+    RegisterEventHandler,
+    TimerAction,
+)
 from launch.event_handlers import OnProcessExit
 from launch.events.process import ProcessExited
 from launch_ros.actions import Node
@@ -19,7 +25,8 @@ __all__ = ['restarted']
 
 
 def restarted(
-    make: Callable[[], Node], *, on_success: bool, clock: Callable[[], float] = time.monotonic,
+    make: Callable[[], Node], *, on_success: bool, needed: bool = True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> OpaqueFunction:
     """
     Return the action that starts a node, and starts it again when it ends.
@@ -29,6 +36,7 @@ def restarted(
     Args:
         make: returns the node's action; called for every start.
         on_success: whether status 0 ends the launch.
+        needed: whether the launch ends if the node ends again and again.
         clock: time, s.
     """
     delays = RestartDelays()
@@ -50,8 +58,11 @@ def restarted(
                 return ended
             delay = delays.next(clock() - started)
             if delay is None:
-                raise RuntimeError(f'{event.process_name} ended again and again soon after its '
-                                   'start: it is not started again')
+                reason = (f'{event.process_name} ended again and again soon after its start: it '
+                          'is not started again')
+                if needed:
+                    raise RuntimeError(reason)
+                return [LogInfo(msg=reason)]
             return [TimerAction(
                 period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
                 cancel_on_shutdown=True)]

@@ -63,6 +63,8 @@ TOPICS = {
     'trajectories': STREAM,
     'policy': LATCHED,
     'policy/image_raw': SENSOR,
+    'evaluated_policy': LATCHED,
+    'evaluations': REPORT,
     'learner_busy': REPORT,
     'observations': STREAM,
     'actions': STREAM,

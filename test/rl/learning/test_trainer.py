@@ -536,13 +536,14 @@ def test_status_line_is_readable():
     line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
                        mean_return=math.nan, lag_mean=0.52, lag_max=4, lost=7)
     assert ' '.join(line.split()) == (
-        'steps 12,345 / 1,500,000 67,890/s return - lag 0.5 (max 4) lost 7')
+        'steps 12,345 / 1,500,000 (1%) 67,890/s return - lag 0.5 (max 4) lost 7')
     line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
                        mean_return=2.0, lag_mean=0.52, lag_max=4, lost=7, success_rate=0.925)
     assert 'return     2.0   success  92%   lag' in line
     end = realtime_text({'updates': 3.14159, 'bytes': 23456.7, 'rewards': -0.256},
                         {'mean': 61.7, 'p50': 60.2, 'p99': 121.9}, 0.0312)
     line = status_line(agent_steps=1, total_steps=2, steps_per_s=15.0, mean_return=2.0,
-                       lag_mean=0.52, lag_max=4, lost=7, realtime=end)
+                       lag_mean=0.52, lag_max=4, lost=7, left_s=3725.2, more=end)
+    assert '/ 2 (50%, 1:02:06 left)' in line
     assert line.endswith('lost 7   updates 3.1/s   bytes 23,457/s   reward -0.26/s   '
                          'reaction 62 ms (p50 60, p99 122)   late 3.1%')

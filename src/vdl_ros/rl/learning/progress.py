@@ -264,14 +264,26 @@ class Progress:
 
 def status_line(
     *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
-    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan, realtime: str = '',
+    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
+    left_s: float = math.nan, more: str = '',
 ) -> str:
-    """Return one line of progress for the log; without a success rate that is NaN."""
+    """Return one line of progress for the log; without what is NaN."""
     shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
     success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
-    return (f'steps {agent_steps:>9,} / {total_steps:,}   {steps_per_s:>7,.0f}/s   '
+    left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
+    return (f'steps {agent_steps:>9,} / {total_steps:,} ({agent_steps / total_steps:.0%}{left})   '
+            f'{steps_per_s:>7,.0f}/s   '
             f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}'
-            f'{realtime}')
+            f'{more}')
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as minutes:seconds, hours:minutes:seconds, or days."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f'{hours / 24:.0f} days'
+    return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'
 
 
 def realtime_text(

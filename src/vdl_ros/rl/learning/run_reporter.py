@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from vdl_ros.common.reaction_time import in_ms
 from vdl_ros.common.thread_timer import ThreadTimer, TimerWindow
 from vdl_ros.rl.device import describe
 from vdl_ros.rl.learning.bottleneck import Bottleneck
+from vdl_ros.rl.learning.evaluations import Evaluations
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress, realtime_text, status_line
 from vdl_ros.rl.learning.rates import RateWindow
@@ -23,6 +25,8 @@ __all__ = ['RunReporter']
 _RETRY_S = 30.0
 # Shortest time between two records of the actors' restarts, s.
 _ACTORS_S = 1.0
+# Lines of progress whose mean rate gives the time that is left.
+_RECENT_LINES = 30
 
 
 class RunReporter:
@@ -39,12 +43,12 @@ class RunReporter:
         self, learner: Learner, progress: Progress, folder: RunFolder | None,
         settings: dict[str, Any], *, log: Callable[[str], None], warn: Callable[[str], None],
         extra_scalars: Callable[[], Mapping[str, float]], timers: Mapping[str, ThreadTimer],
-        checkpoint_period: float, status_period: float,
+        checkpoint_period: float, status_period: float, evaluations: Evaluations | None = None,
     ) -> None:
         """Open the folder, and continue its reports after ``learner.agent_steps``."""
         self._learner, self._progress, self._folder = learner, progress, folder
         self._settings, self._log, self._warn = settings, log, warn
-        self._extra_scalars = extra_scalars
+        self._extra_scalars, self._evaluations = extra_scalars, evaluations
         self._checkpoint_period, self._status_period = checkpoint_period, status_period
         self._run_windows, self._row_windows = (
             {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
@@ -56,6 +60,8 @@ class RunReporter:
             folder.open(settings, learner.agent_steps)
         self._row_rates, self._status_rates = RateWindow(self._counts), RateWindow(self._counts)
         self._steps_in_row = self._steps_in_status = learner.agent_steps
+        # Time, s, and agent steps at the last lines of progress.
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_LINES)
         self.start()
 
     def start(self) -> None:
@@ -64,6 +70,8 @@ class RunReporter:
         self._checkpoint_due = self._last_row + self._checkpoint_period
         self._row_rates.restart()
         self._status_rates.restart()
+        self._recent.clear()
+        self._recent.append((self._last_row, self._learner.agent_steps))
 
     def _counts(self) -> dict[str, float]:
         """Return what rates are of."""
@@ -170,8 +178,17 @@ class RunReporter:
             agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
             steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
             lag_max=progress.lag[1], lost=progress.totals['lost'],
-            success_rate=progress.success_rate,
-            realtime=realtime_text(rates, reaction, _late_share(grown)) if reaction else '')
+            success_rate=progress.success_rate, left_s=self._left(now),
+            more=(self._evaluations.text if self._evaluations else '') + (
+                realtime_text(rates, reaction, _late_share(grown)) if reaction else ''))
+
+    def _left(self, now: float) -> float:
+        """Return the time to total_steps at the rate of the last lines, s; NaN if unknown."""
+        learner, recent = self._learner, self._recent
+        recent.append((now, learner.agent_steps))
+        (since, before), left = recent[0], learner.config.total_steps - learner.agent_steps
+        grown = learner.agent_steps - before
+        return max(left, 0) * (now - since) / grown if grown else math.nan
 
     def save(self) -> None:
         """Write the checkpoint, if this is learner 0."""
@@ -198,6 +215,7 @@ class RunReporter:
             'steps_per_s': round(learner.agent_steps / wall, 1) if wall else 0.0,
             **rates,
             **self._progress.summary(),
+            'evaluation': self._evaluations.summary() if self._evaluations else None,
             'time_shares': {
                 name: {phase: round(share, 4) for phase, share in window.shares().items()}
                 for name, window in self._run_windows.items()},

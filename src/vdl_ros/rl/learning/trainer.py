@@ -34,6 +34,7 @@ from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.learning.episode_table import EpisodeTable
+from vdl_ros.rl.learning.evaluations import Evaluations, Evaluator
 from vdl_ros.rl.learning.inbox import EndOfBagError, Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress
@@ -48,7 +49,7 @@ __all__ = ['NOT_FINITE', 'Trainer']
 NOT_FINITE = 'not finite'
 
 # Why a run ends; the first that applies to any learner counts.
-_REASONS = ('total_steps', 'stop_at_return', 'end_of_bag', 'interrupted')
+_REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'interrupted')
 # Longest wait for an unroll in one iteration, s.
 _COLLECT_S = 0.1
 # Actors named in a warning.
@@ -77,6 +78,7 @@ class Trainer:
         publish: Callable[[], None],
         log: Callable[[str], None],
         warn: Callable[[str], None] | None = None,
+        evaluator: Evaluator | None = None,
         extra_scalars: Callable[[], Mapping[str, float]] = dict,
         timers: Mapping[str, ThreadTimer] | None = None,
         num_actors: int = 1,
@@ -97,6 +99,7 @@ class Trainer:
             publish: called after every ``publish_every`` updates, to publish the policy.
             log: called with each line of progress.
             warn: called with each warning; None: as ``log``.
+            evaluator: evaluates the policy every ``eval_every`` steps; None: nothing does.
             extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
             timers: timers of the process's threads by name; ``training`` is the trainer's own.
             num_actors: actors of this learner; with ``synchronous`` all wait for an update.
@@ -104,7 +107,7 @@ class Trainer:
             status_period: seconds between lines of progress.
             stall_timeout: seconds without an unroll until a warning names the actors that the
                 run waits for; a synchronous run then goes on without them.
-            clock: time for ``stall_timeout``, s.
+            clock: time for ``stall_timeout`` and the last evaluation, s.
 
         Raises:
             CheckpointError: the folder's checkpoint cannot be read.
@@ -131,10 +134,15 @@ class Trainer:
         self._publish_due = False
         if folder is not None:
             self._resume(folder, settings)
+        self._evaluations = None
+        if folder is not None and evaluator is not None and config.eval_every:
+            self._evaluations = Evaluations(
+                learner, self.progress, folder, settings, evaluator, log=log, warn=self._warn,
+                clock=clock)
         self.reporter = RunReporter(
             learner, self.progress, folder, settings, log=log, warn=self._warn,
-            extra_scalars=extra_scalars, timers=timers, checkpoint_period=checkpoint_period,
-            status_period=status_period)
+            evaluations=self._evaluations, extra_scalars=extra_scalars, timers=timers,
+            checkpoint_period=checkpoint_period, status_period=status_period)
         attacked = settings.get('adversarial_mode', 'none') != 'none'
         self._episodes = EpisodeTable(folder.path, learner, warn or log) \
             if folder is not None and (attacked or config.freeze) else None
@@ -189,6 +197,7 @@ class Trainer:
         if reason != NOT_FINITE:
             self.reporter.save()
             self.reporter.report(self._metrics, over=True)
+            self._evaluate_last(reason, stop)
         self.reporter.close(reason)
         # The first learner to end shuts the launch down: not before the folder is complete.
         with contextlib.suppress(*(() if self.folder is None else (GroupError,))):
@@ -210,7 +219,25 @@ class Trainer:
             if self._publish_due:
                 self._publish()
             self.busy = False
+            if self._evaluations is not None:
+                self._evaluations.update()
             self.reporter.report(self._metrics)
+
+    def _evaluate_last(self, reason: str, stop: threading.Event) -> None:
+        """Wait for the evaluation of the last policy, all learners together, unless stopped."""
+        if not self.learner.config.eval_every or reason == 'interrupted':
+            return
+        # Actors are to wait too.
+        self.busy = True
+        if self._evaluations is not None:
+            self._evaluations.start_last()
+        waits = True
+        while waits:
+            mine = self._evaluations is not None and not stop.is_set() \
+                and self._evaluations.waits()
+            waits = bool(self.group.all_reduce_sum(torch.tensor([int(mine)])))
+            if waits:
+                stop.wait(_COLLECT_S)
 
     def _reason_to_end(self) -> str:
         """Return why the run is over, or ''."""
@@ -221,6 +248,8 @@ class Trainer:
         if self.folder is not None and not config.freeze \
                 and self.progress.reaches(config.stop_at_return):
             return 'stop_at_return'
+        if self._evaluations is not None and self._evaluations.is_over:
+            return 'eval_patience'
         return 'end_of_bag' if self._is_exhausted else ''
 
     def _collect(self, stop: threading.Event) -> None:

@@ -11,8 +11,11 @@ import torch
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 
-__all__ = ['FORMAT', 'CheckpointError', 'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
+__all__ = ['BEST', 'CHECKPOINT', 'FORMAT', 'CheckpointError', 'load_checkpoint', 'pack',
+           'save_checkpoint', 'unpack']
 
+#: Files of a run's folder: the whole state, and the policy with the best evaluation.
+CHECKPOINT, BEST = 'checkpoint.pt', 'best.pt'
 FORMAT = 2
 _PARTS = ('config', 'learner', 'progress')
 CheckpointError = TensorFileError

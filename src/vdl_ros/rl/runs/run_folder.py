@@ -15,7 +15,7 @@ import yaml
 from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.common.run_files import ProgressTable, write_text
-from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.checkpoint import BEST, CHECKPOINT, load_checkpoint, save_checkpoint
 
 __all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
 
@@ -42,9 +42,9 @@ class RunFolder:
     The files of one run.
 
     ``config.yaml`` holds every setting as resolved; ``events.out.*`` is for TensorBoard;
-    ``progress.csv`` has a row for each report; then ``checkpoint.pt``, and at the end
-    ``summary.json`` and ``curve.png``. One process at a time may write a folder: a lock is held
-    until :meth:`close`, or until the process ends.
+    ``progress.csv`` has a row for each report; then ``checkpoint.pt``, ``best.pt`` if policies are
+    evaluated, and at the end ``summary.json`` and ``curve.png``. One process at a time may write a
+    folder: a lock is held until :meth:`close`, or until the process ends.
 
     Attributes:
         path: the folder.
@@ -108,7 +108,12 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         """The checkpoint's file."""
-        return self.path / 'checkpoint.pt'
+        return self.path / CHECKPOINT
+
+    @property
+    def best(self) -> Path:
+        """The file of the policy with the best evaluation."""
+        return self.path / BEST
 
     def load(self) -> dict[str, Any] | None:
         """Return the checkpoint to resume from, or None for a new run."""
@@ -131,11 +136,20 @@ class RunFolder:
             OSError: the disk is full; the next call writes again.
         """
         self._progress.append(row)
+        self.write_scalars(scalars, int(row['agent_steps']))
+
+    def write_scalars(self, scalars: Mapping[str, float], agent_steps: int) -> None:
+        """
+        Add scalars to the events.
+
+        Raises:
+            OSError: the disk is full; the next call writes again.
+        """
         if self._events is None:
             self._events = SummaryWriter(str(self.path), max_queue=1000)
         try:
             for name, value in scalars.items():
-                self._events.add_scalar(name, value, int(row['agent_steps']))
+                self._events.add_scalar(name, value, agent_steps)
         except OSError:
             # Its thread has ended with this error, which every later call would raise again.
             self._close_events()

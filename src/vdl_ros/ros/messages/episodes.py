@@ -1,6 +1,8 @@
-"""Conversion of finished episodes to messages."""
+"""Conversion of finished episodes to messages and back."""
 
 from __future__ import annotations
+
+import math
 
 from rclpy.time import Time
 from std_msgs.msg import Header
@@ -8,7 +10,7 @@ from std_msgs.msg import Header
 from vdl_ros.msg import Episode
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 
-__all__ = ['to_episode']
+__all__ = ['from_episode', 'to_episode']
 
 
 def to_episode(
@@ -21,3 +23,18 @@ def to_episode(
         terminated=episode.terminated, truncated=episode.truncated,
         success=-1 if episode.success is None else int(episode.success),
         policy_version=policy_version)
+
+
+def from_episode(message: Episode) -> FinishedEpisode:
+    """
+    Return the episode in a message.
+
+    Raises:
+        ValueError: the return is not finite, or the length is 0.
+    """
+    if not math.isfinite(message.episode_return) or not message.length:
+        raise ValueError(f'episode: return {message.episode_return}, length {message.length} is '
+                         'not allowed: finite, 1 or more')
+    return FinishedEpisode(
+        message.environment, message.episode_return, message.length, message.terminated,
+        message.truncated, None if message.success < 0 else message.success > 0)

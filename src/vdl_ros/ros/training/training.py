@@ -44,6 +44,7 @@ from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.bounded_queue import memory_budget
 from vdl_ros.ros.training.end_of_bag import EndOfBag
 from vdl_ros.ros.training.inference_service import InferenceService
+from vdl_ros.ros.training.remote_evaluator import RemoteEvaluator
 from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
 
 __all__ = ['Training', 'TrainingSettings']
@@ -133,6 +134,9 @@ class Training:
             as_dict(env, settings.modules, train, algorithm_config, attack, run)
             | factory.describe(env),
             inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
+            evaluator=RemoteEvaluator(
+                node, settings.learner_id, self._config, train.eval_episodes, self._warn,
+            ) if first and train.eval_every else None,
             log=node.get_logger().info, warn=node.get_logger().warning,
             extra_scalars=TopicScalars(
                 node, 'trajectories', 'observations', 'actions', 'policy').take if first else dict,

@@ -1,0 +1,139 @@
+"""
+The evaluator: plays a training's policies in environments of its own, while they are trained.
+
+Subscribes: ``evaluated_policy`` (vdl_ros/Policy, latched), which a learner publishes every
+``eval_every`` steps. Publishes: ``evaluations`` (vdl_ros/Evaluation); ``/diagnostics``. Settings
+of environment, attack and number of episodes come from the learner, modules of environments from
+this host. It has a low priority. Parameters: docs/nodes.md, or
+``ros2 run vdl_ros evaluator --help``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from rclpy.node import Node
+from std_msgs.msg import Header
+
+from vdl_ros.attacks.attack_config import SurrogateConfig
+from vdl_ros.common.settings import select
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.msg import Evaluation, Policy
+from vdl_ros.policy_evaluator import PolicyEvaluator
+from vdl_ros.ros import qos
+from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.messages.episodes import to_episode
+from vdl_ros.ros.messages.tensors import from_tensors
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    call_back,
+    lower_priority,
+    make_executor,
+    run_node,
+    take_settings,
+)
+from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.training.trajectories import policy_config
+
+SETTINGS = (EnvModulesConfig, SurrogateConfig, ProcessConfig)
+# Pause between two looks for a policy, s.
+PAUSE_S = 0.1
+
+
+class EvaluatorNode(Node):
+    """Evaluates the newest policy that it received."""
+
+    def __init__(self) -> None:
+        """
+        Declare parameters and topics; the first policy creates the environments.
+
+        Raises:
+            SettingError: a parameter that is unknown or not allowed, or a module that cannot be
+                imported.
+        """
+        super().__init__('evaluator')
+        given, self.process = take_settings(self, *SETTINGS)
+        import_modules(select(EnvModulesConfig, given))
+        self._surrogate = select(SurrogateConfig, given)
+        torch.set_num_threads(1)
+        self._message: Policy | None = None
+        self._config: dict[str, Any] = {}
+        self._evaluator: PolicyEvaluator | None = None
+        self._problem, self._count = '', 0
+        self._evaluations = self.create_publisher(
+            Evaluation, 'evaluations', qos.TOPICS['evaluations'])
+        self._diagnostics = Diagnostics(self, self._health)
+        self.create_subscription(
+            Policy, 'evaluated_policy', self._on_policy, qos.TOPICS['evaluated_policy'])
+
+    def _health(self) -> Health:
+        return self._problem, {'evaluations': self._count}
+
+    def _on_policy(self, message: Policy) -> None:
+        self._message = message
+
+    def evaluate(self, stop: threading.Event) -> None:
+        """Evaluate the newest policy, if there is one, and publish the result."""
+        if self._message is None:
+            return
+        message, self._message = self._message, None
+        result = Evaluation(learner_id=message.learner_id, version=message.version,
+                            agent_steps=message.agent_steps)
+        try:
+            found = self._make_evaluator(policy_config(message)).evaluate(
+                from_tensors(message.tensors), stop)
+            if found is None:
+                return
+            self._problem, self._count = '', self._count + 1
+            result.episodes = [to_episode(
+                each, stamp=self.get_clock().now(), actor_id=self.get_fully_qualified_name(),
+                policy_version=message.version) for each in found.episodes]
+        except ValueError as error:
+            # The next policy is tried from the start.
+            self.close()
+            result.problem = self._problem = ' '.join(str(error).split()) or 'unknown'
+            self.get_logger().warning(f'policy not evaluated: {self._problem}')
+        result.header = Header(stamp=self.get_clock().now().to_msg())
+        self._evaluations.publish(result)
+
+    def _make_evaluator(self, config: dict[str, Any]) -> PolicyEvaluator:
+        """Return the evaluator of a training with these settings, the same one for the same."""
+        if self._evaluator is None or config != self._config:
+            self.close()
+            self._evaluator, self._config = PolicyEvaluator(config, self._surrogate), config
+            self.get_logger().info(f'evaluates {config.get("env_id")}')
+        return self._evaluator
+
+    def close(self) -> None:
+        """Close the environments."""
+        if self._evaluator is not None:
+            self._evaluator.close()
+            self._evaluator = None
+
+
+def work(node: EvaluatorNode, stop: threading.Event) -> int:
+    """Run callbacks and evaluate in turn."""
+    executor = make_executor(node.process.executor)
+    executor.add_node(node)
+    try:
+        while not stop.is_set():
+            call_back(executor, PAUSE_S)
+            node.evaluate(stop)
+    finally:
+        node.close()
+    executor.remove_node(node)
+    return EXIT_OK
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    lower_priority()
+    return run_node('evaluator', EvaluatorNode, work, SETTINGS, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,153 @@
+"""Evaluations of a run: when, what is written, the best policy, and an evaluator that is gone."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from vdl_ros.rl.acting.evaluation import Evaluation
+from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
+from vdl_ros.rl.learning.evaluations import Result
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.train_config import TrainConfig
+
+CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400, eval_every=100)
+
+
+class FakeEvaluator:
+    """Answers each policy with the next of ``means``; None: not at all, a text: a problem."""
+
+    def __init__(self, *means):
+        self.means, self.policies, self.results = iter(means), [], []
+        self.present = True
+
+    def start(self, policy):
+        self.policies.append(policy)
+        mean = next(self.means)
+        if isinstance(mean, str):
+            self.results.append(Result(policy.agent_steps, None, mean))
+        elif mean is not None:
+            self.results.append(Result(policy.agent_steps, Evaluation(tuple(
+                FinishedEpisode(0, mean + offset, 10, True, False, success=offset > 0)
+                for offset in (-1, 1)))))
+
+    def take(self):
+        return self.results.pop(0) if self.results else None
+
+
+@pytest.fixture(autouse=True)
+def no_curve(monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve', lambda *_, **__: None)
+
+
+@pytest.fixture
+def train(scripted, spaces, tmp_path):
+    """Return a function that trains with an evaluator: reason, lines and summary."""
+    def run(evaluator, *, resume=False, clock=None, inbox=None, **config):
+        settings = dataclasses.replace(CONFIG, **config)
+        learner, flow_stats = Learner(settings, *spaces), FlowStats()
+        folder, lines = RunFolder(tmp_path / 'run', resume=resume), []
+        trainer = Trainer(
+            learner, folder, {'env_id': 'scripted', 'algorithm': 'impala'},
+            inbox=scripted(flow_stats, **(inbox or {})), flow_stats=flow_stats,
+            publish=lambda: None, log=lines.append, evaluator=evaluator,
+            **({} if clock is None else {'clock': clock}))
+        reason = trainer.run(threading.Event())
+        return reason, lines, json.loads((folder.path / 'summary.json').read_text())
+    return run
+
+
+def rows(tmp_path):
+    with (tmp_path / 'run' / 'evaluations.csv').open() as file:
+        return [{name: float(value) for name, value in row.items()}
+                for row in csv.DictReader(file)]
+
+
+def test_policies_are_evaluated_every_so_many_steps_and_the_best_is_kept(train, tmp_path):
+    evaluator = FakeEvaluator(5.0, 9.0, 7.0, 9.0)
+    reason, lines, summary = train(evaluator)
+    assert reason == 'total_steps'
+    steps = [each.agent_steps for each in evaluator.policies]
+    assert [each // 100 for each in steps] == [1, 2, 3, 4]
+    table = rows(tmp_path)
+    assert [row['agent_steps'] for row in table] == steps
+    assert [row['mean_return'] for row in table] == [5.0, 9.0, 7.0, 9.0]
+    # Two returns of deviation 1: 1.96 / sqrt(2 - 1).
+    assert [row['interval'] for row in table] == [1.96] * 4
+    assert summary['evaluation']['count'] == 4
+    assert summary['evaluation']['best'] == {
+        **summary['evaluation']['best'], 'agent_steps': steps[1], 'mean_return': 9.0,
+        'success_rate': 0.5}
+    assert summary['evaluation']['last']['agent_steps'] == steps[3] == summary['agent_steps']
+    best = load_checkpoint(tmp_path / 'run' / 'best.pt')
+    assert best['learner']['agent_steps'] == steps[1]
+    evaluated = evaluator.policies[1].weights
+    assert all(np.array_equal(tensor.numpy(), evaluated[name])
+               for name, tensor in best['learner']['policy'].items())
+    assert not all(np.array_equal(array, evaluator.policies[3].weights[name])
+                   for name, array in evaluated.items()), 'weights were copied'
+    assert sum('the best so far' in line for line in lines) == 2
+
+
+def test_patience_ends_a_run_that_gets_no_better(train):
+    evaluator = FakeEvaluator(5.0, 6.0, 6.0, 5.0, 7.0, 8.0)
+    reason, _, summary = train(evaluator, eval_patience=2, total_steps=10**6)
+    assert reason == summary['ended_by'] == 'eval_patience'
+    assert summary['evaluation']['count'] == 4, 'the last policy was evaluated already'
+
+
+@pytest.mark.parametrize('present', [True, False])
+def test_an_evaluator_that_never_answers_delays_only_the_end_for_a_while(train, present):
+    # Each look at the clock is 5 s later.
+    clock = itertools.count(0.0, 5.0).__next__
+    evaluator = FakeEvaluator(*[None] * 9)
+    evaluator.present = present
+    reason, lines, summary = train(evaluator, clock=clock)
+    assert reason == 'total_steps'
+    assert len(evaluator.policies) == 2, 'the first is under way all the time, then the last one'
+    assert summary['evaluation'] == {'count': 0, 'last': None, 'best': None}
+    seconds = 600 if present else 30
+    assert sum(line.startswith('the last policy is not evaluated: no ') and f'{seconds} s' in line
+               for line in lines) == 1
+
+
+def test_a_result_that_comes_late_is_recorded_and_a_problem_is_logged(train, tmp_path):
+    evaluator = FakeEvaluator('no such environment', None, 4.0, 4.0)
+
+    def late(inbox):
+        if inbox.sequence == 20:
+            policy = evaluator.policies[1]
+            evaluator.results.append(Result(10**9, Evaluation(())))
+            evaluator.results.append(Result(policy.agent_steps, Evaluation(tuple(
+                FinishedEpisode(0, 3.0, 10, True, False) for _ in range(2)))))
+
+    _, lines, summary = train(evaluator, inbox={'on_get': late})
+    assert any(line.endswith('steps: no such environment') for line in lines)
+    assert [row['mean_return'] for row in rows(tmp_path)] == [3.0, 4.0, 4.0]
+    assert summary['evaluation']['count'] == 3
+
+
+def test_a_resumed_run_keeps_its_best_policy(train, tmp_path):
+    train(FakeEvaluator(5.0, 9.0, 7.0, 7.0))
+    before = load_checkpoint(tmp_path / 'run' / 'best.pt')
+    _, _, summary = train(FakeEvaluator(8.0, 8.5), resume=True, total_steps=600)
+    assert summary['evaluation']['best']['mean_return'] == 9.0
+    assert load_checkpoint(tmp_path / 'run' / 'best.pt')['learner']['agent_steps'] == (
+        before['learner']['agent_steps'])
+    assert [row['mean_return'] for row in rows(tmp_path)] == [5.0, 9.0, 7.0, 7.0, 8.0, 8.5]
+
+
+def test_a_damaged_best_policy_is_replaced(train, tmp_path):
+    train(FakeEvaluator(5.0, 9.0, 7.0, 7.0))
+    (tmp_path / 'run' / 'best.pt').write_bytes(b'x')
+    _, lines, summary = train(FakeEvaluator(8.0, 8.0), resume=True, total_steps=600)
+    assert summary['evaluation']['best']['mean_return'] == 8.0
+    assert any('best.pt: not the best policy of this run' in line for line in lines)
