@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
-from vdl_ros.rl.plots.curves import BANDS, Curve, make_curve
+from vdl_ros.rl.plots.curves import BANDS, LINES, Curve, make_curve
 from vdl_ros.rl.runs.recorded_run import QUANTITIES, X_AXES, RecordedRun
 from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
 
@@ -38,9 +38,11 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     add('--smooth', type=_smoothing, default=0.02, metavar='N',
         help='moving mean over N points of each run, or over a fraction of them if N is below '
         '1; 1: none [0.02]')
-    add('--band', choices=list(BANDS), default='std',
-        help='spread of the runs of a group: standard deviation, smallest to largest, or none '
-        '[std]')
+    add('--line', choices=list(LINES), default='mean',
+        help='over the runs of a group: mean, or interquartile mean [mean]')
+    add('--band', choices=list(BANDS),
+        help='spread of the runs of a group: standard deviation, 95 %% bootstrap interval of '
+        'the line, smallest to largest, or none [std; with --line iqm bootstrap]')
     add('--raw', action='store_true', help='also plot each run without smoothing')
     add('--label', action='append', default=[], metavar='TEXT',
         help='label of a group, once for each in their order [the settings that differ]')
@@ -55,6 +57,11 @@ def main(args: Sequence[str] | None = None) -> int:
     """Plot, and return the exit status."""
     options = parse(args)
     try:
+        if options.band is None:
+            options.band = 'std' if options.line == 'mean' else 'bootstrap'
+        if options.band == 'std' and options.line != 'mean':
+            raise ValueError('--band: std is not allowed with --line iqm: bootstrap, minmax or '
+                             'none')
         _check_output(options.output)
         groups = [[RecordedRun(path) for path in paths]
                   for paths in (options.runs, *options.compare)]
@@ -77,7 +84,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace) -> Curve:
     runs = [run.series(options.x, options.y) for run in group]
     try:
-        return make_curve(label, runs, options.smooth, options.band)
+        return make_curve(label, runs, options.smooth, options.band, options.line)
     except ValueError as error:
         raise ValueError(f'{", ".join(str(run.path) for run in group)}: no {options.x} in '
                          f'common: {error}') from None
@@ -93,16 +100,17 @@ def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Nam
     if len(env_ids) > 1:
         title += ' (different environments)'
     draw_curves(curves, options.output, x=options.x, y=options.y, title=title,
-                note=_note(curves, options.band), width=options.width, raw=options.raw)
+                note=_note(curves, options.band, options.line), width=options.width,
+                raw=options.raw)
 
 
-def _note(curves: Sequence[Curve], band: str) -> str:
+def _note(curves: Sequence[Curve], band: str, line: str) -> str:
     """Return a description of lines and bands."""
     windows = sorted({window for curve in curves for window in curve.windows})
     several = any(len(curve.runs) > 1 for curve in curves)
     parts = []
     if several:
-        parts.append('line: mean of the runs, to the end of the shortest')
+        parts.append(f'line: {LINES[line]} of the runs, to the end of the shortest')
         if band != 'none':
             parts.append(f'band: {BANDS[band]}')
     if windows[-1] > 1:

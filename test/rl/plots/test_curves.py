@@ -9,8 +9,9 @@ import pytest
 from vdl_ros.rl.plots.curves import (
     Series,
     align,
+    interquartile_mean,
+    line_and_band,
     make_curve,
-    mean_and_band,
     moving_mean,
     tidy,
     window_of,
@@ -70,7 +71,7 @@ def test_smoothing_is_of_each_run_before_the_mean():
     at = len(curve.x) // 2
     expected = [naive_value(series(run.x, naive_moving_mean(run.y, 5)), curve.x[at])
                 for run in runs]
-    assert curve.mean[at] == pytest.approx(statistics.mean(expected), abs=1e-12)
+    assert curve.line[at] == pytest.approx(statistics.mean(expected), abs=1e-12)
     assert curve.windows == (5, 5, 5, 5)
 
 
@@ -96,7 +97,7 @@ def test_mean_and_band_are_those_of_the_values_at_each_x():
     for i in range(len(curve.x)):
         values = [naive_value(run, curve.x[i]) for run in runs]
         mean, spread = statistics.mean(values), statistics.stdev(values)
-        assert curve.mean[i] == pytest.approx(mean, abs=1e-9)
+        assert curve.line[i] == pytest.approx(mean, abs=1e-9)
         assert curve.band[:, i] == pytest.approx([mean - spread, mean + spread], abs=1e-9)
         assert edges[:, i] == pytest.approx([min(values), max(values)], abs=1e-9)
 
@@ -113,12 +114,12 @@ def test_one_run_is_drawn_as_it_is(band):
     run = random_runs(3)[0]
     curve = make_curve('a', [run], 1, band)
     assert curve.x.tolist() == run.x.tolist()
-    assert curve.mean.tolist() == run.y.tolist()
+    assert curve.line.tolist() == run.y.tolist()
     assert curve.band is None
 
 
 def test_no_band_is_none():
-    mean, band = mean_and_band(np.array([[1.0, 2.0], [3.0, 6.0]]), 'none')
+    mean, band = line_and_band(np.array([[1.0, 2.0], [3.0, 6.0]]), 'mean', 'none')
     assert mean.tolist() == [2, 4]
     assert band is None
 
@@ -126,7 +127,7 @@ def test_no_band_is_none():
 def test_equal_runs_have_a_band_without_width():
     run = random_runs(4)[0]
     curve = make_curve('a', [run, run, run], 3, 'std')
-    np.testing.assert_allclose(curve.band, [curve.mean, curve.mean], atol=1e-12)
+    np.testing.assert_allclose(curve.band, [curve.line, curve.line], atol=1e-12)
 
 
 def test_runs_that_touch_in_one_point_have_it_and_apart_none():
@@ -148,3 +149,23 @@ def test_invalid_points_are_dropped_and_the_last_of_equal_x_is_kept():
 def test_an_error_explains_an_invalid_series(x, y, message):
     with pytest.raises(ValueError, match=f'^{message}$'):
         tidy(np.array(x, np.float64), np.array(y, np.float64))
+
+
+def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end():
+    y = np.random.default_rng(1).normal(size=(9, 4))
+    for column, found in zip(y.T, interquartile_mean(y), strict=True):
+        assert found == pytest.approx(statistics.mean(sorted(column)[2:7]))
+    assert interquartile_mean(y[:3]) == pytest.approx(y[:3].mean(0))
+    assert interquartile_mean(y[:4]) == pytest.approx(np.sort(y[:4], 0)[1:3].mean(0))
+
+
+def test_the_bootstrap_band_holds_the_line_of_runs_drawn_again():
+    # Of two runs, a quarter of the draws has one of them twice.
+    y = np.array([[1.0, -2.0], [3.0, 6.0]])
+    line, band = line_and_band(y, 'iqm', 'bootstrap')
+    assert line.tolist() == [2.0, 2.0]
+    assert band.tolist() == [[1.0, -2.0], [3.0, 6.0]]
+    y = np.random.default_rng(2).normal(size=(400, 1))
+    line, band = line_and_band(y, 'mean', 'bootstrap')
+    half = 1.96 * y.std() / 20
+    np.testing.assert_allclose(band[:, 0] - line[0], [-half, half], rtol=0.1)

@@ -67,7 +67,7 @@ def draw_curves(
     width: float = 8.0, raw: bool = False,
 ) -> None:
     """
-    Draw the mean and the band of each group of runs.
+    Draw the line and the band of each group of runs.
 
     Args:
         curves: one for each group, in the order of the legend.
@@ -103,7 +103,7 @@ def draw_curves(
         if curve.band is not None:
             axes.fill_between(curve.x / scale, *curve.band, color=color, alpha=0.16, linewidth=0,
                               zorder=1.5)
-        lines.append(_line(axes, curve.x / scale, curve.mean, number))
+        lines.append(_line(axes, curve.x / scale, curve.line, number))
     axes.annotate(note, (0, 1), xycoords='axes fraction', xytext=(0, 6),
                   textcoords='offset points', fontsize=8.5, color=_GREY)
     axes.set_title(title, loc='left', fontsize=12, weight='bold', pad=8 + 12 * _lines(note))

@@ -1,4 +1,4 @@
-"""Learning curves: smoothing, interpolation to a common x, mean and band over runs."""
+"""Learning curves: smoothing, interpolation to a common x, line and band over runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    'BANDS', 'Curve', 'Series', 'align', 'make_curve', 'mean_and_band', 'moving_mean', 'tidy',
-    'window_of',
+    'BANDS', 'LINES', 'Curve', 'Series', 'align', 'interquartile_mean', 'line_and_band',
+    'make_curve', 'moving_mean', 'tidy', 'window_of',
 ]
 
 Array = NDArray[np.float64]
@@ -18,9 +18,15 @@ Array = NDArray[np.float64]
 # Descriptions of the bands that show the spread of a group's runs.
 BANDS = {
     'std': 'mean ± standard deviation',
+    'bootstrap': '95 % bootstrap interval of the line',
     'minmax': 'smallest to largest',
     'none': '',
 }
+# Descriptions of the lines.
+LINES = {'mean': 'mean', 'iqm': 'interquartile mean'}
+# As in rliable; drawn by a fixed seed, so that a figure can be made again.
+_RESAMPLES = 2000
+_BOOTSTRAP_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +51,7 @@ class Curve:
     Attributes:
         label: label of the group.
         x: [M], within the range of all its runs.
-        mean: [M], over the smoothed runs.
+        line: [M], over the smoothed runs.
         band: [2, M], lower and upper edge; None for one run or without a band.
         runs: as recorded.
         windows: smoothing window of each run, in points.
@@ -53,7 +59,7 @@ class Curve:
 
     label: str
     x: Array
-    mean: Array
+    line: Array
     band: Array | None
     runs: tuple[Series, ...]
     windows: tuple[int, ...]
@@ -141,35 +147,66 @@ def align(runs: Sequence[Series]) -> tuple[Array, Array]:
     return x, np.stack([np.interp(x, run.x, run.y) for run in runs])
 
 
-def mean_and_band(y: Array, band: str) -> tuple[Array, Array | None]:
+def interquartile_mean(y: Array) -> Array:
     """
-    Return the mean and the band over runs.
+    Return the mean without the lowest and the highest quarter of the runs, [..., M].
+
+    Agarwal et al. 2021, arXiv:2108.13264. A quarter is rounded down, so up to three runs it is
+    the mean.
+
+    Args:
+        y: [..., R, M], one row for each run.
+    """
+    cut = y.shape[-2] // 4
+    found: Array = np.sort(y, axis=-2)[..., cut:y.shape[-2] - cut, :].mean(-2)
+    return found
+
+
+def line_and_band(y: Array, line: str, band: str) -> tuple[Array, Array | None]:
+    """
+    Return the line and the band over runs.
 
     Args:
         y: [R, M], one row for each run.
-        band: a key of :data:`BANDS`; ``std`` is the sample standard deviation (R - 1).
+        line: a key of :data:`LINES`.
+        band: a key of :data:`BANDS`; ``std`` is the sample standard deviation (R - 1);
+            ``bootstrap`` is from the 2.5th to the 97.5th percentile of the line of runs that are
+            drawn with replacement.
 
     Returns:
-        The mean, [M], and the edges, [2, M], or None without a band.
+        The line, [M], and the edges, [2, M], or None without a band.
     """
-    mean = y.mean(0)
+    middle: Array = _line(y, line)
     if len(y) == 1 or band == 'none':
-        return mean, None
+        return middle, None
     if band == 'minmax':
-        return mean, np.stack([y.min(0), y.max(0)])
+        return middle, np.stack([y.min(0), y.max(0)])
+    if band == 'bootstrap':
+        rng = np.random.default_rng(_BOOTSTRAP_SEED)
+        drawn = rng.integers(len(y), size=(_RESAMPLES, len(y)))
+        lines = np.stack([_line(y[rows], line) for rows in drawn])
+        return middle, np.percentile(lines, (2.5, 97.5), axis=0)
     spread = y.std(0, ddof=1)
-    return mean, np.stack([mean - spread, mean + spread])
+    return middle, np.stack([middle - spread, middle + spread])
 
 
-def make_curve(label: str, runs: Sequence[Series], smooth: float, band: str) -> Curve:
+def _line(y: Array, line: str) -> Array:
+    found: Array = interquartile_mean(y) if line == 'iqm' else y.mean(0)
+    return found
+
+
+def make_curve(
+    label: str, runs: Sequence[Series], smooth: float, band: str, line: str = 'mean',
+) -> Curve:
     """
-    Smooth each run, then compute mean and band.
+    Smooth each run, then compute line and band.
 
     Args:
         label: label of the group.
         runs: its runs, at least one.
         smooth: see :func:`window_of`.
         band: a key of :data:`BANDS`.
+        line: a key of :data:`LINES`.
 
     Raises:
         ValueError: no x is within the range of all runs.
@@ -177,5 +214,5 @@ def make_curve(label: str, runs: Sequence[Series], smooth: float, band: str) -> 
     windows = tuple(window_of(smooth, len(run.x)) for run in runs)
     x, y = align([Series(run.x, moving_mean(run.y, window))
                   for run, window in zip(runs, windows, strict=True)])
-    mean, edges = mean_and_band(y, band)
-    return Curve(label, x, mean, edges, tuple(runs), windows)
+    middle, edges = line_and_band(y, line, band)
+    return Curve(label, x, middle, edges, tuple(runs), windows)
