@@ -105,6 +105,9 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
         given = f' with env_kwargs {quoted(config.env_kwargs)}' if config.env_kwargs else ''
         # Gymnasium repeats the arguments.
         reason = ' '.join(str(error).split()).partition(' was raised from the environment')[0]
+        if isinstance(error, gymnasium.error.DependencyNotInstalled) and 'Box2D' in reason:
+            # Gymnasium names its own extra, which has to be compiled.
+            reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
         raise EnvError(f'env_id: {spec.id} cannot be created{given}: '
                        f'{reason if refuses else cause(error)}') from error
     return CheckedVectorEnv(env, seed)

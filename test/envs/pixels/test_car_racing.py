@@ -24,7 +24,8 @@ def test_without_box2d_one_line_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, 'Box2D', None)
     for name in [each for each in sys.modules if each.startswith('gymnasium.envs.box2d')]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(EnvError, match='^env_id: .*CarRacingPixels-v0 .*Box2D is not installed'):
+    with pytest.raises(EnvError, match='^env_id: .*CarRacingPixels-v0 .*Box2D is not installed: '
+                                       'pip install box2d, or the extra box2d of vdl_ros$'):
         make(EnvConfig(env_id=NAME), seed=0, num_envs=1)
 
 

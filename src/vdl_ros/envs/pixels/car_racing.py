@@ -39,7 +39,7 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
     """
     Drive a car by pictures, uint8 [96, 96, 3]; actions Discrete(8) of :class:`Controls`.
 
-    It needs Box2D: ``pip install "gymnasium[box2d]"``.
+    It needs Box2D: ``pip install box2d``.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 50}
