@@ -30,6 +30,7 @@ from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.process_config import ProcessConfig
@@ -40,8 +41,8 @@ PAGES = (
      'options of `python -m vdl_ros.local_training`. Actors hear them from the learner.'),
     ('Environments of this host', EnvModulesConfig,
      'Launch argument of `train.launch.py`, `learner.launch.py`, `actors.launch.py` and '
-     '`evaluate.launch.py`, parameter of `learner`, `actor` and `evaluate`, option of '
-     '`python -m vdl_ros.local_training`. See [environments.md](environments.md).'),
+     '`evaluate.launch.py`, parameter of `learner`, `actor`, `evaluate` and `evaluator`, '
+     'option of `python -m vdl_ros.local_training`. See [environments.md](environments.md).'),
     ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
     *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
@@ -52,10 +53,13 @@ PAGES = (
      '[attacks.md](attacks.md).'),
     ('The network whose gradients an attack uses', SurrogateConfig,
      'Launch argument of `train.launch.py`, `actors.launch.py`, `evaluate.launch.py` and '
-     '`arm.launch.py`, parameter of `actor`, `evaluate` and `attacker`, option of '
+     '`arm.launch.py`, parameter of `actor`, `evaluate`, `evaluator` and `attacker`, option of '
      '`python -m vdl_ros.local_training`.'),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
+    ('The folder of a run', RunFolderConfig,
+     'Where the run is, and options of `python -m vdl_ros.local_training`. See '
+     '[runs.md](runs.md).'),
     ('A cluster', ClusterConfig,
      'Launch arguments of `cluster.launch.py`, settings of `cluster`, both with those of learning '
      'and of the run. See [cluster.md](cluster.md).'),

@@ -14,13 +14,14 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
-            AttackConfig, RunConfig, ProcessConfig)
+            AttackConfig, RunConfig, RunFolderConfig, ProcessConfig)
 
 
 def start(context):

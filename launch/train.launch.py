@@ -36,6 +36,7 @@ from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder import saved_settings
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.launch_restarts import restarted
@@ -66,7 +67,7 @@ class Source:
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
-            AttackConfig, SurrogateConfig, RunConfig, ProcessConfig)
+            AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig, ProcessConfig)
 # Nodes of the view with their settings.
 VIEWERS = {'training_viewer': (TrainingViewerConfig, ProcessConfig),
            'policy_renderer': (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)}

@@ -15,12 +15,13 @@ from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['read_config']
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
-             AttackConfig, SurrogateConfig, RunConfig)
+             AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
 # What a run writes of its environment beside the settings.
 _NO_SETTINGS = ('environment',)
 

@@ -42,6 +42,7 @@ from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import load_surrogate
 
@@ -74,7 +75,7 @@ def train(
     env: EnvConfig, config: TrainConfig, algorithm_config: AlgorithmConfig, run_dir: Path,
     stop: threading.Event, *, resume: bool = False, init: str = '',
     modules: EnvModulesConfig | None = None, attack: AttackConfig | None = None,
-    surrogate: SurrogateConfig | None = None,
+    surrogate: SurrogateConfig | None = None, folder: RunFolderConfig | None = None,
 ) -> str:
     """
     Train in this process; return why the run ended, see :meth:`Trainer.run`.
@@ -90,12 +91,14 @@ def train(
         modules: which modules register environments; they are imported.
         attack: attack on what the policy observes.
         surrogate: policy whose gradients the attack uses.
+        folder: what is kept in the folder of the run.
 
     Raises:
         ValueError: settings, spaces, a module, a folder or a checkpoint that cannot be used.
     """
     modules = modules or EnvModulesConfig()
     attack, surrogate = attack or AttackConfig(), surrogate or SurrogateConfig()
+    folder = folder or RunFolderConfig()
     import_modules(modules)
     verify(config, algorithm_config)
     config = verify_attack(attack, config)
@@ -119,14 +122,14 @@ def train(
         if isinstance(envs, AttackedEnv):
             # The first observation is not perturbed: the policy has no weights yet.
             envs.follow(policy, lambda: actor.state)
-        settings = as_dict(env, modules, config, algorithm_config, attack, surrogate)
+        settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
         if config.eval_every:
             policies = PolicyEvaluator(settings, surrogate)
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
         trainer = Trainer(
-            learner, RunFolder(run_dir, resume=resume),
+            learner, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env),
             inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
             publish=lambda: None, log=print, evaluator=evaluator, timers={TRAINING: timer})
@@ -137,7 +140,7 @@ def main(args: list[str] | None = None) -> int:
     """Train from the command line; every setting is an option."""
     parser = argparse.ArgumentParser(prog='python -m vdl_ros.local_training', description=__doc__)
     known = settings_of(EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
-                        AttackConfig, SurrogateConfig)
+                        AttackConfig, SurrogateConfig, RunFolderConfig)
     for name, setting in known.items():
         parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
@@ -164,7 +167,7 @@ def main(args: list[str] | None = None) -> int:
         reason = train(
             env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
             modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
-            surrogate=select(SurrogateConfig, values))
+            surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return 2

@@ -3,13 +3,15 @@ The evaluate node: plays episodes with a checkpoint's policy and prints their me
 
 With an attack it plays them twice, without and with it.
 
-Publishes: ``episodes`` (vdl_ros/Episode). Parameters: docs/nodes.md, or
-``ros2 run vdl_ros evaluate --help``.
+``ros2 run vdl_ros evaluate runs/<name>``. Publishes: ``episodes`` (vdl_ros/Episode). Parameters:
+docs/nodes.md, or ``ros2 run vdl_ros evaluate --help``.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,6 +37,7 @@ from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.policy.precision import choose_precision
+from vdl_ros.rl.runs.checkpoint import checkpoint_file
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up
@@ -61,7 +64,7 @@ class EvaluateNode(Node):
         self.settings = select(EvaluateConfig, given)
         path = self.settings.checkpoint
         if not path:
-            raise SettingError('checkpoint: not set: checkpoint:=runs/<name>/checkpoint.pt')
+            raise SettingError('checkpoint: not set: checkpoint:=runs/<name>')
         self.modules = select(EnvModulesConfig, given)
         import_modules(self.modules)
         # For its spaces; it is registered again when it is known what ends the process.
@@ -81,8 +84,9 @@ class EvaluateNode(Node):
         torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
         self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
-        self.get_logger().info(f'{path}: {self._env.env_id}, {loaded.train.algorithm}, '
-                               f'{loaded.agent_steps:,} steps')
+        self.get_logger().info(
+            f'{checkpoint_file(Path(path))}: {self._env.env_id}, {loaded.train.algorithm}, '
+            f'{loaded.agent_steps:,} steps')
 
     @property
     def is_attack(self) -> bool:
@@ -170,8 +174,12 @@ def report(node: EvaluateNode, result: Evaluation, what: str = '') -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('evaluate', EvaluateNode, play, SETTINGS, args)
+    """Run the node; a first argument that is no option is the checkpoint."""
+    words = list(sys.argv[1:] if args is None else args)
+    if words and not words[0].startswith('-'):
+        # Quoted for YAML, of which a parameter's value is.
+        words[:1] = ['--ros-args', '-p', f'checkpoint:={json.dumps(words[0])}', '--']
+    return run_node('evaluate', EvaluateNode, play, SETTINGS, words)
 
 
 if __name__ == '__main__':

@@ -43,6 +43,7 @@ from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.trainer import NOT_FINITE
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
 from vdl_ros.rl.runs.run_folder import saved_settings
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters
 from vdl_ros.ros.process import (
@@ -60,7 +61,7 @@ from vdl_ros.ros.training.trajectories import RefusedError
 from vdl_ros.saved_policy import record_video
 
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
-            AttackConfig, RunConfig, ProcessConfig)
+            AttackConfig, RunConfig, RunFolderConfig, ProcessConfig)
 
 
 class LearnerNode(Node):
@@ -126,8 +127,8 @@ class LearnerNode(Node):
             SettingError: a value that is not allowed.
         """
         return TrainingSettings(
-            *self.configs(), self.run, self._process, self._modules, self._device, self._resume,
-            self._learner_id)
+            *self.configs(), self.run, select(RunFolderConfig, self._values), self._process,
+            self._modules, self._device, self._resume, self._learner_id)
 
     def join_group(self, stop: threading.Event) -> Group | None:
         """

@@ -8,6 +8,7 @@ from pathlib import Path
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import SettingError, setting
+from vdl_ros.rl.runs.checkpoint import checkpoint_file
 
 __all__ = ['PolicyConfig']
 
@@ -39,10 +40,10 @@ class PolicyConfig:
             SettingError: there is none.
         """
         if not self.policy:
-            raise SettingError('policy: not set: policy:=runs/<name>/checkpoint.pt')
+            raise SettingError('policy: not set: policy:=runs/<name>')
         path = Path(self.policy)
-        if path.is_file():
-            return path
+        if checkpoint_file(path).is_file():
+            return checkpoint_file(path)
         try:
             if path.name == self.policy and not path.suffix:
                 return find_resource(f'models/{self.policy}.pt')

@@ -159,3 +159,12 @@ def test_another_zip_file_is_rejected(path):
     with zipfile.ZipFile(path, 'w') as archive:
         archive.writestr('readme.txt', 'hello')
     refused(path, 'not a readable checkpoint')
+
+
+def test_of_the_folder_of_a_run_the_best_policy_is_read_or_the_newest(tmp_path):
+    for name, version in (('checkpoint.pt', 5), ('best.pt', 3)):
+        save_checkpoint(tmp_path / name, config={}, learner={'version': version}, progress={})
+        assert load_checkpoint(tmp_path)['learner']['version'] == version
+    (tmp_path / 'nothing').mkdir()
+    with pytest.raises(CheckpointError, match=r'nothing: a folder without best\.pt or checkpoint'):
+        load_checkpoint(tmp_path / 'nothing')

@@ -14,9 +14,11 @@ from tensorboard.summary.writer import event_file_writer
 
 from vdl_ros import presets
 from vdl_ros.common.settings import select
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError, saved_settings
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 
 PARTS = {'config': {}, 'learner': {}, 'progress': {}}
 
@@ -286,3 +288,14 @@ def test_a_summary_is_json_without_bare_nan(path):
     found = json.loads((path / 'summary.json').read_text(), parse_constant=refuse)
     assert found == {'env_id': 'x', 'mean_return_100': None, 'message_age_ms': {'p99': None}}
     assert matplotlib.image.imread(path / 'curve.png').ndim == 3
+
+
+def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):
+    run = RunFolder(tmp_path / 'run', config=RunFolderConfig(keep_checkpoints=2))
+    (run.path / 'checkpoint-mine.pt').write_text('x')
+    for steps in (0, 500, 20, 1000, 1000):
+        run.save(config={}, progress={}, learner={'agent_steps': steps})
+    assert load_checkpoint(run.checkpoint)['learner']['agent_steps'] == 1000
+    kept = {path.name: path for path in run.path.glob('checkpoint-*.pt')}
+    assert kept.keys() == {'checkpoint-20.pt', 'checkpoint-1000.pt', 'checkpoint-mine.pt'}
+    assert load_checkpoint(kept['checkpoint-20.pt'])['learner']['agent_steps'] == 20

@@ -13,7 +13,9 @@ __all__ = ['EvaluateConfig']
 class EvaluateConfig:
     """Settings of an evaluation."""
 
-    checkpoint: str = setting('', 'Checkpoint with the policy: runs/<name>/checkpoint.pt.')
+    checkpoint: str = setting(
+        '', 'Checkpoint with the policy: a file, or the folder of a run: its best.pt, '
+        'without one checkpoint.pt.')
     env_id: str = setting(
         '', 'Reject a policy that was trained in another environment; empty: any.')
     algorithm: str = setting('', 'Reject a policy of another algorithm; empty: any.')

@@ -11,8 +11,8 @@ import torch
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 
-__all__ = ['BEST', 'CHECKPOINT', 'FORMAT', 'CheckpointError', 'load_checkpoint', 'pack',
-           'save_checkpoint', 'unpack']
+__all__ = ['BEST', 'CHECKPOINT', 'FORMAT', 'CheckpointError', 'checkpoint_file',
+           'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
 
 #: Files of a run's folder: the whole state, and the policy with the best evaluation.
 CHECKPOINT, BEST = 'checkpoint.pt', 'best.pt'
@@ -40,13 +40,27 @@ def save_checkpoint(
         path, {'format': FORMAT, 'config': config, 'learner': learner, 'progress': progress})
 
 
+def checkpoint_file(path: Path) -> Path:
+    """Return the file of a policy: of a run's folder best.pt, without one checkpoint.pt."""
+    if not path.is_dir():
+        return path
+    return path / (BEST if (path / BEST).is_file() else CHECKPOINT)
+
+
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     Return what :func:`save_checkpoint` wrote; no code in the file is run.
 
+    Args:
+        path: the file, or the folder of a run, see :func:`checkpoint_file`.
+
     Raises:
         CheckpointError: missing, corrupt, malicious, or of another format.
     """
+    file = checkpoint_file(path)
+    if file != path and not file.is_file():
+        raise CheckpointError(f'{path}: a folder without {BEST} or {CHECKPOINT}: no such file')
+    path = file
     found = load_tensor_file(path, 'checkpoint')
     if 'format' not in found or not all(isinstance(found.get(part), dict) for part in _PARTS):
         raise CheckpointError(f'{path}: not a checkpoint of this program')

@@ -7,6 +7,8 @@ import errno
 import fcntl
 import json
 import math
+import re
+import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import yaml
 from torch.utils.tensorboard import SummaryWriter
 
-from vdl_ros.common.run_files import ProgressTable, write_text
+from vdl_ros.common.run_files import ProgressTable, atomic_file, write_text
 from vdl_ros.rl.runs.checkpoint import BEST, CHECKPOINT, load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 
 __all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
 
@@ -29,6 +32,8 @@ _NOT_SAVED = ('run_dir', 'resume', 'relearn', 'learner_rank', 'group_address')
 # The modules are what the user of a host trusts, not what a folder asks for.
 _SETTINGS_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'init',
                         'env_modules')
+# Names of checkpoints that are kept.
+_KEPT = re.compile(r'checkpoint-\d+\.pt')
 # Errors of flock on file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -51,7 +56,10 @@ class RunFolder:
         restarted: whether this launch created the folder before.
     """
 
-    def __init__(self, path: Path, *, launch_id: str = '', resume: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, launch_id: str = '', resume: bool = False,
+        config: RunFolderConfig | None = None,
+    ) -> None:
         """
         Create the folder, or open one that this launch created before or that is resumed.
 
@@ -59,7 +67,7 @@ class RunFolder:
             RunFolderError: the folder holds another run, is in use by another process, cannot be
                 created, or has no checkpoint to resume.
         """
-        self.path = path
+        self.path, self._config = path, config or RunFolderConfig()
         self._launch_file, self._actors_file = path / '.launch_id', path / '.actors.json'
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
@@ -165,6 +173,25 @@ class RunFolder:
     def save(self, **parts: dict[str, Any]) -> None:
         """Write the checkpoint; see :func:`save_checkpoint`."""
         save_checkpoint(self.checkpoint, **parts)
+        if self._config.keep_checkpoints:
+            self._keep(int(parts['learner']['agent_steps']))
+
+    def _keep(self, agent_steps: int) -> None:
+        """Keep the checkpoint under a name with its steps; remove the oldest ones."""
+        kept = self.path / f'checkpoint-{agent_steps}.pt'
+        kept.unlink(missing_ok=True)
+        try:
+            # The next checkpoint replaces the name, not the file.
+            kept.hardlink_to(self.checkpoint)
+        except OSError:
+            # Some file systems have no links.
+            with atomic_file(kept) as partial:
+                shutil.copyfile(self.checkpoint, partial)
+        found = [each for each in self.path.glob('checkpoint-*.pt') if _KEPT.fullmatch(each.name)]
+        # By time: a run may have been set back to an earlier checkpoint.
+        found.sort(key=lambda each: (each.stat().st_mtime_ns, each.name))
+        for each in found[:-self._config.keep_checkpoints]:
+            each.unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
         """

@@ -11,7 +11,9 @@ __all__ = ['check_group', 'environments', 'group_labels']
 # Settings that identify an experiment; labels show their value without the name.
 _IDENTITY = ('env_id', 'algorithm')
 # Settings that do not describe the experiment.
-_IGNORED = frozenset({'seed', 'run_dir', 'resume', 'launch_id', 'checkpoint_period'})
+_IGNORED = frozenset({
+    'seed', 'run_dir', 'resume', 'launch_id', 'checkpoint_period', 'keep_checkpoints',
+    'eval_every', 'eval_episodes'})
 # Settings of the length of a run; labels use them only if no other setting differs.
 _LENGTH = ('total_steps', 'stop_at_return')
 

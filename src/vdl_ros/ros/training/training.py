@@ -31,6 +31,7 @@ from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir
 from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
@@ -63,6 +64,7 @@ class TrainingSettings:
         algorithm: settings of the chosen algorithm.
         attack: settings of the attack on what the actors' policies observe.
         run: settings of the learner's process.
+        folder: what is kept in the folder of the run.
         process: settings of every process.
         modules: settings of this host's environments.
         device: device to compute on.
@@ -75,6 +77,7 @@ class TrainingSettings:
     algorithm: AlgorithmConfig
     attack: AttackConfig
     run: RunConfig
+    folder: RunFolderConfig
     process: ProcessConfig
     modules: EnvModulesConfig
     device: torch.device
@@ -118,7 +121,8 @@ class Training:
         first = group.rank == 0
         self.folder = RunFolder(
             Path(settings.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
-            launch_id=launch_id, resume=bool(settings.resume)) if first else None
+            launch_id=launch_id, resume=bool(settings.resume),
+            config=settings.folder) if first else None
         self._policy = node.create_publisher(
             Policy, 'policy', qos.TOPICS['policy']) if first else None
         # With inference at the learner actors need no weights, only one message with the settings.
@@ -131,7 +135,8 @@ class Training:
         self._subscribe()
         self._trainer = Trainer(
             self._learner, self.folder,
-            as_dict(env, settings.modules, train, algorithm_config, attack, run)
+            as_dict(env, settings.modules, train, algorithm_config, attack, run,
+                    settings.folder)
             | factory.describe(env),
             inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
             evaluator=RemoteEvaluator(

@@ -1,0 +1,18 @@
+"""Settings of what a run keeps in its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vdl_ros.common.settings import setting
+
+__all__ = ['RunFolderConfig']
+
+
+@dataclass(frozen=True)
+class RunFolderConfig:
+    """What a run keeps in its folder beside the newest checkpoint."""
+
+    keep_checkpoints: int = setting(
+        0, 'Also keep this many of the last checkpoints, as checkpoint-<steps>.pt; 0: only the '
+        'newest, checkpoint.pt.', minimum=0, maximum=1_000_000)
