@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -206,3 +207,26 @@ def test_settings_that_contradict_are_refused_before_anything_is_written(tmp_pat
     with pytest.raises(SettingError, match='^max_policy_lag'):
         trained(tmp_path / 'run', batch_size=9)
     assert not (tmp_path / 'run').exists()
+
+
+def test_the_replay_is_saved_with_the_checkpoint_and_loaded_with_it(tmp_path, capsys):
+    options = ['--algorithm', 'dqn', '--save_replay', 'true', '--run_dir', str(tmp_path / 'r'),
+               '--stop_at_return', '1e9', '--num_envs', '1',
+               '--replay_size', '2000', '--replay_start', '200']
+    assert local_training.main([*options, '--total_steps', '600']) == 0
+    replay, = (tmp_path / 'r').glob('replay-*.npz')
+    steps = load_checkpoint(tmp_path / 'r')['learner']['agent_steps']
+    assert replay.name == f'replay-{steps}.npz'
+    again = ['--resume', str(tmp_path / 'r'), '--total_steps']
+    assert local_training.main([*again, '900']) == 0
+    later, = (tmp_path / 'r').glob('replay-*.npz')
+    with np.load(later) as found:
+        assert (found['weights'] > 0).sum() > steps, 'those of before are there'
+    later.write_bytes(later.read_bytes()[:-100])
+    capsys.readouterr()
+    assert local_training.main([*again, '1200']) == 2
+    line, = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'serial: {later}: not a readable replay: ')
+    assert local_training.main(['--algorithm', 'ppo', '--save_replay', 'true', '--run_dir',
+                                str(tmp_path / 's')]) == 2
+    assert "save_replay: true is not allowed with algorithm 'ppo'" in capsys.readouterr().err

@@ -3,9 +3,11 @@
 import copy
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
+from vdl_ros.common.array_file import load_array_file, save_array_file
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor
@@ -109,7 +111,6 @@ def test_the_weight_of_the_penalty_goes_on(learner, saved, update):
 @pytest.mark.parametrize(('name', 'changes'), [
     ('dqn', {}), ('dqn', {'lstm_size': 4}), ('sac', {})], ids=str)
 def test_it_goes_on_but_for_its_replay(learner, saved, update, same, name, changes):
-    """With the same replay it would go on to the bit; without, it collects anew."""
     one = learner(name, changes, {})
     for number in range(3):
         update(one, number)
@@ -127,16 +128,48 @@ def test_it_goes_on_but_for_its_replay(learner, saved, update, same, name, chang
         'losses/replayed_steps': other.algorithm._replay.steps}
     assert same(dict(other.policy.policy_head.state_dict()), state_of_head(state))
 
-    third = learner(name, changes, {}, seed=6)
-    third.load_state(state)
-    third.algorithm._replay = copy.deepcopy(one.algorithm._replay)
-    third.algorithm._pending_updates = one.algorithm._pending_updates
+
+@pytest.mark.parametrize('updates', [3, 40], ids=['partly full', 'overwritten'])
+@pytest.mark.parametrize(('name', 'changes', 'options'), [
+    ('dqn', {}, {}), ('dqn', {'lstm_size': 4}, {'prioritized': True, 'replay_ratio': 0.3}),
+    ('dqn', {}, {'prioritized': True, 'replay_ratio': 0.3}), ('sac', {}, {})], ids=str)
+def test_with_its_saved_replay_it_goes_on_to_the_bit(
+        learner, saved, update, same, tmp_path, name, changes, options, updates):
+    one = learner(name, changes, options)
+    for number in range(updates):
+        update(one, number)
+    assert one.algorithm._replay.full == (updates == 40)
+    save_array_file(tmp_path / 'r.npz', one.algorithm.replay_arrays())
+    state = saved(one)
+    other = learner(name, changes, options, seed=6)
+    # What it learned before is gone.
+    update(other, 99)
+    other.load_state(state)
+    other.algorithm.load_replay_arrays(load_array_file(tmp_path / 'r.npz', 'replay'))
     torch.set_rng_state(state['torch_rng'])
-    expected = [update(one, number) for number in range(3, 6)]
+    expected = [update(one, number) for number in range(updates, updates + 5)]
     torch.set_rng_state(state['torch_rng'])
-    assert [update(third, number) for number in range(3, 6)] == expected
-    # The updates of the target, too, came at the same steps.
-    assert same(one.state(), third.state())
+    assert [update(other, number) for number in range(updates, updates + 5)] == expected
+    # The copies of the target network, too, came at the same steps.
+    assert same(one.state(), other.state())
+    assert same(one.algorithm.replay_arrays(), other.algorithm.replay_arrays())
+
+
+def test_a_replay_of_another_size_or_with_other_columns_is_refused(learner, update):
+    one = learner('dqn', {}, {})
+    update(one, 0)
+    arrays = one.algorithm.replay_arrays()
+    for name, changed, reason in (
+            ('size', np.array(7), 'replay_size: it has 7 columns'),
+            ('times', arrays['times'] + 100, 'damaged'),
+            ('weights', -arrays['weights'], 'damaged'),
+            ('next', np.array(9), 'damaged'), ('actions', arrays['actions'][:1], 'observations: '),
+            ('rewards', arrays['rewards'].astype(np.float64), 'rewards: float64'),
+            ('pending_updates', np.array(np.nan), 'pending_updates: ')):
+        with pytest.raises(ValueError, match=f'^[^\n]*{reason}'):
+            one.algorithm.load_replay_arrays({**arrays, name: changed})
+    with pytest.raises(ValueError, match='missing or unknown'):
+        one.algorithm.load_replay_arrays({**arrays, 'more': np.zeros(1)})
 
 
 def state_of_head(state):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
@@ -78,6 +79,19 @@ class Algorithm:
             KeyError, TypeError, RuntimeError, ValueError: state of another algorithm or optimizer.
         """
         self.optimizer.load_state(state['optimizer'])
+
+    def replay_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what is learned from again, for a file; {} of an algorithm without replay."""
+        return {}
+
+    def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """
+        Restore :meth:`replay_arrays`.
+
+        Raises:
+            ValueError: arrays of another replay, or damaged ones.
+        """
+        raise NotImplementedError
 
     def rewards(self, batch: Batch) -> Tensor:
         """Return the transformed and scaled rewards of the loss, float [T, B]."""

@@ -3,7 +3,7 @@ Base class of the algorithms that learn from a replay of the actors' steps.
 
 Each of several learners has its own replay, and all wait until every replay holds enough. The
 replay is in host memory, because a GPU has less; samples are sent to the policy's device. It is
-not part of a checkpoint: a resumed run fills it anew.
+not part of a checkpoint: without ``save_replay`` a resumed run fills it anew.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vdl_ros.rl.algorithm_config import DqnConfig, SacConfig
@@ -103,7 +105,7 @@ class ReplayAlgorithm(algorithm.Algorithm):
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """See :meth:`algorithm.Algorithm.state`; the replay is not saved."""
+        """See :meth:`algorithm.Algorithm.state`; the replay is not in it."""
         return {**super().state(), 'target': self.target.state_dict(),
                 'steps': self.optimizer.steps}
 
@@ -112,3 +114,16 @@ class ReplayAlgorithm(algorithm.Algorithm):
         super().load_state(state)
         self.target.load_state_dict(state['target'])
         self.optimizer.steps = int(state['steps'])
+
+    def replay_arrays(self) -> dict[str, NDArray[Any]]:
+        """See :meth:`algorithm.Algorithm.replay_arrays`."""
+        return {**self._replay.arrays(), 'pending_updates': np.array(self._pending_updates)}
+
+    def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """See :meth:`algorithm.Algorithm.load_replay_arrays`."""
+        pending = arrays.get('pending_updates', np.zeros(0))
+        if pending.shape or pending.dtype != np.float64 or not 0 <= pending < 1:
+            raise ValueError('pending_updates: not a number from 0 to 1')
+        self._replay.load_arrays(
+            {name: array for name, array in arrays.items() if name != 'pending_updates'})
+        self._pending_updates = float(pending)

@@ -9,10 +9,14 @@ in host memory on any device.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import psutil
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.rl.data.batch import Batch
@@ -200,3 +204,52 @@ class Replay:
         weights = (errors.double().abs() + 1e-6) ** self._alpha
         self._weights[column, time] = weights
         self._largest = max(self._largest, float(weights.max()))
+
+    def _columns(self) -> dict[str, Tensor]:
+        return {
+            'observations': self.observations, 'actions': self.actions, 'rewards': self.rewards,
+            'returns': self.returns, 'factors': self.factors, 'times': self.times,
+            'is_reset': self.is_reset, 'state': self.state, 'weights': self._weights}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the content by name; columns share memory with the buffer."""
+        return {
+            **{name: each[:self._filled].numpy() for name, each in self._columns().items()},
+            'next': np.array(self._next), 'size': np.array(len(self.actions)),
+            'largest': np.array(self._largest)}
+
+    def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """
+        Restore :meth:`arrays`.
+
+        Raises:
+            ValueError: they are of another buffer, or not whole; this one is as it was.
+        """
+        columns, own = self._columns(), self.arrays()
+        if arrays.keys() != own.keys():
+            raise ValueError(f'arrays {sorted(map(str, arrays.keys() ^ own.keys()))} are missing '
+                             'or unknown')
+        filled = len(arrays['actions']) if arrays['actions'].ndim else 0
+        for name, array in own.items():
+            found, shape = arrays[name], array.shape
+            if name in columns:
+                shape = (filled, *shape[1:])
+            if found.dtype != array.dtype or found.shape != shape:
+                raise ValueError(f'{name}: {found.dtype} {found.shape} is not {array.dtype} '
+                                 f'{shape}')
+        size, following = int(arrays['size']), int(arrays['next'])
+        if size != len(self.actions):
+            raise ValueError(f'replay_size: it has {size} columns, this replay '
+                             f'{len(self.actions)}')
+        weights, times = arrays['weights'], arrays['times']
+        if not (filled <= size and following == (filled if filled < size else following) < size
+                and np.isfinite(weights).all() and (weights >= 0).all()
+                and ((times >= 0) & (times <= times.shape[1])).all()):
+            raise ValueError('its content is damaged')
+        for name, column in columns.items():
+            column[:filled] = torch.from_numpy(arrays[name])
+        # Of an earlier content, if there is any, nothing is left.
+        self._weights[filled:] = 0
+        self._next, self._filled = following, filled
+        self._sums = None
+        self._largest = float(arrays['largest'])

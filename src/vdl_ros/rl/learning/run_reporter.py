@@ -195,8 +195,11 @@ class RunReporter:
         if self._folder is not None:
             # First: a restart that the checkpoint has must not be counted again.
             self._save_actors(self._folder)
-            self._folder.save(config=self._settings, learner=self._learner.state(),
-                             progress=self._progress.state())
+            replay = self._learner.algorithm.replay_arrays() \
+                if self._folder.config.save_replay else None
+            self._folder.save(
+                config=self._settings, learner=self._learner.state(),
+                progress=self._progress.state(), **({'replay': replay} if replay else {}))
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Return the content of summary.json; see docs/runs.md."""

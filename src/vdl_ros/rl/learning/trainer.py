@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 
+from vdl_ros.common.settings import SettingError
 from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
@@ -54,6 +55,21 @@ _REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'int
 _COLLECT_S = 0.1
 # Actors named in a warning.
 _NAMED = 5
+
+
+def verify_replay(learner: Learner) -> None:
+    """
+    Check that the replay of a learner can be saved.
+
+    Raises:
+        SettingError: it has none, or is one of several, of which each has one.
+    """
+    if not learner.algorithm.replay_arrays():
+        raise SettingError('save_replay: true is not allowed with algorithm '
+                           f'{learner.config.algorithm!r}: it has no replay')
+    if learner.group.size > 1:
+        raise SettingError('save_replay: true is not allowed with num_learners '
+                           f'{learner.group.size}: one learner')
 
 
 class Trainer:
@@ -133,6 +149,8 @@ class Trainer:
         self._metrics: dict[str, float] = {}
         self._publish_due = False
         if folder is not None:
+            if folder.config.save_replay:
+                verify_replay(learner)
             self._resume(folder, settings)
         self._evaluations = None
         if folder is not None and evaluator is not None and config.eval_every:
@@ -163,10 +181,23 @@ class Trainer:
             self.progress.load_state(checkpoint['progress'])
         except (KeyError, TypeError) as error:
             raise CheckpointError(f'{folder.checkpoint}: progress: {error}') from None
+        if folder.config.save_replay:
+            self._load_replay(folder)
         self.progress.restarts += int(folder.restarted)
         restarts, starts = folder.load_actors()
         # The actors of another launch are other processes, though they have the same names.
         self.progress.restore_actors(restarts, starts if folder.restarted else {})
+
+    def _load_replay(self, folder: RunFolder) -> None:
+        arrays = folder.load_replay(self.learner.agent_steps)
+        if arrays is None:
+            self._warn(f'save_replay: {folder.path} holds no replay of its checkpoint: it is '
+                       'filled anew')
+            return
+        try:
+            self.learner.algorithm.load_replay_arrays(arrays)
+        except ValueError as error:
+            raise CheckpointError(f'{folder.path}: replay: {error}') from None
 
     def run(self, stop: threading.Event) -> str:
         """

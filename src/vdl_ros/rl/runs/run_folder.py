@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
+from vdl_ros.common.array_file import load_array_file, save_array_file
 from vdl_ros.common.run_files import ProgressTable, atomic_file, write_text
 from vdl_ros.rl.runs.checkpoint import BEST, CHECKPOINT, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
@@ -34,6 +36,8 @@ _SETTINGS_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'in
                         'env_modules')
 # Names of checkpoints that are kept.
 _KEPT = re.compile(r'checkpoint-\d+\.pt')
+# Likewise of replays.
+_REPLAY = re.compile(r'replay-\d+\.npz')
 # Errors of flock on file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -53,6 +57,7 @@ class RunFolder:
 
     Attributes:
         path: the folder.
+        config: what is kept in it.
         restarted: whether this launch created the folder before.
     """
 
@@ -67,7 +72,7 @@ class RunFolder:
             RunFolderError: the folder holds another run, is in use by another process, cannot be
                 created, or has no checkpoint to resume.
         """
-        self.path, self._config = path, config or RunFolderConfig()
+        self.path, self.config = path, config or RunFolderConfig()
         self._launch_file, self._actors_file = path / '.launch_id', path / '.actors.json'
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
@@ -170,11 +175,34 @@ class RunFolder:
             with contextlib.suppress(OSError):
                 events.close()
 
-    def save(self, **parts: dict[str, Any]) -> None:
-        """Write the checkpoint; see :func:`save_checkpoint`."""
+    def save(
+        self, replay: Mapping[str, NDArray[Any]] | None = None, **parts: dict[str, Any],
+    ) -> None:
+        """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given."""
+        steps = int(parts['learner']['agent_steps'])
+        if replay is not None:
+            save_array_file(self._replay_file(steps), replay)
+        # From now on the earlier replay is not needed.
         save_checkpoint(self.checkpoint, **parts)
-        if self._config.keep_checkpoints:
-            self._keep(int(parts['learner']['agent_steps']))
+        if replay is not None:
+            for each in self.path.glob('replay-*.npz'):
+                if each != self._replay_file(steps) and _REPLAY.fullmatch(each.name):
+                    each.unlink()
+        if self.config.keep_checkpoints:
+            self._keep(steps)
+
+    def _replay_file(self, agent_steps: int) -> Path:
+        return self.path / f'replay-{agent_steps}.npz'
+
+    def load_replay(self, agent_steps: int) -> dict[str, NDArray[Any]] | None:
+        """
+        Return the replay that was saved with the checkpoint of these steps; None without one.
+
+        Raises:
+            ArrayFileError: it cannot be read.
+        """
+        file = self._replay_file(agent_steps)
+        return load_array_file(file, 'replay') if file.is_file() else None
 
     def _keep(self, agent_steps: int) -> None:
         """Keep the checkpoint under a name with its steps; remove the oldest ones."""
@@ -190,7 +218,7 @@ class RunFolder:
         found = [each for each in self.path.glob('checkpoint-*.pt') if _KEPT.fullmatch(each.name)]
         # By time: a run may have been set back to an earlier checkpoint.
         found.sort(key=lambda each: (each.stat().st_mtime_ns, each.name))
-        for each in found[:-self._config.keep_checkpoints]:
+        for each in found[:-self.config.keep_checkpoints]:
             each.unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:

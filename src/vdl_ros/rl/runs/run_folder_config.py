@@ -16,3 +16,6 @@ class RunFolderConfig:
     keep_checkpoints: int = setting(
         0, 'Also keep this many of the last checkpoints, as checkpoint-<steps>.pt; 0: only the '
         'newest, checkpoint.pt.', minimum=0, maximum=1_000_000)
+    save_replay: bool = setting(
+        False, 'Save the replay with each checkpoint, so that a resumed run goes on with it; the '
+        'file is as large as the replay in memory (dqn and sac, one learner).')
