@@ -22,7 +22,8 @@ from steps import SetupError, Stamp, fingerprint, run
 PYTHON = ((3, 10), (3, 14))
 TITLES = {
     'ros': 'ROS 2 from wheels', 'python': 'Python libraries', 'arm': 'arm libraries',
-    'export': 'export libraries', 'atari': 'Atari environments', 'box2d': 'Box2D',
+    'export': 'export libraries', 'onnx': 'ONNX libraries', 'atari': 'Atari environments',
+    'box2d': 'Box2D',
     'test': 'test tools',
 }
 

@@ -262,7 +262,7 @@ def test_xacro_arguments_reach_the_description(arm_launch, peer):
     ('xacro_args:=forearm_length=long', 'owi535.urdf.xacro'),
     ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
     ('camera:=/nowhere/video.mp4', '/nowhere/video.mp4'),
-    ('policy:=nowhere', "policy: 'nowhere' is not allowed: a checkpoint, or the name of a policy"),
+    ('policy:=nowhere', "policy: 'nowhere' is not allowed: a checkpoint, an .onnx file"),
 ])
 def test_invalid_arguments_are_refused_and_no_process_remains(arm_launch, argument, reason):
     process = arm_launch('view:=false', argument)

@@ -225,7 +225,7 @@ def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, t
 
 
 @pytest.mark.parametrize(('make', 'reason'), [
-    (lambda path: path / 'none.pt', 'is not allowed: a checkpoint, or the name of a policy'),
+    (lambda path: path / 'none.pt', 'is not allowed: a checkpoint, an .onnx file, or the name'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', described={}),
      'the checkpoint does not describe its environment'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', described={'task': 'x'}),

@@ -115,7 +115,7 @@ def test_with_a_distribution_only_missing_packages_are_installed(modules, monkey
 
 def test_every_requirement_is_pinned(modules):
     text = ROOT / 'bootstrap' / 'requirements.txt'
-    for section in ('uv', 'ros', 'torch', 'python', 'arm', 'export', 'atari', 'doom', 'box2d',
+    for section in ('uv', 'ros', 'torch', 'python', 'arm', 'export', 'onnx', 'atari', 'doom', 'box2d',
                     'test'):
         lines = modules.environment.read_section(text, section)
         assert lines

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 
-__all__ = ['Actions', 'Observations']
+__all__ = ['Actions', 'Column', 'Observations']
 
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
@@ -85,6 +85,19 @@ def _without_unsupported(space: spaces.Space[Any]) -> str:
 
 def _named(what: str, path: tuple[str | int, ...]) -> str:
     return f'{what}: ' + (f"part '{'.'.join(map(str, path))}': " if path else '')
+
+
+class Column(NamedTuple):
+    """
+    A part of an observation in the vector of its numbers.
+
+    ``encoding`` is 'one-hot', '1/255' for bytes that are scaled, or ''.
+    """
+
+    name: str
+    first: int
+    size: int
+    encoding: str
 
 
 class _OneHot:
@@ -157,6 +170,14 @@ class Observations:
         image: Any = None if self._image is None else self._image.space
         self.space = spaces.Box(-np.inf, np.inf, (size,), np.float32) if image is None \
             else ImageAndVector(image, size)
+
+    @property
+    def columns(self) -> list[Column]:
+        """Where the parts are in the vector of numbers; [] for observations of one part."""
+        return [Column(part.name, columns.start, columns.stop - columns.start,
+                       'one-hot' if one_hot is not None
+                       else '1/255' if part.space.dtype == np.uint8 else '')
+                for part, columns, one_hot in self._numbers]
 
     def convert(self, observations: Any) -> NDArray[Any]:
         """

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from vdl_ros.envs.canonical_spaces import Actions, Observations
+from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
 
 __all__ = [
     'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'Seeds', 'VectorEnvironment', 'Wrapper',
@@ -130,6 +130,11 @@ class CheckedVectorEnv(Wrapper):
         self._action_shape = (self.num_envs, *(space.shape or ()))
         self._seeds = seeds
         self._first_seed: int | None = seed
+
+    @property
+    def observation_columns(self) -> list[Column]:
+        """As ``Observations.columns``."""
+        return self._observations.columns
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None,

@@ -15,10 +15,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-import torch
 from geometry_msgs.msg import PointStamped
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
@@ -29,15 +27,13 @@ from tf2_msgs.msg import TFMessage
 from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.common.quoting import quoted, shown
-from vdl_ros.common.settings import SettingError, select
+from vdl_ros.arm_policy import ActionError, open_policy
+from vdl_ros.common.quoting import shown
+from vdl_ros.common.settings import select
 from vdl_ros.envs.owi535.on_arm.reach_runner import ReachableSpace, ReachRunner
-from vdl_ros.envs.owi535.reach_description import MisfitError, check
 from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
-from vdl_ros.envs.registration import REACH
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes.policy_config import PolicyConfig
-from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import (
     check_program,
@@ -53,7 +49,6 @@ from vdl_ros.ros.messages.transforms import FrameError, FrameTree
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
-from vdl_ros.saved_policy import SavedPolicy, load_policy
 
 SETTINGS = (PolicyConfig, GeometryConfig, ProcessConfig)
 BASE = 'base_link'
@@ -78,24 +73,13 @@ class PolicyNode(Node):
         given, self.process = take_settings(self, *SETTINGS)
         self._config = config = select(PolicyConfig, given)
         geometry = select(GeometryConfig, given).load()
-        # More threads do not pay for one observation.
-        torch.set_num_threads(1)
-        path = config.path
-        saved = load_policy(path, env_id=REACH)
-        try:
-            check(saved.described, geometry)
-        except MisfitError as error:
-            raise SettingError(f'{path}: {error}') from None
-        if saved.env.env_wrappers:
-            raise SettingError(f'{path}: env_wrappers: {quoted(saved.env.env_wrappers)} is not '
-                               'allowed: the arm has no wrappers')
+        policy = open_policy(config.path, geometry)
         simulated = self.get_parameter('use_sim_time').value
         longest_gap = math.inf if simulated else LONGEST_GAP
         self._standstill = StandstillDetector(longest_gap, YIELD_S)
         self._runner = ReachRunner(
-            _act(path, saved), geometry, ReachableSpace(geometry),
-            stale_after=config.policy_stale_after, give_up_after=config.policy_give_up_after,
-            longest_gap=longest_gap)
+            policy.act, geometry, ReachableSpace(geometry), stale_after=config.policy_stale_after,
+            give_up_after=config.policy_give_up_after, longest_gap=longest_gap)
         self._name = self.get_fully_qualified_name()
         self._frames = FrameTree()
         self._reading: JointReading | None = None
@@ -116,7 +100,8 @@ class PolicyNode(Node):
             self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
         self._report()
         self.get_logger().info(
-            f'{path}: {saved.train.algorithm}, {saved.agent_steps:,} steps; waiting for a target')
+            f'{config.path}: {policy.algorithm}, {policy.agent_steps:,} steps; waiting for a '
+            'target')
 
     def _subscribe(self) -> None:
         self.create_subscription(
@@ -225,8 +210,12 @@ class PolicyNode(Node):
         waiting = self._place()
         if self._runner.target is None:
             return
-        directions = self._runner.update(
-            self._now(), self._reading, waiting or self._why_paused())
+        try:
+            directions = self._runner.update(
+                self._now(), self._reading, waiting or self._why_paused())
+        except ActionError as error:
+            self._give_up(f'policy: {error}')
+            return
         self._command(Motors.of(directions.tolist()))
         if self._runner.target is None:
             self._unplaced = None
@@ -280,19 +269,6 @@ class PolicyNode(Node):
 
     def _now(self) -> float:
         return float(self.get_clock().now().nanoseconds * 1e-9)
-
-
-def _act(path: Path, saved: SavedPolicy) -> Act:
-    """
-    Return the policy as a function.
-
-    Raises:
-        SettingError: it needs the reward, which only the environment knows.
-    """
-    if saved.policy.last_action_reward:
-        raise SettingError(f'{path}: last_action_reward: true is not allowed: the reward is '
-                           'known in the environment only')
-    return saved.act()
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -18,8 +18,8 @@ class PolicyConfig:
     """The node ``policy``."""
 
     policy: str = setting(
-        '', 'Policy that moves the arm to arm/target: a checkpoint, runs/<name>/checkpoint.pt, or '
-        'the name of one in this package; empty: none.')
+        '', 'Policy that moves the arm to arm/target: a checkpoint, runs/<name>/checkpoint.pt, an '
+        '.onnx file of export_policy, or the name of one in this package; empty: none.')
     policy_stale_after: float = setting(
         0.3, 'Motors are off while the latest joint states are older than this; arm.launch.py '
         'sets 0.5 s for feedback of the camera.', minimum=0.01, maximum=10.0, unit='s')
@@ -49,5 +49,5 @@ class PolicyConfig:
                 return find_resource(f'models/{self.policy}.pt')
         except FileNotFoundError:
             pass
-        raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, or the '
-                           'name of a policy in models/')
+        raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, an .onnx '
+                           'file, or the name of a policy in models/')

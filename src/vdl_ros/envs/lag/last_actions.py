@@ -10,7 +10,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.envs.canonical_spaces import Observations
+from vdl_ros.envs.canonical_spaces import Column, Observations
 from vdl_ros.envs.checked_vector_env import (
     EnvError,
     VectorEnvironment,
@@ -63,6 +63,11 @@ class LastActionsVectorEnv(Wrapper):
         self._last = np.zeros((env.num_envs, number, size), np.float32)
         self.single_observation_space = after
         self.observation_space = batch_space(after, env.num_envs)
+
+    @property
+    def observation_columns(self) -> list[Column]:
+        """As ``Observations.columns``."""
+        return self._observations.columns
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None,

@@ -195,7 +195,8 @@ class Policy(nn.Module):
         if self.state_size:
             assert is_reset is not None
             assert state is not None
-            state, last = state.tensor_split([self._lstm_state_size], -1)
+            state, last = torch.split(
+                state, [self._lstm_state_size, self.state_size - self._lstm_state_size], -1)
             if self.last_action_reward:
                 rows = self._last_rows(last, is_reset, actions, rewards)
                 features, value_features = (
@@ -268,7 +269,7 @@ class Policy(nn.Module):
         if not self.of_images:
             inputs = inputs.reshape(-1, math.prod(self._torso_shape))
         elif self._channels_last:
-            inputs = inputs.movedim(-1, 1)
+            inputs = inputs.permute(0, 3, 1, 2)
         normalizer = self.normalizer if self._mixed is None else None
         # Bytes are exact in both precisions; the normalizer's statistics are of unscaled bytes.
         scaled = inputs.dtype == torch.uint8 and normalizer is None

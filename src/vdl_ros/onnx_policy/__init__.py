@@ -1,0 +1,1 @@
+"""A policy as an ONNX file: written from a checkpoint, and run without PyTorch."""

@@ -1,0 +1,52 @@
+"""
+Exports the policy of a checkpoint: ``ros2 run vdl_ros export_policy CHECKPOINT --output FILE``.
+
+The file runs without PyTorch. See docs/policy_files.md.
+
+Exit status: 0 if the file was written and equals PyTorch, else 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.onnx_policy.exporter import export_policy
+
+
+def parse(args: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the options."""
+    parser = OneLineParser(
+        prog='export_policy', description='Export the policy of a checkpoint as a file that runs '
+        'without PyTorch.')
+    add = parser.add_argument
+    add('checkpoint', type=Path, metavar='CHECKPOINT', help='runs/<name>/checkpoint.pt')
+    add('--format', choices=['onnx'], default='onnx', help='[onnx]')
+    add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
+    add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
+    return parser.parse_args(args)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Export, and return the exit status."""
+    options = parse(args)
+    try:
+        import_modules(EnvModulesConfig(env_modules=options.env_modules))
+        report = export_policy(options.checkpoint, options.output)
+    except (ValueError, OSError) as error:
+        print(f'export_policy: {" ".join(str(error).split())}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    saved, parity = report.saved, report.parity
+    print(f'{options.output}: {saved.env.env_id}, {saved.train.algorithm}, '
+          f'{saved.agent_steps:,} steps; {report.size / 1e3:,.0f} kB; differs from PyTorch by at '
+          f'most {parity.difference:.1g} on {parity.observations} observations')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
