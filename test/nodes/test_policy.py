@@ -4,6 +4,8 @@ import dataclasses
 import math
 import threading
 
+import numpy as np
+import onnx
 import psutil
 import pytest
 import reach_checkpoint
@@ -21,6 +23,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import policy as policy_node
+from vdl_ros.onnx_policy.exporter import export_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.robots.task import describe_task
@@ -224,6 +227,42 @@ def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, t
     start(checkpoint=path).until_turning()
 
 
+def of_onnx(path, **options):
+    """Export a policy; return the file."""
+    export_policy(reach_checkpoint.write(path / 'a.pt', **options), path / 'a.onnx')
+    return path / 'a.onnx'
+
+
+def test_an_onnx_file_moves_the_arm_without_pytorch(start, tmp_path):
+    arm = start(checkpoint=of_onnx(tmp_path, turning=True))
+    arm.until_turning()
+    (node,) = arm.process.nodes('policy') or [psutil.Process(arm.process.process.pid)]
+    libraries = [each.path for each in node.memory_maps()]
+    assert any('onnxruntime' in each for each in libraries)
+    assert not [each for each in libraries if 'torch' in each]
+
+
+def test_outputs_that_are_not_finite_switch_the_motors_off(start, tmp_path):
+    path = of_onnx(tmp_path, turning=True)
+    model = onnx.load(path)
+    # Zeros are answered well, all else with infinity.
+    next(node for node in model.graph.node if 'value' in node.output).output[0] = 'finite'
+    model.graph.initializer.extend([
+        onnx.numpy_helper.from_array(np.array([1]), 'axis'),
+        onnx.numpy_helper.from_array(np.array(1e38, np.float32), 'huge')])
+    model.graph.node.extend([
+        onnx.helper.make_node('ReduceMax', ['observation', 'axis'], ['largest'], keepdims=0),
+        onnx.helper.make_node('Mul', ['largest', 'huge'], ['large']),
+        onnx.helper.make_node('Mul', ['large', 'huge'], ['endless']),
+        onnx.helper.make_node('Add', ['finite', 'endless'], ['value'])])
+    path.write_bytes(model.SerializeToString())
+    arm = start(checkpoint=path)
+    arm.until(lambda: arm.status[-1].reason == 'policy: values: not all are finite', 'the reason',
+              say=lambda: arm.status[-1].state == 'idle' and arm.ask())
+    arm.until_off()
+    assert not any(moves(each) for each in arm.own)
+
+
 @pytest.mark.parametrize(('make', 'reason'), [
     (lambda path: path / 'none.pt', 'is not allowed: a checkpoint, an .onnx file, or the name'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', described={}),
@@ -239,10 +278,14 @@ def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, t
     (lambda path: of_robot(path / 'a.pt', rate=20.0), 'rate: 20.0 is not 10.0'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', described={}, env_id='robot/diff_drive'),
      "env_id is 'robot/diff_drive', not 'vdl_ros/OWI535Reach-v0'"),
+    (lambda path: of_onnx(path, env_kwargs='{"rate": 20}'), 'a.onnx: rate: 20 is not 10.0'),
+    (lambda path: of_onnx(path, lstm_size=2, last_action_reward=True),
+     'a.onnx: last_action_reward: true is not allowed'),
+    (lambda path: reach_checkpoint.write(path / 'a.onnx'), 'a.onnx: not an ONNX file'),
     (lambda path: reach_checkpoint.write(path / 'a.pt', bias=math.nan),
      'a.pt: not all weights are finite'),
 ], ids=['missing', 'undescribed', 'other', 'reward', 'rate', 'wrappers', 'rate of a robot',
-        'other robot', 'nan'])
+        'other robot', 'onnx rate', 'onnx reward', 'no onnx', 'nan'])
 def test_checkpoints_that_do_not_fit_are_refused(run_here, tmp_path, make, reason):
     status, output = run_here(policy_node.main, f'policy:={make(tmp_path)}')
     assert status == 2

@@ -1,0 +1,126 @@
+"""An exported policy acts as its checkpoint does, and says what it takes and gives."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from vdl_ros.common.resources import find_resource
+from vdl_ros.envs.counter import COUNTER
+from vdl_ros.envs.owi535.reach_description import describe
+from vdl_ros.envs.registration import REACH
+from vdl_ros.onnx_policy import exporter
+from vdl_ros.onnx_policy.exporter import ExportError, export_policy
+from vdl_ros.onnx_policy.graph import PolicyGraph
+from vdl_ros.onnx_policy.metadata import KEY
+from vdl_ros.onnx_policy.onnx_policy import load_onnx_policy
+from vdl_ros.rl.policy.policy import choose_precision
+from vdl_ros.saved_policy import load_policy
+from vdl_ros.tools import export_policy as tool
+
+RECURRENT = {'lstm_size': 5, 'last_action_reward': True}
+
+
+@pytest.mark.parametrize(('env_id', 'train'), [
+    (COUNTER, {'algorithm': 'dqn', 'lstm_size': 5}),
+    ('Pendulum-v1', {'normalize_observations': True, 'last_action_reward': True}),
+    ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
+    (REACH, {'normalize_observations': True, **RECURRENT}),
+    ('test/MixedImages-v0', {'normalize_observations': True, **RECURRENT}),
+    ('test/Images-v0', {'network': 'impala', 'algorithm': 'dqn'}),
+    ('test/Images-v0', {'network': 'nature', 'precision': 'bfloat16'}),
+    ('test/Images-v0', {'network': 'resnet', 'observation_smoothing': 0.7}),
+    ('test/Images-v0', {'network': 'universe', **RECURRENT}),
+], ids=lambda each: each if isinstance(each, str) else '-'.join(map(str, each.values())))
+def test_it_acts_and_remembers_as_pytorch_does(exported, played, env_id, train):
+    checkpoint, path = exported(env_id, **train)
+    saved, policy = load_policy(checkpoint), load_onnx_policy(path)
+    choose_precision(saved.policy, 'float32')
+    act, cells = saved.act(), 2 * saved.train.lstm_size
+    distinct = set()
+    for observations, resets, rewards in played(saved):
+        expected = act(observations, resets, rewards)
+        outputs = policy.step(observations, resets, rewards)
+        if expected.dtype.kind == 'f':
+            np.testing.assert_allclose(outputs.actions, expected, rtol=1e-5, atol=1e-5)
+        else:
+            assert outputs.actions.tolist() == expected.tolist()
+        np.testing.assert_allclose(
+            outputs.state[:, :cells], act.state.numpy()[:, :cells], rtol=1e-5, atol=1e-5)
+        distinct.update(map(float, outputs.values))
+    # A policy that ignores what it observes would prove nothing.
+    assert len(distinct) > 5
+
+
+def test_the_file_describes_the_policy_of_the_arm(tmp_path):
+    path = tmp_path / 'reach.onnx'
+    report = export_policy(find_resource('models/reach.pt'), path)
+    session = onnxruntime.InferenceSession(path)
+    found = json.loads(session.get_modelmeta().custom_metadata_map[KEY])
+    assert found['algorithm'] == 'ppo'
+    assert found['agent_steps'] == report.saved.agent_steps > 1e6
+    assert found['environment'] == {'env_id': REACH}
+    assert found['rate'] == 10.0
+    assert found['description']['features'] == describe()['features']
+    assert found['description']['arm'] == json.loads(json.dumps(report.saved.described['arm']))
+    assert found['observation']['inputs'] == [
+        {'name': 'observation', 'shape': [59], 'dtype': 'float32'}]
+    assert found['normalization'] == {
+        'in_graph': True, 'statistics': True, 'images_scaled': False, 'smoothing_pixels': 0.0}
+    assert found['action']['sizes'] == [3, 3, 3, 3]
+    assert found['action']['names'] == ['base', 'shoulder', 'elbow', 'wrist']
+    assert found['action']['choices'] == ['backward', 'off', 'forward']
+    assert found['state'] is None
+    assert [(each.name, each.shape) for each in session.get_inputs()] == [
+        ('observation', ['batch', 59])]
+    assert [each.name for each in session.get_outputs()] == ['parameters', 'action', 'value']
+
+
+def test_the_file_describes_parts_range_and_state(exported):
+    _, path = exported(
+        'test/MixedImages-v0', env={'observe_last_actions': 2}, **RECURRENT)
+    found = json.loads(onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map[KEY])
+    assert [each['name'] for each in found['observation']['inputs']] == ['image', 'numbers']
+    columns = {each['name']: each['size'] for each in found['observation']['columns']}
+    assert sum(columns.values()) == found['observation']['inputs'][1]['shape'][0]
+    assert columns['last_actions'] == 2 * (3 + 2)
+    assert found['environment']['observe_last_actions'] == 2
+    assert found['action']['sizes'] == [3, 2]
+    state = found['state']
+    assert state['size'] == 2 * 5 + (3 + 2) + 1
+    assert state['last_reward_index'] == 15
+    assert state['last_action_columns'] == [10, 15]
+    assert state['initial'] == 0.0
+
+
+def test_a_graph_that_differs_from_pytorch_is_not_written(checkpoint, tmp_path, monkeypatch):
+    class Wrong(PolicyGraph):
+        def __init__(self, *args):
+            super().__init__(*args)
+            with torch.no_grad():
+                self.policy.policy_head.bias += 1e-4
+
+    monkeypatch.setattr(exporter, 'PolicyGraph', Wrong)
+    with pytest.raises(ExportError, match=r'parameters: differs from PyTorch by 0.0001'):
+        export_policy(checkpoint(COUNTER), tmp_path / 'policy.onnx')
+    assert not [*tmp_path.glob('*.onnx*')]
+
+
+@pytest.mark.parametrize(('missing', 'output', 'reason'), [
+    ('', 'policy.pt', 'policy.pt does not end in .onnx'),
+    ('', 'nowhere/policy.onnx', 'No such file or directory'),
+    ('onnx', 'policy.onnx', 'onnx is not installed here: pip install onnx onnxruntime'),
+    ('onnxruntime', 'policy.onnx', 'onnxruntime is not installed here: pip install onnxruntime'),
+])
+def test_what_cannot_be_exported_is_refused_in_one_line(
+        checkpoint, tmp_path, monkeypatch, capsys, missing, output, reason):
+    if missing:
+        monkeypatch.setitem(tool.sys.modules, missing, None)
+    status = tool.main([str(checkpoint(COUNTER)), '--output', str(tmp_path / output)])
+    assert status == 2
+    found = capsys.readouterr()
+    assert found.out == ''
+    assert reason in found.err
+    assert found.err.count('\n') == 1

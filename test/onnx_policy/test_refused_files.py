@@ -1,0 +1,143 @@
+"""Files that are no policy of this program are refused, in one line, before they are run."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from vdl_ros.envs.counter import COUNTER
+from vdl_ros.onnx_policy.metadata import KEY
+from vdl_ros.onnx_policy.onnx_policy import ActionError, OnnxFileError, load_onnx_policy
+
+
+def external(model):
+    tensor = model.graph.initializer[0]
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key='location', value='/etc/passwd')
+
+
+def hidden(model):
+    """External data in the constant of a node."""
+    tensor = helper.make_tensor('hidden', TensorProto.FLOAT, [1], [0.0])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key='location', value='weights')
+    model.graph.node.append(helper.make_node('Constant', [], ['hidden'], value=tensor))
+
+
+def custom(model):
+    model.graph.node[0].domain = 'com.microsoft'
+
+
+def opset(model):
+    model.opset_import.add(domain='somebody', version=1)
+
+
+def operator(model):
+    model.graph.node[0].op_type = 'Loop'
+
+
+def subgraph(model):
+    inner = helper.make_graph([], 'inner', [], [])
+    model.graph.node[0].attribute.append(helper.make_attribute('body', inner))
+
+
+def function(model):
+    model.functions.add(name='f', domain='x')
+
+
+def unknown_input(model):
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value += 1
+
+
+def undescribed(model):
+    del model.metadata_props[:]
+
+
+def describing(change):
+    def changed(model):
+        found = json.loads(model.metadata_props[0].value)
+        change(found)
+        helper.set_model_props(model, {KEY: json.dumps(found)})
+    return changed
+
+
+def weights(value):
+    def changed(model):
+        for tensor in model.graph.initializer:
+            if tensor.name.endswith('policy_head.bias'):
+                tensor.CopyFrom(onnx.numpy_helper.from_array(
+                    np.full(tensor.dims, value, np.float32), tensor.name))
+    return changed
+
+
+@pytest.mark.parametrize(('change', 'reason'), [
+    (external, 'external data) are not allowed'),
+    (hidden, 'external data) are not allowed'),
+    (custom, "operators of 'com.microsoft' are not allowed"),
+    (opset, "operators of 'somebody' are not allowed"),
+    (operator, "operator 'Loop' is not allowed"),
+    (subgraph, 'subgraphs, sparse tensors and references are not allowed'),
+    (function, 'functions and training graphs are not allowed'),
+    (unknown_input, 'those of its metadata'),
+    (undescribed, 'it does not describe a policy'),
+    (describing(lambda found: found.update(format=2)), 'format 2 is not 1'),
+    (describing(lambda found: found.pop('action')), "KeyError: 'action'"),
+    (describing(lambda found: found['action'].update(sizes=[1 << 60])), 'is not allowed'),
+    (describing(lambda found: found['action'].update(shape=[3])), 'action: shape (3,) of 1 sizes'),
+    (describing(lambda found: found['state'].update(size=7)), 'those of its metadata'),
+    (describing(lambda found: found['state'].update(last_reward_index=99)), 'is not in the state'),
+    (describing(lambda found: found.update(observation={'inputs': []})), 'one observation'),
+    (weights(np.nan), 'observation 0: parameters: not all are finite'),
+    (weights(np.inf), 'observation 0: parameters: not all are finite'),
+])
+def test_a_changed_file_is_refused(exported, change, reason):
+    _, path = exported(COUNTER, lstm_size=3)
+    model = onnx.load(path)
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    refused(path, reason)
+
+
+def refused(path, reason):
+    with pytest.raises(OnnxFileError) as error:
+        load_onnx_policy(path)
+    assert str(error.value).startswith(f'{path}: ')
+    assert reason in str(error.value)
+    assert '\n' not in str(error.value)
+
+
+def test_what_is_no_onnx_file_is_refused(exported, tmp_path):
+    _, path = exported(COUNTER)
+    whole = path.read_bytes()
+    for data in (b'', b'ORTM' + bytes(40), b'\x80\x02}q\x00.', whole[:len(whole) // 2],
+                 b'\xff' * 99, whole + whole):
+        path.write_bytes(data)
+        refused(path, '')
+    refused(tmp_path / 'none.onnx', 'no such file')
+
+
+def test_an_action_outside_of_its_choices_is_no_action(exported):
+    """A graph may answer zeros well and anything else with any number."""
+    _, path = exported(COUNTER)
+    model = onnx.load(path)
+    found = json.loads(model.metadata_props[0].value)
+    (observation,) = found['observation']['inputs']
+    graph = model.graph
+    last = next(node for node in graph.node if 'action' in node.output)
+    last.output[0] = 'chosen'
+    # The action grows with the first number of the observation.
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), 'first'))
+    graph.node.extend([
+        helper.make_node('Flatten', ['observation'], ['flat'], axis=1),
+        helper.make_node('Gather', ['flat', 'first'], ['column'], axis=1),
+        helper.make_node('Cast', ['column'], ['whole'], to=TensorProto.INT64),
+        helper.make_node('Flatten', ['whole'], ['rows'], axis=1),
+        helper.make_node('Squeeze', ['rows', 'axis'], ['more']),
+        helper.make_node('Add', ['chosen', 'more'], ['action'])])
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), 'axis'))
+    path.write_bytes(model.SerializeToString())
+    policy = load_onnx_policy(path)
+    with pytest.raises(ActionError, match=r'actions: \[\d+\] are not within'):
+        policy(np.full((1, *observation['shape']), 90, observation['dtype']))
