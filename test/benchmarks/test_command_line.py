@@ -22,6 +22,9 @@ BAD_INPUT = {
         (['--delays', '0,2000'], "--delays: '0,2000' is not allowed: numbers from 0 to 1000"),
         (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
     'bench_policy': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
+    'bench_policy_files': [
+        (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
+        (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
     'bench_servo': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
     'bench_twin': [
         (['--arms', '16,x'], "--arms: '16,x' is not allowed: numbers from 1 to 4096"),

@@ -43,8 +43,8 @@ gymnasium.register('test/Images-v0', Images)
 gymnasium.register('test/MixedImages-v0', Images, kwargs={'mixed': True})
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
+@pytest.fixture(scope='session')
+def checkpoint(tmp_path_factory):
     """Return a function that writes a checkpoint whose weights are all random."""
     def write(env_id, env=None, **train):
         torch.manual_seed(0)
@@ -61,7 +61,7 @@ def checkpoint(tmp_path):
         if learner.policy.normalizer is not None:
             learner.policy.normalizer.update(
                 3.0 + 2.0 * torch.randn(50, *learner.policy.normalizer.mean.shape))
-        path = tmp_path / 'checkpoint.pt'
+        path = tmp_path_factory.mktemp('run') / 'checkpoint.pt'
         save_checkpoint(
             path, config=as_dict(env, train, algorithm_config) | factory.describe(env),
             learner=learner.state(), progress={})
@@ -69,13 +69,14 @@ def checkpoint(tmp_path):
     return write
 
 
-@pytest.fixture
-def exported(checkpoint, tmp_path):
+@pytest.fixture(scope='session')
+def exported(checkpoint):
     """Return a function that exports a policy; it returns checkpoint and file."""
     def export(*args, **train):
         path = checkpoint(*args, **train)
-        export_policy(path, tmp_path / 'policy.onnx')
-        return path, tmp_path / 'policy.onnx'
+        output = path.with_name('policy.onnx')
+        export_policy(path, output)
+        return path, output
     return export
 
 

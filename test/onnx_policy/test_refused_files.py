@@ -12,6 +12,12 @@ from vdl_ros.onnx_policy.metadata import KEY
 from vdl_ros.onnx_policy.onnx_policy import ActionError, OnnxFileError, load_onnx_policy
 
 
+@pytest.fixture(scope='module')
+def whole(exported):
+    """Return the bytes of a policy with a state."""
+    return exported(COUNTER, lstm_size=3)[1].read_bytes()
+
+
 def external(model):
     tensor = model.graph.initializer[0]
     tensor.data_location = TensorProto.EXTERNAL
@@ -92,9 +98,8 @@ def weights(value):
     (weights(np.nan), 'observation 0: parameters: not all are finite'),
     (weights(np.inf), 'observation 0: parameters: not all are finite'),
 ])
-def test_a_changed_file_is_refused(exported, change, reason):
-    _, path = exported(COUNTER, lstm_size=3)
-    model = onnx.load(path)
+def test_a_changed_file_is_refused(whole, tmp_path, change, reason):
+    model, path = onnx.load_model_from_string(whole), tmp_path / 'policy.onnx'
     change(model)
     path.write_bytes(model.SerializeToString())
     refused(path, reason)
@@ -108,9 +113,8 @@ def refused(path, reason):
     assert '\n' not in str(error.value)
 
 
-def test_what_is_no_onnx_file_is_refused(exported, tmp_path):
-    _, path = exported(COUNTER)
-    whole = path.read_bytes()
+def test_what_is_no_onnx_file_is_refused(whole, tmp_path):
+    path = tmp_path / 'policy.onnx'
     for data in (b'', b'ORTM' + bytes(40), b'\x80\x02}q\x00.', whole[:len(whole) // 2],
                  b'\xff' * 99, whole + whole):
         path.write_bytes(data)
@@ -118,10 +122,9 @@ def test_what_is_no_onnx_file_is_refused(exported, tmp_path):
     refused(tmp_path / 'none.onnx', 'no such file')
 
 
-def test_an_action_outside_of_its_choices_is_no_action(exported):
+def test_an_action_outside_of_its_choices_is_no_action(whole, tmp_path):
     """A graph may answer zeros well and anything else with any number."""
-    _, path = exported(COUNTER)
-    model = onnx.load(path)
+    model, path = onnx.load_model_from_string(whole), tmp_path / 'policy.onnx'
     found = json.loads(model.metadata_props[0].value)
     (observation,) = found['observation']['inputs']
     graph = model.graph
