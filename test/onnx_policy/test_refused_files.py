@@ -92,6 +92,8 @@ def weights(value):
     (describing(lambda found: found.pop('action')), "KeyError: 'action'"),
     (describing(lambda found: found['action'].update(sizes=[1 << 60])), 'is not allowed'),
     (describing(lambda found: found['action'].update(shape=[3])), 'action: shape (3,) of 1 sizes'),
+    (describing(lambda found: found['observation']['inputs'][0].update(shape=[1 << 40])),
+     'is not allowed'),
     (describing(lambda found: found['state'].update(size=7)), 'those of its metadata'),
     (describing(lambda found: found['state'].update(last_reward_index=99)), 'is not in the state'),
     (describing(lambda found: found.update(observation={'inputs': []})), 'one observation'),

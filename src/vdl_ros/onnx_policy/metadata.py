@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ KEY = 'vdl_ros'
 FORMAT = 1
 _DTYPES = ('bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64')
 _LONGEST = 1 << 24
+# Numbers of an observation or a state.
+_MOST_NUMBERS = 1 << 26
 
 
 class Input(NamedTuple):
@@ -86,7 +89,7 @@ def parse(text: str) -> PolicyMetadata:
             _of(str, found['algorithm']), _whole(found['agent_steps']),
             _of(dict, found['environment']), _of(dict, found['description']),
             tuple(_input(each) for each in _of(list, found['observation']['inputs'])),
-            sizes, shape, _whole(state['size'], 1) if state else 0,
+            sizes, shape, _whole(state['size'], 1, _MOST_NUMBERS) if state else 0,
             None if last is None else _whole(last))
     except OnnxFileError:
         raise
@@ -99,8 +102,10 @@ def _input(found: Mapping[str, Any]) -> Input:
     shape, dtype = _of(list, found['shape']), found['dtype']
     if dtype not in _DTYPES:
         raise ValueError(f'dtype {quoted(dtype)}')
-    return Input(_of(str, found['name']), tuple(_whole(each) for each in shape),
-                 np.dtype(dtype).name)
+    sizes = tuple(_whole(each, 1, _MOST_NUMBERS) for each in shape)
+    if math.prod(sizes) > _MOST_NUMBERS:
+        raise ValueError(f'shape {sizes}')
+    return Input(_of(str, found['name']), sizes, np.dtype(dtype).name)
 
 
 def _of(kind: type, value: Any) -> Any:
@@ -109,8 +114,8 @@ def _of(kind: type, value: Any) -> Any:
     return value
 
 
-def _whole(value: Any, low: int = 0) -> int:
+def _whole(value: Any, low: int = 0, high: int = 1 << 53) -> int:
     number: int = _of(int, value)
-    if not low <= number < 1 << 53:
+    if not low <= number <= high:
         raise ValueError(f'{quoted(value, 40)} is not allowed')
     return number
