@@ -16,7 +16,7 @@ from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.acting.evaluation import Act, evaluate
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
 

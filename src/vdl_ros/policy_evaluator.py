@@ -19,7 +19,7 @@ from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
-from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import load_surrogate
 

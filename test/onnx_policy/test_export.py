@@ -16,7 +16,7 @@ from vdl_ros.onnx_policy.exporter import ExportError, export_policy
 from vdl_ros.onnx_policy.graph import PolicyGraph
 from vdl_ros.onnx_policy.metadata import KEY
 from vdl_ros.onnx_policy.onnx_policy import load_onnx_policy
-from vdl_ros.rl.policy.policy import choose_precision
+from vdl_ros.rl.policy.precision import choose_precision
 from vdl_ros.saved_policy import load_policy
 from vdl_ros.tools import export_policy as tool
 
