@@ -20,7 +20,7 @@ from vdl_ros import presets
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.settings import as_dict, select, settings_of
-from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
 from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.config_file import read_config
 from vdl_ros.envs import factory
@@ -147,12 +147,16 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
     parser.add_argument('--resume', help='folder of a run to resume')
     parser.add_argument('--init', help='checkpoint whose weights a new run starts with')
+    parser.add_argument('--parent', type=int, metavar='PID',
+                        help='process that starts this one, and with whose death it ends')
     parser.add_argument('--config', help='YAML file of settings; options override it')
     given = {name: text for name, text in vars(parser.parse_args(args)).items()
              if text is not None}
-    file = given.pop('config', '')
+    file, parent = given.pop('config', ''), given.pop('parent', None)
     stop = threading.Event()
     set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    if parent:
+        signal_at_death_of(parent, signal.SIGTERM)
     try:
         in_file = read_config(Path(file)) if file else {}
         run_dir, resume, init = (

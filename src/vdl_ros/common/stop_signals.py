@@ -1,12 +1,16 @@
-"""Signal handlers that set an event without deadlock."""
+"""Signals that end a program: those of a user, and the kernel's when the parent dies."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import queue
 import signal
 import threading
 
-__all__ = ['set_by_signals']
+__all__ = ['set_by_signals', 'signal_at_death_of']
+
+_PR_SET_PDEATHSIG = 1
 
 
 def set_by_signals(event: threading.Event, *numbers: int) -> None:
@@ -30,3 +34,16 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
     threading.Thread(target=set_event, name='signals', daemon=True).start()
     for number in numbers:
         signal.signal(number, lambda *_: received.put(None))
+
+
+def signal_at_death_of(parent: int, number: int) -> None:
+    """
+    Let the kernel send this process a signal when its parent dies, or now if it is dead already.
+
+    Args:
+        parent: process id of the parent that started this process.
+        number: of the signal.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it died while this process was starting
+        signal.raise_signal(number)

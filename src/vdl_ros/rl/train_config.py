@@ -111,6 +111,9 @@ class TrainConfig:
     freeze: bool = setting(
         False, 'Act, count steps and report, but do not learn; with init, to measure the policy '
         'of another run.')
+    record_episodes: bool = setting(
+        False, 'Write episodes.csv, a row for each episode; attacked and frozen runs always '
+        'write it.')
     seed: int = setting(1, 'Seed of weights, environments and sampling.',
                         minimum=0, maximum=2**31 - 1)
 

@@ -9,7 +9,6 @@ single-threaded executor, but its ``spin()`` runs no callbacks, so both use ``sp
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -27,7 +26,7 @@ from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
-from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
 from vdl_ros.ros import memory, parameters
 from vdl_ros.ros.dds import stale_ports, stale_shared_memory, transport
 from vdl_ros.ros.process_config import ProcessConfig
@@ -129,11 +128,7 @@ def die_with_parent() -> None:
     Otherwise the nodes of a killed ``ros2 launch`` would keep running, and an actor would wait for
     a learner forever.
     """
-    pr_set_pdeathsig = 1
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(pr_set_pdeathsig, signal.SIGINT, 0, 0, 0)
-    if os.getppid() != PARENT_PID:  # it died while this process was starting
-        signal.raise_signal(signal.SIGINT)
+    signal_at_death_of(PARENT_PID, signal.SIGINT)
 
 
 def lower_priority() -> None:

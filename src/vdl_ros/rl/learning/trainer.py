@@ -161,9 +161,9 @@ class Trainer:
             learner, self.progress, folder, settings, log=log, warn=self._warn,
             evaluations=self._evaluations, extra_scalars=extra_scalars, timers=timers,
             checkpoint_period=checkpoint_period, status_period=status_period)
-        attacked = settings.get('adversarial_mode', 'none') != 'none'
-        self._episodes = EpisodeTable(folder.path, learner, warn or log) \
-            if folder is not None and (attacked or config.freeze) else None
+        is_measured = settings.get('adversarial_mode', 'none') != 'none' or config.freeze
+        self._episodes = EpisodeTable(folder.path, learner, warn or log, first=is_measured) \
+            if folder is not None and (is_measured or config.record_episodes) else None
         # Now: a full disk shows early, and restarts can be counted.
         self.reporter.save()
 

@@ -38,6 +38,8 @@ _SETTINGS_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'in
 _KEPT = re.compile(r'checkpoint-\d+\.pt')
 # Likewise of replays.
 _REPLAY = re.compile(r'replay-\d+\.npz')
+# It is locked while a process writes the run.
+_LAUNCH_FILE = '.launch_id'
 # Errors of flock on file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -73,7 +75,7 @@ class RunFolder:
                 created, or has no checkpoint to resume.
         """
         self.path, self.config = path, config or RunFolderConfig()
-        self._launch_file, self._actors_file = path / '.launch_id', path / '.actors.json'
+        self._launch_file, self._actors_file = path / _LAUNCH_FILE, path / '.actors.json'
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
         try:
@@ -127,6 +129,18 @@ class RunFolder:
     def best(self) -> Path:
         """The file of the policy with the best evaluation."""
         return self.path / BEST
+
+    @staticmethod
+    def in_use(path: Path) -> bool:
+        """Return whether a process writes the run in the folder ``path``."""
+        try:
+            with (path / _LAUNCH_FILE).open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def load(self) -> dict[str, Any] | None:
         """Return the checkpoint to resume from, or None for a new run."""

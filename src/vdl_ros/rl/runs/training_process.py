@@ -1,0 +1,124 @@
+"""One training as a process of its own: start or resume it, interrupt it, read its summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vdl_ros.rl.runs.run_folder import RunFolder
+
+__all__ = ['TrainingError', 'TrainingProcess']
+
+#: Time that a training has to save its checkpoint when it is interrupted, s.
+_GRACE_S = 60.0
+# Time between looks at the process, s.
+_POLL_S = 0.1
+# Why a run is over, and is not resumed.
+_COMPLETE = ('total_steps', 'stop_at_return')
+
+
+class TrainingError(RuntimeError):
+    """A training that failed; the message is one line and names its log."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingProcess:
+    """
+    A run of ``vdl_ros.local_training``, which learns in one process without ROS.
+
+    Attributes:
+        folder: of the run; the output of its process is beside it, in ``<name>.log``.
+        settings: by name, as texts; with ``total_steps``.
+    """
+
+    folder: Path
+    settings: Mapping[str, str]
+
+    @property
+    def log(self) -> Path:
+        """The file with what the process prints."""
+        return self.folder.with_name(f'{self.folder.name}.log')
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a checkpoint to resume from."""
+        return (self.folder / 'checkpoint.pt').is_file()
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return what summary.json has of a run that is complete, else None."""
+        try:
+            found = json.loads((self.folder / 'summary.json').read_text())
+        except (OSError, ValueError):
+            return None
+        if found['ended_by'] not in _COMPLETE or (
+                found['ended_by'] == 'total_steps'
+                and found['agent_steps'] < int(self.settings['total_steps'])):
+            return None
+        return dict(found)
+
+    def command(self) -> list[str]:
+        """Return the command that starts the run, or resumes it."""
+        if self.is_begun:
+            settings: Mapping[str, str] = {
+                'resume': str(self.folder), 'total_steps': self.settings['total_steps']}
+        else:
+            settings = {'run_dir': str(self.folder), **self.settings}
+        return [sys.executable, '-m', 'vdl_ros.local_training',
+                *(word for name, value in settings.items() for word in (f'--{name}', value))]
+
+    def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """
+        Run it until it is complete, or resume it; return its summary.
+
+        Call it in a thread that lives as long: the training ends, with a checkpoint, when this
+        thread or process dies.
+
+        Args:
+            stop: asked all the time; once it returns true, the training is interrupted, keeps its
+                checkpoint, and None is returned.
+
+        Raises:
+            TrainingError: the process failed.
+        """
+        if found := self.summary():
+            return found
+        pause = threading.Event()
+        # A training whose parent was killed ends by itself, soon.
+        while RunFolder.in_use(self.folder):
+            if stop():
+                return None
+            pause.wait(_POLL_S)
+        if not self.is_begun:
+            # Ended before its first checkpoint: nothing of it can be used.
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open('a') as log, subprocess.Popen(
+                [*self.command(), '--parent', str(os.getpid())], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as process:
+            while process.poll() is None:
+                if stop():
+                    _interrupt(process)
+                    return None
+                pause.wait(_POLL_S)
+        found = self.summary()
+        if found is None:
+            raise TrainingError(f'failed; see {self.log}')
+        return found
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """End a training, which saves its checkpoint if it does so in time."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

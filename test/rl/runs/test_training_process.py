@@ -1,0 +1,75 @@
+"""A training as a process: complete, interrupted, failed, and ended by the death of its parent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
+
+SETTINGS = {'env_id': 'CartPole-v1', 'num_envs': '4', 'hidden_size': '8',
+            'stop_at_return': '1e9', 'total_steps': '1000'}
+LONG = SETTINGS | {'total_steps': '1000000000'}
+
+
+def test_a_training_is_run_once_and_goes_on_when_it_gets_longer(tmp_path):
+    training = TrainingProcess(tmp_path / 'run', SETTINGS)
+    assert training.summary() is None
+    assert training.run(lambda: False)['agent_steps'] >= 1000
+    before = training.log.stat().st_size
+    assert training.run(lambda: False)['episodes'] > 3
+    assert training.log.stat().st_size == before
+    longer = TrainingProcess(tmp_path / 'run', SETTINGS | {'total_steps': '1500'})
+    assert longer.summary() is None
+    assert longer.run(lambda: False)['agent_steps'] >= 1500
+
+
+def test_an_interrupted_training_keeps_its_checkpoint(tmp_path):
+    training = TrainingProcess(tmp_path / 'run', LONG)
+    assert training.run(lambda: (tmp_path / 'run' / 'progress.csv').exists()
+                        and len((tmp_path / 'run' / 'progress.csv').read_text()) > 200) is None
+    assert training.is_begun
+    assert json.loads((tmp_path / 'run' / 'summary.json').read_text())[
+        'ended_by'] == 'interrupted'
+    assert '--resume' in training.command()
+
+
+def test_a_training_that_fails_names_its_log(tmp_path):
+    training = TrainingProcess(tmp_path / 'run', SETTINGS | {'env_id': 'Odd-v0'})
+    with pytest.raises(TrainingError, match=f'^failed; see {tmp_path}/run.log$'):
+        training.run(lambda: False)
+    assert 'Odd' in training.log.read_text()
+
+
+def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp_path):
+    code = ('import sys; from pathlib import Path; '
+            'from vdl_ros.rl.runs.training_process import TrainingProcess; '
+            f'TrainingProcess(Path(sys.argv[1]), {LONG!r}).run(lambda: False)')
+    run = tmp_path / 'run'
+    pause = threading.Event()
+    with subprocess.Popen([sys.executable, '-c', code, str(run)]) as parent:
+        while not (run / 'checkpoint.pt').is_file():
+            assert parent.poll() is None
+            pause.wait(0.05)
+        child, = psutil.Process(parent.pid).children()
+        # Stopped, so that it holds the folder for as long as the test wants.
+        child.suspend()
+        os.kill(parent.pid, signal.SIGKILL)
+    assert RunFolder.in_use(run)
+    asked = []
+
+    def stop():
+        asked.append(1)
+        if len(asked) == 5:
+            assert RunFolder.in_use(run)
+            child.resume()
+        return False
+
+    assert TrainingProcess(run, SETTINGS | {'total_steps': '1'}).run(stop) is not None
+    assert not psutil.pid_exists(child.pid) or child.status() == psutil.STATUS_ZOMBIE
