@@ -1,7 +1,8 @@
-"""Write docs/settings.md from the dataclasses that declare the settings."""
+"""Write docs/settings.md and specs/schema.json from the dataclasses that declare settings."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from vdl_ros.arm.control.controller_config import ControllerConfig
@@ -15,6 +16,8 @@ from vdl_ros.cluster.cluster_config import ClusterConfig
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.experiments.specs.schema import json_schema
+from vdl_ros.experiments.specs.spec_config import MetaConfig, ReferenceConfig, SearchConfig
 from vdl_ros.nodes.calibrate_config import CalibrateConfig
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.player_config import PlayConfig
@@ -55,6 +58,12 @@ PAGES = (
      'Launch argument of `train.launch.py`, `actors.launch.py`, `evaluate.launch.py` and '
      '`arm.launch.py`, parameter of `actor`, `evaluate`, `evaluator` and `attacker`, option of '
      '`python -m vdl_ros.local_training`.'),
+    ('An experiment', MetaConfig,
+     'The part `meta` of a spec. See [experiments.md](experiments.md).'),
+    ('An experiment: how it is searched', SearchConfig, 'The part `search` of a spec.'),
+    ('An experiment: what fitness is measured by', ReferenceConfig,
+     'The part `reference` of a spec, for environments without an entry in '
+     '`config/reference_returns.yaml`.'),
     ('The run', RunConfig,
      'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
     ('The folder of a run', RunFolderConfig,
@@ -123,5 +132,12 @@ def page() -> str:
     return '\n'.join(lines)
 
 
+def schema() -> str:
+    """Return the JSON Schema of specs."""
+    return json.dumps(json_schema(), indent=1) + '\n'
+
+
 if __name__ == '__main__':
-    Path(__file__).with_name('settings.md').write_text(page())
+    here = Path(__file__)
+    here.with_name('settings.md').write_text(page())
+    (here.parents[1] / 'specs' / 'schema.json').write_text(schema())

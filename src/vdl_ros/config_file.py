@@ -18,7 +18,7 @@ from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 
-__all__ = ['read_config']
+__all__ = ['read_config', 'setting_value']
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
@@ -59,14 +59,19 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
             raise SettingError(f'config: {path}: {quoted(name)}: no such setting'
                                f'{suggestion(str(name), known)}')
         try:
-            found[name] = _value(known[name], value)
+            found[name] = setting_value(known[name], value)
         except SettingError as error:
             raise SettingError(f'config: {path}: {error}') from None
     return found
 
 
-def _value(setting: Setting, value: object) -> Scalar:
-    """Return a value as the setting has it; YAML reads 1e-3 as text."""
+def setting_value(setting: Setting, value: object) -> Scalar:
+    """
+    Return a value of YAML as the setting has it; YAML reads 1e-3 as text.
+
+    Raises:
+        SettingError: a value that is not allowed.
+    """
     if isinstance(value, str):
         return setting.parse(value)
     if setting.name == 'env_modules' and isinstance(value, list):

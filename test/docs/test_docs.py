@@ -19,6 +19,12 @@ def test_the_settings_page_is_up_to_date():
         'run python3 docs/make_settings.py'
 
 
+def test_the_schema_of_specs_is_up_to_date():
+    schema = runpy.run_path(str(ROOT / 'docs' / 'make_settings.py'))['schema']
+    assert (ROOT / 'specs' / 'schema.json').read_text() == schema(), \
+        'run python3 docs/make_settings.py'
+
+
 @pytest.fixture
 def build_site(tmp_path):
     """Return a function that builds pages as a site; it returns what Sphinx complains of."""

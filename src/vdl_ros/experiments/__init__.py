@@ -1,0 +1,1 @@
+"""Experiments: specs, trials and sessions, search, fitness, graphs."""

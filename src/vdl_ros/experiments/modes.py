@@ -1,0 +1,266 @@
+"""
+What is done with a spec: train, search, enjoy, benchmark, dev.
+
+Results are in ``OUTPUT/FILE/SPEC/MODE``; the same mode goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vdl_ros import presets
+from vdl_ros.common.opengl import OpenGLError
+from vdl_ros.common.run_files import write_text
+from vdl_ros.common.settings import Scalar, select
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.experiments.results.experiment_results import deliver_experiment, read_summary
+from vdl_ros.experiments.results.references import reference_of
+from vdl_ros.experiments.results.trial_results import deliver_trial
+from vdl_ros.experiments.running.search import Outcome, Searcher
+from vdl_ros.experiments.running.storage import folder_lock
+from vdl_ros.experiments.running.trials import TrialRunner
+from vdl_ros.experiments.specs.spec import Spec
+from vdl_ros.rl.algorithm_config import DqnConfig
+from vdl_ros.rl.runs.training_process import TrainingError
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.saved_policy import record_video
+
+__all__ = ['MODES', 'Experiments']
+
+MODES = ('train', 'search', 'enjoy', 'benchmark', 'dev')
+#: Steps of a session of ``dev``, if an update does not need more.
+_DEV_STEPS = 5000
+_COPY = 'spec.yaml'
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiments:
+    """
+    Runs specs.
+
+    Attributes:
+        output: folder of all results.
+        jobs: trainings at a time.
+        stop: interrupts them.
+        log: takes a line.
+        storage: URL of a database for searches; empty: a file for each.
+        env_modules: modules that register environments, as the setting.
+    """
+
+    output: Path
+    jobs: int
+    stop: threading.Event
+    log: Callable[[str], None]
+    storage: str = ''
+    env_modules: str = ''
+
+    def folder(self, spec: Spec, mode: str) -> Path:
+        """Return the folder of the results of a spec in a mode."""
+        return self.output / spec.path.stem / spec.name / mode
+
+    def run(self, spec: Spec, mode: str, at: Path | None = None) -> bool:
+        """
+        Do what a mode says; return whether it is complete and something came of it.
+
+        Args:
+            spec: the spec.
+            mode: one of :data:`MODES`.
+            at: of ``enjoy``: folder of a run, a trial or an experiment.
+
+        Raises:
+            ValueError: what the mode needs is not there, or the results are of another spec.
+            OSError: a folder cannot be written.
+        """
+        if mode == 'enjoy':
+            return self._enjoy(spec, at)
+        is_benchmark = mode == 'benchmark'
+        if is_benchmark:
+            mode = 'search' if spec.search else 'train'
+        folder = self.folder(spec, mode)
+        if is_benchmark and read_summary(folder).get('complete'):
+            self.log(f'{spec.name}: has results in {folder}')
+            return True
+        if mode == 'search' and spec.search is None:
+            raise ValueError(f'{spec.path}: {spec.name}: has no search')
+        self.log(f'{spec.name}: {mode} in {folder}')
+        with folder_lock(folder):
+            if mode == 'dev':
+                return self._dev(spec, folder)
+            _copy(spec, folder, mode)
+            runner = TrialRunner(spec, folder, self.env_modules)
+            return self._train(runner) if mode == 'train' else self._search(runner)
+
+    def _train(self, runner: TrialRunner) -> bool:
+        """Run the sessions of one trial with the values of the spec."""
+        try:
+            complete, error = runner.run(0, {}, self.stop.is_set, jobs=self.jobs), ''
+        except TrainingError as failure:
+            complete, error = False, str(failure)
+        outcomes = []
+        if error:
+            self.log(f'{runner.spec.name}: {error}')
+            outcomes = [Outcome(0, 'failed', {}, None, {}, error)]
+        elif complete:
+            value, record = deliver_trial(runner, 0, {}, reference_of(runner.spec))
+            outcomes = [Outcome(0, 'complete', {}, value, record)]
+        self._deliver(runner, outcomes, {}, 'train', complete=complete)
+        return complete
+
+    def _search(self, runner: TrialRunner) -> bool:
+        """Run the trials of a search."""
+        spec = runner.spec
+        assert spec.search is not None
+        reference = reference_of(spec)
+        searcher = Searcher(
+            runner, spec.search,
+            lambda number, values: deliver_trial(runner, number, values, reference),
+            url=self.storage, log=self.log)
+        complete = searcher.run(self.jobs, self.stop)
+        outcomes = searcher.outcomes()
+        self._deliver(runner, outcomes, searcher.importance(), 'search', complete=complete)
+        return complete and any(each.value is not None for each in outcomes)
+
+    def _deliver(self, runner: TrialRunner, outcomes: list[Outcome],
+                 importance: Mapping[str, float], mode: str, *, complete: bool) -> None:
+        """Write the results, and log where they are and what is best."""
+        ranked = deliver_experiment(runner, outcomes, importance, mode, complete=complete)
+        if ranked and ranked[0].value is not None:
+            best = ranked[0]
+            parts = ', '.join(f'{name.replace("_", " ")} {value:.4g}'
+                              for name, value in best.record.items())
+            self.log(f'{runner.spec.name}: best is trial {best.number}: {parts}')
+        self.log(f'{runner.spec.name}: {runner.folder / "index.html"}')
+
+    def _dev(self, spec: Spec, folder: Path) -> bool:
+        """Run two short trials of one session, and check more than a long training needs."""
+        for path in folder.iterdir():
+            # The lock stays.
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != '.lock':
+                path.unlink()
+        short = _shortened(spec).with_meta(sessions=1, trials=2)
+        runner = TrialRunner(short, folder, self.env_modules)
+
+        def check(number: int, values: Mapping[str, Scalar]) -> tuple[float, dict[str, Any]]:
+            summary = runner.sessions(number, values)[0].summary() or {}
+            for name in ('trajectories_lost', 'trajectories_rejected'):
+                if summary.get(name, 0):
+                    raise ValueError(f'{name}: {summary[name]} is not allowed: 0')
+            if not summary.get('updates'):
+                raise ValueError(f'no update in {summary.get("agent_steps")} steps')
+            found = {name: summary.get(name) for name in ('agent_steps', 'updates', 'episodes')}
+            return float(summary.get('mean_return_100') or 0.0), found
+
+        if short.search is not None:
+            searcher = Searcher(runner, short.search, check, url='', log=self.log)
+            complete = searcher.run(self.jobs, self.stop)
+            return complete and all(each.state == 'complete' for each in searcher.outcomes())
+        for number in range(2):
+            other = dataclasses.replace(
+                runner, spec=short.with_meta(seed=short.meta.seed + number))
+            try:
+                if not other.run(number, {}, self.stop.is_set):
+                    return False
+                check(number, {})
+            except (TrainingError, ValueError) as error:
+                self.log(f'trial {number}: {error}')
+                return False
+            self.log(f'trial {number}: complete')
+        return True
+
+    def _enjoy(self, spec: Spec, at: Path | None) -> bool:
+        """Record a video of a policy that a spec has learned."""
+        if at is None:
+            raise ValueError(f'{spec.name}: enjoy needs --at with the folder of a run')
+        run = _best_run(at)
+        settings = yaml.safe_load((run / 'config.yaml').read_text())
+        for name in ('env_id', 'algorithm'):
+            if settings.get(name) != spec.settings[name]:
+                raise ValueError(f'--at: {run}: {name} {settings.get(name)!r} is not '
+                                 f'{spec.settings[name]!r} as in {spec.name}')
+        import_modules(EnvModulesConfig(env_modules=self.env_modules))
+        try:
+            self.log(record_video(run / 'checkpoint.pt', run / 'enjoy.mp4'))
+        except OpenGLError as error:
+            raise ValueError(f'{run}: {error}') from None
+        return True
+
+
+def _best_run(at: Path) -> Path:
+    """
+    Return the run in a folder of a run, or the best of a trial or an experiment.
+
+    Raises:
+        ValueError: there is none.
+    """
+    best = read_summary(at).get('best')
+    if best:
+        at = at / f'trial-{best["trial"]}'
+    try:
+        sessions = json.loads((at / 'trial_data.json').read_text())['sessions']
+        at = at / str(max(sessions, key=lambda each: each['final_return'])['folder'])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    if not (at / 'checkpoint.pt').is_file():
+        raise ValueError(f'--at: {at} holds no checkpoint.pt')
+    return at
+
+
+def _copy(spec: Spec, folder: Path, mode: str) -> None:
+    """
+    Write a copy of the spec.
+
+    Raises:
+        ValueError: the folder has results of another spec.
+    """
+    path = folder / _COPY
+    content = {**spec.content, 'meta': {**spec.content.get('meta', {}),
+                                        'sessions': spec.meta.sessions}}
+    if spec.search is not None:
+        content['meta']['trials'] = spec.num_trials
+    if path.is_file():
+        try:
+            known = yaml.safe_load(path.read_text())[spec.name]
+            changed = _fixed(known, mode) != _fixed(content, mode)
+        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+            raise ValueError(f'{path} is not the copy of a spec') from None
+        if changed:
+            raise ValueError(f'{spec.name}: the spec has changed since {path} was written; undo '
+                             'the change, or choose another --output')
+    write_text(path, yaml.safe_dump({spec.name: content}, sort_keys=False))
+
+
+def _fixed(content: Mapping[str, Any], mode: str) -> object:
+    """Return what must stay the same: a training may get longer, a search more trials."""
+    agent, meta = dict(content['agent']), dict(content['meta'])
+    meta.pop('trials', None)
+    if mode == 'train':
+        agent.pop('total_steps', None)
+        meta.pop('sessions')
+    return {part: value for part, value in content.items()
+            if part not in ('agent', 'meta', 'description', 'search')} | {
+        'agent': agent, 'meta': meta} | (
+            {} if mode == 'train' else {'search': content.get('search')})
+
+
+def _shortened(spec: Spec) -> Spec:
+    """Return the spec with few steps, but enough for some updates."""
+    values = presets.resolve(spec.settings)
+    env, train = select(EnvConfig, values), select(TrainConfig, values)
+    needed = 4 * env.num_envs * train.unroll_length * train.batch_size
+    if train.algorithm == 'dqn':
+        needed = max(needed, 2 * select(DqnConfig, values).replay_start)
+    steps = min(train.total_steps, max(_DEV_STEPS, needed))
+    return dataclasses.replace(spec, settings={
+        **spec.settings, 'total_steps': steps, 'stop_at_return': 1e9})

@@ -1,0 +1,1 @@
+"""What experiments result in: fitness, tables, graphs, a page."""

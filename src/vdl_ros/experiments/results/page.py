@@ -1,0 +1,178 @@
+"""The page of an experiment: one HTML file that needs neither a server nor the network."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vdl_ros.common.run_files import write_text
+from vdl_ros.experiments.results.fitness import PARTS
+from vdl_ros.experiments.results.references import reference_of
+from vdl_ros.experiments.results.trial_results import reproducing_command
+from vdl_ros.experiments.running.search import Outcome
+from vdl_ros.experiments.running.trials import TrialRunner
+from vdl_ros.rl.plots.curves import Curve
+
+__all__ = ['Page', 'write_page']
+
+# Trials whose curves are drawn.
+_DRAWN = 6
+_STYLE = '''
+:root { color-scheme: light; --blue: #1f6feb; --grey: #57606a; --line: #d0d7de }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; margin: 2rem auto;
+  max-width: 66rem; padding: 0 1rem }
+h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
+p.note, td.note { color: var(--grey) }
+div.wide { overflow-x: auto }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .3rem .8rem .3rem 0; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap } th:first-child, td:first-child, td.text { text-align: left }
+img { max-width: 100%; height: auto } pre { background: #f6f8fa; padding: .6rem .8rem;
+  overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere }
+.bar { display: inline-block; height: .8rem; background: var(--blue); vertical-align: middle }
+'''
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """
+    What the page shows.
+
+    Attributes:
+        runner: what ran the trials.
+        ranked: trials that ended, the best first.
+        names: of the settings that were searched.
+        importance: share of each in the spread of results.
+        mode: train, search or dev.
+        complete: whether all trials have ended.
+    """
+
+    runner: TrialRunner
+    ranked: Sequence[Outcome]
+    names: Sequence[str]
+    importance: Mapping[str, float]
+    mode: str
+    complete: bool
+
+
+def write_page(page: Page, graph: Path) -> None:
+    """Write ``index.html`` in the folder of the experiment, with the graph if it is there."""
+    spec = page.runner.spec
+    body = [
+        f'<h1>{_text(spec.name)}</h1>', f'<p>{_text(spec.description)}</p>', *_head(page),
+        *_curves(page), '<h2>Trials</h2>', _trials(page)]
+    if graph.is_file():
+        body += ['<h2>Results by setting</h2>',
+                 '<p class="note">A dot is a trial, coloured by its '
+                 f'{"fitness" if reference_of(spec) else "return"}.</p>',
+                 _image(graph.read_bytes(), 'png', 'results by setting')]
+    body += _importance(page)
+    body += ['<h2>Commands</h2>', '<p class="note">Each repeats a session from its start, to the '
+             'bit on the same machine; one that was interrupted went on from a checkpoint with '
+             'new episodes.</p>', *_commands(page)]
+    write_text(page.runner.folder / 'index.html', '\n'.join([
+        '<!DOCTYPE html>', '<html lang="en">', '<head>', '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<title>{_text(spec.name)}</title>', f'<style>{_STYLE}</style>', '</head>', '<body>',
+        *body, '</body>', '</html>', '']))
+
+
+def _head(page: Page) -> Iterable[str]:
+    """Yield what the experiment is, in words."""
+    spec = page.runner.spec
+    counts = ', '.join(f'{count} {state}' for state in ('complete', 'pruned', 'failed') if (
+        count := sum(each.state == state for each in page.ranked)))
+    yield (f'<p>{_text(spec.settings["algorithm"])} in {_text(spec.env_id)}; {page.mode}, '
+           f'{spec.meta.sessions} session{"s" * (spec.meta.sessions > 1)} a trial; trials: '
+           f'{counts or "none"}{"" if page.complete else "; not complete yet"}.</p>')
+    reference = reference_of(spec)
+    if reference is None:
+        yield ('<p class="note">There is no reference of this environment, so trials are ranked '
+               'by the mean return of their last 100 episodes.</p>')
+    else:
+        yield (f'<p class="note">Fitness: strength is 0 at the return {reference.random_return:g} '
+               f'of random actions and 1 at {reference.standard_return:g}; speed is 1 if that '
+               f'takes {reference.standard_steps:,} steps.</p>')
+
+
+def _curves(page: Page) -> Iterable[str]:
+    """Yield the figure of the best trials."""
+    # Imported here because matplotlib takes a second.
+    from vdl_ros.experiments.results.graphs import curve_of, draw_best
+
+    curves: list[Curve] = []
+    for each in page.ranked:
+        folders = [session.folder for session in page.runner.sessions(each.number, each.values)]
+        if each.value is not None and len(curves) < _DRAWN and (
+                curve := curve_of(f'trial {each.number}', folders)) is not None:
+            curves.append(curve)
+    if not curves:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'curves.svg'
+        draw_best(curves, path, title=page.runner.spec.env_id)
+        yield '<h2>Curves</h2>'
+        if len(curves) == _DRAWN:
+            yield f'<p class="note">The {_DRAWN} best trials.</p>'
+        yield _image(path.read_bytes(), 'svg+xml', 'returns of the best trials by agent steps')
+
+
+def _trials(page: Page) -> str:
+    """Return the table of trials."""
+    has_fitness = reference_of(page.runner.spec) is not None
+    parts = (*(('fitness', *PARTS) if has_fitness else ()), 'final_return')
+    rows = [''.join(f'<th>{_text(each.replace("_", " "))}</th>'
+                    for each in ('trial', 'state', *parts)) + ''.join(
+                        f'<th>{_text(name)}</th>' for name in page.names)]
+    for each in page.ranked:
+        cells = [f'<td>{each.number}</td>', f'<td class="text">{each.state}</td>']
+        cells += [f'<td>{_number(each.record.get(part))}</td>' for part in parts]
+        cells += [f'<td>{_number(each.values.get(name))}</td>' for name in page.names]
+        if each.error:
+            cells.append(f'<td class="note text">{_text(each.error)}</td>')
+        rows.append(''.join(cells))
+    return '<div class="wide"><table>' + ''.join(f'<tr>{row}</tr>' for row in rows) + (
+        '</table></div>')
+
+
+def _importance(page: Page) -> Iterable[str]:
+    """Yield the importance of settings as bars."""
+    if not page.importance:
+        return
+    yield '<h2>Importance of settings</h2>'
+    yield ('<p class="note">Share in the spread between good trials and all (PED-ANOVA, Watanabe '
+           'et al. 2023); with few trials it is a guess.</p>')
+    rows = ''.join(
+        f'<tr><td>{_text(name)}</td><td>{share:.0%}</td><td class="text">'
+        f'<span class="bar" style="width:{20 * share:.2f}rem"></span></td></tr>'
+        for name, share in sorted(page.importance.items(), key=lambda item: -item[1]))
+    yield f'<table>{rows}</table>'
+
+
+def _commands(page: Page) -> Iterable[str]:
+    """Yield the commands of each trial, to unfold."""
+    for each in page.ranked:
+        lines = '\n'.join(reproducing_command(session)
+                          for session in page.runner.sessions(each.number, each.values))
+        yield (f'<details><summary>trial {each.number}</summary><pre>{_text(lines)}</pre>'
+               '</details>')
+
+
+def _image(data: bytes, kind: str, text: str) -> str:
+    """Return an image whose data is in the page."""
+    return (f'<img alt="{_text(text)}" src="data:image/{kind};base64,'
+            f'{base64.b64encode(data).decode()}">')
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f'{value:.4g}'
+    return '' if value is None else _text(value)
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))

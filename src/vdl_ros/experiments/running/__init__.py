@@ -1,0 +1,1 @@
+"""Runs what specs say: sessions, trials, searches."""

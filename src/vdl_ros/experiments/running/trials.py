@@ -1,0 +1,145 @@
+"""Trials: the sessions of one set of values, each a training in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from vdl_ros import presets
+from vdl_ros.common.settings import Scalar
+from vdl_ros.experiments.specs.spec import Spec
+from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
+from vdl_ros.rl.train_config import TrainConfig
+
+__all__ = ['PLACES', 'TrialRunner', 'trial_folder']
+
+#: Places of a session where its return is reported, evenly over its steps.
+PLACES = 10
+# Time between looks at the progress of a session, s.
+_LOOK_S = 1.0
+
+Report = Callable[[int, float], None]
+
+
+def trial_folder(folder: Path, number: int) -> Path:
+    """Return the folder of a trial of the experiment in ``folder``."""
+    return folder / f'trial-{number}'
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialRunner:
+    """
+    Runs trials of one experiment.
+
+    Attributes:
+        spec: the spec.
+        folder: of the experiment.
+        env_modules: modules that register environments, as the setting.
+    """
+
+    spec: Spec
+    folder: Path
+    env_modules: str = ''
+
+    def sessions(self, number: int, values: Mapping[str, Scalar]) -> list[TrainingProcess]:
+        """
+        Return the sessions of a trial.
+
+        Args:
+            number: of the trial.
+            values: of the settings that are searched.
+        """
+        settings = {**self.spec.settings, **values}
+        resolved = presets.resolve(settings)
+        settings['total_steps'] = int(str(resolved.get('total_steps', TrainConfig.total_steps)))
+        settings['record_episodes'] = True
+        if self.env_modules:
+            settings['env_modules'] = self.env_modules
+        meta = self.spec.meta
+        return [TrainingProcess(
+            trial_folder(self.folder, number) / f'session-{session}',
+            {name: _text(value) for name, value in settings.items()}
+            | {'seed': str(meta.seed + session)}) for session in range(meta.sessions)]
+
+    def run(
+        self, number: int, values: Mapping[str, Scalar], stop: Callable[[], bool],
+        report: Report | None = None, jobs: int = 1,
+    ) -> bool:
+        """
+        Run the sessions of a trial that are not complete; return whether all are now.
+
+        Args:
+            number: of the trial.
+            values: of the settings that are searched.
+            stop: asked all the time; once it returns true the sessions are interrupted.
+            report: takes a place, counted over all sessions, and the mean return there.
+            jobs: sessions at a time; more than one only without ``report``.
+
+        Raises:
+            TrainingError: a session failed; the others are interrupted.
+        """
+        failed: list[str] = []
+
+        def run_one(index: int, session: TrainingProcess) -> bool:
+            reporter = _Reporter(session, index, report) if report else None
+
+            def stops() -> bool:
+                if reporter:
+                    reporter.look()
+                return bool(failed) or stop()
+
+            if stops():
+                return False
+            try:
+                complete = session.run(stops) is not None
+            except TrainingError as error:
+                failed.append(str(error))
+                return False
+            if reporter:
+                reporter.look(over=True)
+            return complete
+
+        with ThreadPoolExecutor(jobs) as pool:
+            done = list(pool.map(run_one, range(self.spec.meta.sessions),
+                                 self.sessions(number, values)))
+        if failed:
+            raise TrainingError(failed[0])
+        return all(done)
+
+
+class _Reporter:
+    """Reports the mean return of a session at each place that it has passed."""
+
+    def __init__(self, session: TrainingProcess, index: int, report: Report) -> None:
+        self._session, self._index, self._report = session, index, report
+        self._place, self._due = 1, 0.0
+
+    def look(self, *, over: bool = False) -> None:
+        """Report what is new, at most once in a while, or the rest if the session is ``over``."""
+        if not over and time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _LOOK_S
+        try:
+            columns = RecordedRun(self._session.folder).columns
+        except RunReadError:
+            return
+        total = int(self._session.settings['total_steps'])
+        steps, returns = columns['agent_steps'], columns['mean_return_100']
+        while self._place <= PLACES:
+            passed = steps >= total * self._place / PLACES
+            if not passed.any() and not over:
+                return
+            value = float(returns[passed.argmax()] if passed.any() else returns[-1])
+            if not math.isnan(value):
+                self._report(self._index * PLACES + self._place, value)
+            self._place += 1
+
+
+def _text(value: Scalar) -> str:
+    """Return a value as a user types it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""Files of specs: their schema, their faults, and what they say."""

@@ -1,0 +1,97 @@
+"""What a spec says, after it was checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vdl_ros.common.settings import Scalar, Setting, settings_of
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.experiments.specs.spaces import Choices, Space
+from vdl_ros.experiments.specs.spec_config import MetaConfig, ReferenceConfig, SearchConfig
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.rl.train_config import TrainConfig
+
+__all__ = ['Search', 'Spec', 'agent_settings', 'env_settings']
+
+# Set by the experiment, or not of a training that learns.
+_NOT_IN_SPECS = ('seed', 'record_episodes', 'freeze', 'inference')
+
+
+def agent_settings() -> dict[str, Setting]:
+    """Return the settings of the part ``agent``, of every algorithm, by name."""
+    found = settings_of(TrainConfig, *ALGORITHM_SETTINGS.values())
+    return {name: each for name, each in found.items() if name not in _NOT_IN_SPECS}
+
+
+def env_settings() -> dict[str, Setting]:
+    """Return the settings of the part ``env`` by name."""
+    return settings_of(EnvConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """
+    What a spec searches.
+
+    Attributes:
+        config: sampler and pruner.
+        spaces: by setting, in the order of the spec.
+    """
+
+    config: SearchConfig
+    spaces: Mapping[str, Space]
+
+    @property
+    def grid_size(self) -> int:
+        """Number of combinations of choices; 0 if a space is not of choices."""
+        return math.prod(len(each.values) if isinstance(each, Choices) else 0
+                         for each in self.spaces.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """
+    One spec.
+
+    Attributes:
+        path: of its file.
+        name: in that file.
+        description: what it is for.
+        settings: of agent and environment as the spec gives them, by name; what it does not give
+            comes from presets and defaults.
+        meta: sessions, trials and seed.
+        reference: what fitness is measured by; None: the table of references has it, or not.
+        search: None if there is nothing to search.
+        content: the spec as it was read, to copy it.
+    """
+
+    path: Path
+    name: str
+    description: str
+    settings: Mapping[str, Scalar]
+    meta: MetaConfig
+    reference: ReferenceConfig | None
+    search: Search | None
+    content: Mapping[str, Any]
+
+    @property
+    def env_id(self) -> str:
+        """Id of the environment."""
+        return str(self.settings['env_id'])
+
+    @property
+    def num_trials(self) -> int:
+        """Number of trials of the search; 1 without one."""
+        if self.search is None:
+            return 1
+        if self.search.config.sampler == 'grid':
+            return min(self.meta.trials or self.search.grid_size, self.search.grid_size)
+        return self.meta.trials
+
+    def with_meta(self, **values: int) -> Spec:
+        """Return the spec with other numbers of trials or sessions."""
+        return dataclasses.replace(self, meta=dataclasses.replace(self.meta, **values))

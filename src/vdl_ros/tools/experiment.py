@@ -1,0 +1,164 @@
+"""
+Train, search, score and draw what specs say: ``ros2 run vdl_ros experiment --help``.
+
+A file has several specs: agent, environment, sessions, trials, and what to search. Results of
+SPEC in FILE are in ``OUTPUT/FILE/SPEC/MODE``, with a page, ``index.html``; the same command goes
+on with what was interrupted. Options and files: docs/experiments.md.
+
+Exit status: 0 if all is complete, 1 if something failed or was interrupted, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.settings import suggestion
+from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.experiments.modes import MODES, Experiments
+from vdl_ros.experiments.specs.checker import find_files, read_specs
+from vdl_ros.experiments.specs.spec import Spec
+from vdl_ros.experiments.specs.yaml_nodes import Fault, YamlFile
+
+EXIT_FAILED = 1
+# A spec, its mode, and the folder of a run that it has with `enjoy`.
+Task = tuple[Spec, str, Path | None]
+
+
+class BadInputError(ValueError):
+    """Input that cannot be used, one line for each thing."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    parser = OneLineParser(
+        prog='experiment', formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=(__doc__ or '').strip())
+    add = parser.add_argument
+    add('file', type=Path, nargs='?', metavar='FILE', help='file of specs')
+    add('spec', nargs='?', metavar='SPEC', help='its name; benchmark runs all without it')
+    add('--mode', choices=MODES, default='train', help='[train]')
+    add('--at', type=Path, metavar='RUN',
+        help='enjoy: folder of a run, a trial or an experiment')
+    add('--all', type=Path, metavar='FILE', help='a YAML file {file: {spec: mode}}')
+    add('--check', type=Path, nargs='+', metavar='PATH',
+        help='print the faults of files, or of all in folders')
+    add('--trials', type=whole_number(1, 1_000_000), metavar='N', help="[the spec's]")
+    add('--sessions', type=whole_number(1, 1000), metavar='N', help="[the spec's]")
+    add('--jobs', type=whole_number(1, 1024), default=os.cpu_count() or 1, metavar='N',
+        help='trainings at a time [the number of cores]')
+    add('--output', type=Path, default=Path('runs'), metavar='FOLDER', help='[runs]')
+    add('--storage', default='', metavar='URL',
+        help='database of searches, which several hosts may share [a file]')
+    add('--env-modules', default='', metavar='MODULES',
+        help='modules that register environments, separated by commas')
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command, and return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(args)
+    if sum(each is not None for each in (options.file, options.all, options.check)) != 1:
+        parser.error('one of FILE, --all and --check is needed')
+    try:
+        if options.check:
+            return _check(find_files(options.check))
+        tasks = _tasks_of_all(options.all) if options.all else _tasks(options)
+    except (BadInputError, OSError) as error:
+        for line in str(error).splitlines():
+            print(f'experiment: {line}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    changes = {name: value for name, value in (
+        ('trials', options.trials), ('sessions', options.sessions)) if value}
+    stop = threading.Event()
+    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    experiments = Experiments(
+        options.output, options.jobs, stop, lambda text: print(text, flush=True),
+        options.storage, options.env_modules)
+    status = 0
+    for spec, mode, at in tasks:
+        if stop.is_set():
+            break
+        try:
+            if not experiments.run(spec.with_meta(**changes), mode, at):
+                status = max(status, EXIT_FAILED)
+        except (ValueError, OSError) as error:
+            print(f'experiment: {" ".join(str(error).split())}', file=sys.stderr)
+            status = EXIT_BAD_INPUT
+    if stop.is_set():
+        print('experiment: interrupted; the same command goes on', file=sys.stderr)
+        status = max(status, EXIT_FAILED)
+    return status
+
+
+def _check(files: Sequence[Path]) -> int:
+    """Print the faults of files, or how many specs they have."""
+    status = 0
+    if not files:
+        raise BadInputError('--check: there is no file *.yaml')
+    for file in files:
+        specs, faults = read_specs(file)
+        for fault in faults:
+            print(fault, file=sys.stderr)
+            status = EXIT_BAD_INPUT
+        if not faults:
+            print(f'{file}: {len(specs)} specs')
+    return status
+
+
+def _read(file: Path) -> dict[str, Spec]:
+    """Return the specs of a file; BadInputError with its faults."""
+    specs, faults = read_specs(file)
+    if faults:
+        raise BadInputError('\n'.join(map(str, faults)))
+    return specs
+
+
+def _tasks(options: argparse.Namespace) -> Iterable[Task]:
+    """Return what to do with one file."""
+    specs = _read(options.file)
+    if options.spec is None:
+        if options.mode != 'benchmark':
+            raise BadInputError(f'{options.file}: the name of a spec is missing; there is '
+                                f'{", ".join(specs)}')
+        return [(spec, options.mode, None) for spec in specs.values()]
+    if options.spec not in specs:
+        raise BadInputError(f'{options.file}: no spec {options.spec!r}'
+                            f'{suggestion(options.spec, specs)}; there is {", ".join(specs)}')
+    return [(specs[options.spec], options.mode, options.at)]
+
+
+def _tasks_of_all(path: Path) -> list[Task]:
+    """Return what a file {file: {spec: mode}} says; files are relative to its folder."""
+    all_file = YamlFile(path)
+    tasks: list[Task] = []
+    others: list[Fault] = []
+    if all_file.root is not None:
+        for name, _, node in all_file.items(all_file.root, 'the file'):
+            specs, faults = read_specs(path.parent / name)
+            others += faults
+            for spec, spec_key, value in all_file.items(node, name):
+                mode, _, at = str(all_file.value(value)).partition('@')
+                if spec not in specs:
+                    if not faults:
+                        all_file.fault(spec_key, f'{name}: no spec {spec!r}'
+                                       f'{suggestion(spec, specs)}')
+                elif mode not in MODES:
+                    all_file.fault(value, f'{name}: {spec}: {mode!r} is not allowed: one of '
+                                   f'{", ".join(MODES)}{suggestion(mode, MODES)}')
+                else:
+                    tasks.append((specs[spec], mode, Path(at) if at else None))
+    if faults := all_file.faults + others:
+        raise BadInputError('\n'.join(map(str, faults)))
+    return tasks
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Fitness of curves made by hand, whose parts can be counted."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vdl_ros.experiments.results.fitness import (
+    SessionFitness,
+    mean_strength,
+    session_fitness,
+    trial_fitness,
+)
+from vdl_ros.experiments.results.references import references
+from vdl_ros.experiments.specs.spec_config import ReferenceConfig
+
+# Strength is return / 10.
+TEN = ReferenceConfig(random_return=0.0, standard_return=10.0, standard_steps=1000)
+
+
+def fitness(returns, steps_each=10):
+    returns = np.array(returns, np.float64)
+    return session_fitness(steps_each * np.arange(1.0, len(returns) + 1), returns, TEN)
+
+
+def test_fewer_than_100_episodes_are_worth_nothing():
+    assert fitness([10.0] * 99) == (0.0, 0.0, 0.0)
+
+
+def test_a_session_that_is_solved_from_the_start():
+    # The mean of 100 is there after 100 episodes of 10 steps, which is as fast as the standard.
+    assert fitness([10.0] * 150) == (pytest.approx(1.0), pytest.approx(1.0), 1.0)
+
+
+def test_a_session_that_never_reaches_the_standard_has_strength_only():
+    assert fitness([5.0] * 150 + [-3.0] * 10) == (pytest.approx(0.5), 0.0, 0.0)
+
+
+def test_speed_counts_steps_until_the_mean_of_100_first_reaches_1():
+    # 100 episodes of 0, then of 20: after 50 of these the mean is 10.
+    strength, speed, stability = fitness([0.0] * 100 + [20.0] * 100)
+    assert strength == pytest.approx(2.0)
+    assert speed == pytest.approx(1000 / 1500)
+    assert stability == 1.0
+
+
+def test_stability_is_the_share_of_episodes_after_that_without_a_drop():
+    # 20 episodes follow the first 100; of their 20 changes 4 are drops, one of 0.04 is noise.
+    after = [10.0, 9.6, 10.0, 5.0, 10.0, 5.0, 10.0, 5.0, 10.0, 5.0] + [10.0] * 10
+    assert fitness([10.0] * 100 + after)[2] == pytest.approx(16 / 20)
+
+
+def test_the_moving_mean_is_over_the_last_100():
+    strength = np.arange(150.0)
+    mean = mean_strength(strength)
+    assert np.isnan(mean[:99]).all()
+    assert mean[99:] == pytest.approx([strength[i - 99:i + 1].mean() for i in range(99, 150)])
+
+
+@pytest.mark.parametrize(('sessions', 'consistency'), [
+    ([(1.0, 1.0, 1.0)], 1.0),
+    ([(0.0, 0.0, 0.0)] * 3, 0.0),
+    ([(1.0, 1.0, 1.0), (1.0, 1.04, 1.0)], 1.0),
+    ([(1.0, 1.0, 1.0), (1.0, 1.06, 1.0)], 0.0),
+    # Most are equal: noise is no outlier, another strength is.
+    ([(1.0, 1.0, 1.0)] * 3 + [(1.03, 1.0, 1.0)], 1.0),
+    ([(1.0, 1.0, 1.0)] * 3 + [(0.3, 0.0, 0.0)], 0.75),
+    ([(1.0, 0.9, 1.0), (1.0, 1.0, 1.0), (1.0, 1.1, 1.0), (0.2, 0.0, 0.0)], 0.75),
+])
+def test_consistency_is_the_share_of_sessions_that_are_no_outliers(sessions, consistency):
+    found = trial_fitness([SessionFitness(*each) for each in sessions])
+    assert found.consistency == pytest.approx(consistency)
+
+
+def test_fitness_is_the_norm_of_the_parts_over_that_of_ones():
+    assert trial_fitness([SessionFitness(1.0, 1.0, 1.0)]).fitness == pytest.approx(1.0)
+    found = trial_fitness([SessionFitness(2.0, 0.5, 0.8), SessionFitness(0.0, 0.0, 0.0)])
+    assert found[1:] == (1.0, 0.25, 0.4, 0.0)
+    assert found.fitness == pytest.approx(math.sqrt(1.0 + 0.25**2 + 0.4**2) / 2)
+
+
+def test_the_table_of_references_can_be_used():
+    table = references()
+    assert table['CartPole-v0'] == ReferenceConfig(20.0, 195.0, 20000)
+    assert all(each.standard_return > each.random_return for each in table.values())

@@ -1,0 +1,92 @@
+"""The checker of specs: every fault with its line and a suggestion; none in those of here."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from vdl_ros.experiments.specs.checker import find_files, read_specs
+from vdl_ros.tools import experiment
+
+ROOT = Path(__file__).resolve().parents[3]
+SPECS = find_files([ROOT / 'specs'])
+
+WRONG = '''
+first:
+  agent: {algorithm: dqn, learning_rat: 0.1, hidden_size: 0}
+  env:
+    env_id: CartPole-v1
+    num_envs: 8
+  body: {product: outer, num: 4}
+  search:
+    agent:
+      learning_rate: [0.1]
+      hidden_size__choice: [16, 32]
+      ppo_clip: {low: 0.1, high: 0.3}
+  env: {env_id: CartPole-v1, num_envs: 8}
+second:
+  env: {env_id: CartPole-v1}
+  meta: {sesions: 2}
+third:
+  agent: {algorithm: dqn, replay_size: 10, replay_start: 20}
+  env: {env_id: CartPole-v1}
+  reference: {random_return: 5, standard_return: 5}
+  search:
+    sampler: grid
+    agent: {discount: {low: 0.9, high: 0.99}}
+'''
+FAULTS = [
+    (3, "first.agent.learning_rat: no such setting; did you mean 'learning_rate'?"),
+    (3, 'first.agent.hidden_size: 0 is not allowed: a whole number from 1 to 4096'),
+    (7, 'first.body: 4 bodies contradict env.num_envs, 8: say one of them'),
+    (9, 'first.search: a search by tpe needs a budget: meta.trials is missing'),
+    (10, 'first.search.agent.learning_rate: [0.1] has one value: a space has several; a single '
+         'value belongs to agent or env'),
+    (12, 'first: ppo_clip is of algorithm ppo, and algorithm is dqn'),
+    (13, "first: 'env' is there twice; first in line 4"),
+    (14, 'second: agent is missing'),
+    (16, "second.meta.sesions: no such setting; did you mean 'sessions'?"),
+    (18, 'third.unroll_length: 20 is not allowed: at most replay_size, 10'),
+    (20, 'third.reference: standard_return 5 is not allowed: above random_return, 5'),
+    (22, 'third.search: a grid needs choices, not ranges: [value, value]'),
+]
+
+
+def test_every_fault_of_a_file_is_named_with_its_line_and_status_2(tmp_path, capsys):
+    path = tmp_path / 'wrong.yaml'
+    path.write_text(WRONG)
+    other = tmp_path / 'other.yaml'
+    other.write_text('one: [1, 2\n')
+    assert experiment.main(['--check', str(tmp_path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith(str(path))] == [
+        f'{path}:{line}: {text}' for line, text in FAULTS]
+    assert any(line.startswith(f'{other}:2: not YAML: ') for line in lines)
+
+
+def test_the_shipped_specs_have_no_fault_and_agree_with_the_published_schema(capsys):
+    assert experiment.main(['--check', str(ROOT / 'specs')]) == 0
+    schema = json.loads((ROOT / 'specs' / 'schema.json').read_text())
+    for path in SPECS:
+        jsonschema.validate(yaml.safe_load(path.read_text()), schema)
+    wrong = {'one': {'agent': {'algorithm': 'dqn', 'learning_rat': 1}, 'env': {'env_id': 'a'}}}
+    with pytest.raises(jsonschema.ValidationError, match='learning_rat'):
+        jsonschema.validate(wrong, schema)
+
+
+def test_merged_parts_count_and_the_key_of_the_mapping_itself_overrides(tmp_path):
+    path = tmp_path / 'merged.yaml'
+    path.write_text('one:\n  agent: {algorithm: ppo}\n  env: &env {env_id: A-v0, num_envs: 2}\n'
+                    'two:\n  agent: {algorithm: ppo}\n  env: {<<: *env, num_envs: 3}\n')
+    specs, faults = read_specs(path)
+    assert not faults
+    assert [(each.env_id, each.settings['num_envs']) for each in specs.values()] == [
+        ('A-v0', 2), ('A-v0', 3)]
+    assert [each.num_trials for each in specs.values()] == [1, 1]
+
+
+def test_bodies_are_copies_of_the_environment():
+    specs, _ = read_specs(ROOT / 'specs' / 'cartpole.yaml')
+    assert specs['multi_body'].settings['num_envs'] == 12

@@ -1,0 +1,74 @@
+"""Search spaces: both forms of writing them, what they draw, and what they refuse."""
+
+import optuna
+import pytest
+
+from vdl_ros.common.settings import SettingError
+from vdl_ros.experiments.running.search import _suggest
+from vdl_ros.experiments.specs.spaces import make_space, split_key
+from vdl_ros.experiments.specs.spec import agent_settings
+
+KNOWN = agent_settings()
+
+
+def space(key, content):
+    name, suffix = (key, '') if key in KNOWN else split_key(key)
+    return make_space(KNOWN[name], suffix, content)
+
+
+def draw(spaces, count=200):
+    """Return ``count`` values of each space, drawn together."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    found = {name: [] for name in spaces}
+    for _ in range(count):
+        trial = study.ask()
+        for name, each in spaces.items():
+            _suggest(trial, name, each)
+            found[name].append(each.value(trial.params[name]))
+        study.tell(trial, 0.0)
+    return found
+
+
+def test_each_key_draws_from_its_own_space():
+    # SLM-Lab's first version drew all of them from the last.
+    found = draw({
+        'choice': space('hidden_size__choice', [16, 32]),
+        'grid': space('hidden_size__grid_search', [64, 128]),
+        'randint': space('ppo_epochs__randint', [3, 6]),
+        'uniform': space('learning_rate__uniform', [0.1, 0.2]),
+        'normal': space('discount__normal', [0.9, 0.01]),
+        'log': space('entropy_cost', {'low': 1e-4, 'high': 1e-1, 'log': True})})
+    assert set(found['choice']) == {16, 32}
+    assert set(found['grid']) == {64, 128}
+    assert set(found['randint']) == {3, 4, 5}
+    assert 0.1 <= min(found['uniform']) < 0.11 < 0.19 < max(found['uniform']) <= 0.2
+    mean = sum(found['normal']) / 200
+    assert mean == pytest.approx(0.9, abs=0.003)
+    assert 0.004 < max(found['normal']) - mean < 0.05
+    assert 70 < sum(each < 3.16e-3 for each in found['log']) < 130
+
+
+def test_a_normal_distribution_ends_where_the_setting_does():
+    values = draw({'discount': space('discount', {'mean': 0.99, 'deviation': 0.1})})['discount']
+    assert max(values) == 1.0
+    whole = draw({'ppo_epochs': space('ppo_epochs__normal', [4, 2])})['ppo_epochs']
+    assert min(whole) == 1
+    assert all(type(each) is int for each in whole)
+
+
+@pytest.mark.parametrize(('key', 'content', 'message'), [
+    ('learning_rate', [0.1], 'one value'), ('hidden_size', [16, 16], 'one value'),
+    ('learning_rate', {'low': 0.1, 'high': 0.1}, 'one value'),
+    ('ppo_epochs__randint', [3, 4], 'one value'),
+    ('learning_rate__normal', [0.1, 0.0], 'one value'),
+    ('hidden_size', [16, 32, 16], 'a value twice'),
+    ('hidden_size__choice', [16, 5000], 'hidden_size: 5000 is not allowed'),
+    ('learning_rate__uniform', [0.2, 0.1], 'low is above high'),
+    ('learning_rate', {'low': 0.0, 'high': 0.1, 'log': True}, 'above 0'),
+    ('learning_rate', {'low': 0.1}, 'is not a space'), ('learning_rate', 0.1, 'is not a space'),
+    ('network', {'low': 0, 'high': 1}, 'it is not a number'),
+    ('hidden_size__uniform', [16.5, 32], 'a whole number'),
+])
+def test_a_space_that_cannot_be_searched_is_refused(key, content, message):
+    with pytest.raises(SettingError, match=message):
+        space(key, content)

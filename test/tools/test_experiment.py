@@ -1,0 +1,208 @@
+"""The command experiment with short trainings: modes, results, interrupts, kills, bad input."""
+
+import csv
+import json
+import os
+import signal
+
+import pytest
+import yaml
+from browser import Browser
+
+from vdl_ros.tools import experiment
+
+AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000, 'stop_at_return': 1e9,
+         'unroll_length': 10}
+ENV = {'env_id': 'CartPole-v1', 'num_envs': 4}
+SPACES = {'agent': {'learning_rate': {'low': 1e-4, 'high': 1e-2, 'log': True},
+                    'entropy_cost__choice': [0.0, 0.01]}}
+SPECS = {
+    'searched': {'description': 'Two <settings>.', 'agent': AGENT, 'env': ENV,
+                 'meta': {'sessions': 2, 'trials': 2},
+                 'search': {'sampler': 'random', **SPACES}},
+    'trained': {'agent': AGENT, 'env': ENV, 'meta': {'sessions': 2}},
+    'failing': {'agent': AGENT, 'env': {**ENV, 'env_kwargs': {'odd': 1}},
+                'meta': {'sessions': 1, 'trials': 2},
+                'search': {'sampler': 'grid', 'agent': {'batch_size': [1, 2]}}},
+    'half': {'agent': {**AGENT, 'publish_every': 2, 'max_policy_lag': 2}, 'env': ENV,
+             'meta': {'sessions': 1}, 'search': {'sampler': 'grid',
+                                                 'agent': {'batch_size': [1, 2]}}},
+}
+
+
+@pytest.fixture
+def specs(tmp_path, monkeypatch):
+    """Be in a folder with a file of specs."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / 'some.yaml'
+    path.write_text(yaml.safe_dump(SPECS))
+    return path
+
+
+def trial_values(folder):
+    """Return the values of each trial that is in the table of an experiment, by number."""
+    with (folder / 'experiment_df.csv').open() as file:
+        rows = list(csv.DictReader(file))
+    return {int(row['trial']): {name: row[name] for name in row if name in (
+        'learning_rate', 'entropy_cost')} for row in rows}
+
+
+def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsys, own_signals):
+    command = ['some.yaml', 'searched', '--mode', 'search', '--jobs', '2']
+    assert experiment.main(command) == 0
+    folder = specs.parent / 'runs' / 'some' / 'searched' / 'search'
+    summary = json.loads((folder / 'experiment.json').read_text())
+    assert summary['complete']
+    assert summary['trials'] == {'complete': 2, 'pruned': 0, 'failed': 0}
+    values = trial_values(folder)
+    assert sorted(values) == [0, 1]
+    assert len({each['learning_rate'] for each in values.values()}) == 2
+    trial = json.loads((folder / 'trial-0' / 'trial_data.json').read_text())
+    assert [each['seed'] for each in trial['sessions']] == [1, 2]
+    assert '--seed 1' in trial['sessions'][0]['command']
+    with (folder / 'trial-0' / 'session-1' / 'session_df.csv').open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == trial['sessions'][1]['episodes'] > 50
+    for name in ('trial-0/session-0/session_graph.png', 'trial-0/trial_graph.png',
+                 'experiment_graph.png'):
+        assert (folder / name).read_bytes().startswith(b'\x89PNG')
+    assert list(yaml.safe_load((folder / 'spec.yaml').read_text())) == ['searched']
+    page = (folder / 'index.html').read_text()
+    assert 'Two &lt;settings&gt;.' in page
+    assert page.count('data:image/') == 2
+    assert not any(word in page for word in ('http://', 'https://', '<script', str(specs.parent)))
+    # The same command finds all of it complete, and enjoy the best of it.
+    capsys.readouterr()
+    assert experiment.main(command) == 0
+    assert 'trial 0:' not in capsys.readouterr().out
+    assert experiment.main(['some.yaml', 'searched', '--mode', 'enjoy', '--at', str(folder)]) == 0
+    best = folder / f'trial-{summary["best"]["trial"]}'
+    assert [each.stat().st_size > 1000 for each in best.glob('*/enjoy.mp4')] == [True]
+
+
+def test_the_page_opens_in_a_browser_from_its_file(specs, tmp_path, own_signals):
+    assert experiment.main(['some.yaml', 'trained', '--sessions', '1']) == 0
+    page = tmp_path / 'runs' / 'some' / 'trained' / 'train' / 'index.html'
+    browser = Browser(tmp_path / 'driver.log')
+    try:
+        browser.open(page.as_uri())
+        title, rows, *widths = browser.run(
+            'return [document.title, document.querySelectorAll("tr").length,'
+            ' ...[...document.images].map(each => each.naturalWidth)]')
+    finally:
+        browser.close()
+    assert (title, rows) == ('trained', 2)
+    assert [width > 100 for width in widths] == [True]
+
+
+def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(
+        specs, capsys, own_signals):
+    assert experiment.main(['some.yaml', 'trained', '--sessions', '1']) == 0
+    content = yaml.safe_load(specs.read_text())
+    content['trained']['agent']['total_steps'] = 6000
+    specs.write_text(yaml.safe_dump({'trained': content['trained']}))
+    assert experiment.main(['some.yaml', 'trained']) == 0
+    folder = specs.parent / 'runs' / 'some' / 'trained' / 'train' / 'trial-0'
+    steps = [json.loads((folder / f'session-{n}' / 'summary.json').read_text())['agent_steps']
+             for n in range(2)]
+    assert min(steps) >= 6000
+    assert 'resume' not in capsys.readouterr().err
+    assert experiment.main(['some.yaml', '--mode', 'benchmark']) == 0
+    assert capsys.readouterr().out.startswith('trained: has results in ')
+    content['trained']['agent']['hidden_size'] = 16
+    specs.write_text(yaml.safe_dump({'trained': content['trained']}))
+    assert experiment.main(['some.yaml', 'trained']) == 2
+    assert 'the spec has changed' in capsys.readouterr().err
+
+
+def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(
+        specs, capsys, own_signals):
+    # batch_size 2 contradicts the other settings.
+    assert experiment.main(['some.yaml', 'half', '--mode', 'search']) == 0
+    folder = specs.parent / 'runs' / 'some' / 'half' / 'search'
+    summary = json.loads((folder / 'experiment.json').read_text())
+    assert summary['trials'] == {'complete': 1, 'pruned': 0, 'failed': 1}
+    assert f'failed; see {folder.relative_to(specs.parent)}/trial-' in capsys.readouterr().out
+    # If all fail, nothing has come of it.
+    assert experiment.main(['some.yaml', 'failing', '--mode', 'search', '--trials', '1']) == 1
+
+
+def test_all_runs_what_a_file_says_and_dev_is_two_short_trials(specs, own_signals):
+    every = specs.parent / 'experiments.yaml'
+    every.write_text('some.yaml:\n  searched: dev\n')
+    folder = specs.parent / 'runs' / 'some' / 'searched' / 'dev'
+    # Of an earlier time.
+    (folder / 'trial-7').mkdir(parents=True)
+    assert experiment.main(['--all', str(every)]) == 0
+    assert sorted(each.name for each in folder.glob('trial-*')) == ['trial-0', 'trial-1']
+    assert [each.name for each in folder.glob('trial-*/session-*/')] == ['session-0', 'session-0']
+
+
+def test_all_names_what_is_not_there(specs, capsys):
+    every = specs.parent / 'experiments.yaml'
+    every.write_text('some.yaml:\n  traind: train\n  searched: serch\n')
+    assert experiment.main(['--all', str(every)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"experiment: {every}:2: some.yaml: no spec 'traind'; did you mean 'trained'?",
+        f"experiment: {every}:3: some.yaml: searched: 'serch' is not allowed: one of train, "
+        "search, enjoy, benchmark, dev; did you mean 'search'?"]
+
+
+@pytest.mark.parametrize(('arguments', 'message'), [
+    ([], 'one of FILE, --all and --check is needed'),
+    (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
+    (['some.yaml', 'serched'], "some.yaml: no spec 'serched'; did you mean 'searched'?"),
+    (['none.yaml', 'a'], 'none.yaml:1: cannot be read: No such file'),
+    (['some.yaml', 'trained', '--mode', 'search'], 'some.yaml: trained: has no search'),
+    (['some.yaml', 'trained', '--mode', 'enjoy'], 'trained: enjoy needs --at'),
+    (['some.yaml', 'trained', '--mode', 'enjoy', '--at', 'x'], '--at: x holds no checkpoint.pt'),
+    (['some.yaml', 'searched', '--mode', 'search', '--storage', 'sqlite:////none/a.db'],
+     '--storage: sqlite:////none/a.db cannot be used: '),
+])
+def test_bad_input_is_one_line_and_status_2(specs, capsys, own_signals, arguments, message):
+    try:
+        status = experiment.main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    line, = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'experiment: {message}')
+
+
+def begun(folder, number):
+    """Return whether the first session of a trial writes its progress."""
+    path = folder / f'trial-{number}' / 'session-0' / 'progress.csv'
+    return path.exists() and path.stat().st_size > 300
+
+
+def test_a_search_that_is_interrupted_and_killed_ends_with_the_same_trials(specs, launch):
+    content = yaml.safe_load(specs.read_text())
+    content['searched']['meta'] = {'sessions': 1, 'trials': 3}
+    content['searched']['agent']['total_steps'] = 15_000
+    specs.write_text(yaml.safe_dump(content))
+    words = ('ros2', 'run', 'vdl_ros', 'experiment', 'some.yaml', 'searched', '--mode', 'search',
+             '--jobs', '2')
+    whole = launch(*words, '--output', 'whole')
+    assert whole.wait() == 0
+    folder = specs.parent / 'runs' / 'some' / 'searched' / 'search'
+
+    first = launch(*words)
+    first.wait_for(lambda: begun(folder, 0), 'the first trial')
+    first.interrupt()
+    assert first.wait() == 1
+    assert 'interrupted; the same command goes on' in first.output
+    assert not json.loads((folder / 'experiment.json').read_text())['complete']
+    for number in (1, 2):
+        killed = launch(*words)
+        killed.wait_for(lambda number=number: begun(folder, number), f'trial {number}')
+        # All of them but the trainings, which notice it.
+        os.killpg(killed.process.pid, signal.SIGKILL)
+        killed.process.wait()
+    last = launch(*words)
+    assert last.wait() == 0
+
+    expected = trial_values(specs.parent / 'whole' / 'some' / 'searched' / 'search')
+    assert sorted(expected) == [0, 1, 2]
+    assert trial_values(folder) == expected
+    summary = json.loads((folder / 'experiment.json').read_text())
+    assert summary['trials'] == {'complete': 3, 'pruned': 0, 'failed': 0}
