@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import shutil
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from vdl_ros.attacks.grid.phases import BASELINE, Phase
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 
 __all__ = ['Grid', 'PhaseError']
-
-#: Time that a training has to save its checkpoint when the grid is interrupted, s.
-_GRACE_S = 60.0
 
 
 class PhaseError(RuntimeError):
@@ -59,36 +52,27 @@ class Grid:
 
     def summary(self, seed: int, phase: Phase) -> dict[str, Any] | None:
         """Return what summary.json has of a phase that is complete, else None."""
-        try:
-            found = json.loads((self.folder(seed, phase.name) / 'summary.json').read_text())
-        except (OSError, ValueError):
-            return None
-        if found['ended_by'] != 'total_steps' or found['agent_steps'] < self._steps(phase):
-            return None
-        return dict(found)
+        return self._training(seed, phase).summary()
 
     def command(self, seed: int, phase: Phase) -> list[str]:
         """Return the command that runs a phase, or goes on with it."""
-        folder, steps = self.folder(seed, phase.name), str(self._steps(phase))
-        if (folder / 'checkpoint.pt').is_file():
-            settings = {'resume': str(folder), 'total_steps': steps}
-        else:
-            begins_with = self._policy(seed, phase)
-            settings = {
-                'config': str(self.config(seed)),
-                'init': str(begins_with), 'run_dir': str(folder), 'total_steps': steps,
-                'seed': str(seed), 'stop_at_return': '1e9',
-                'freeze': str(phase.freeze).lower(), 'adversarial_mode': phase.mode,
-                'adversarial_epsilon': str(phase.epsilon), **self.settings}
-            if phase.value_threshold is not None:
-                settings['adversarial_value'] = str(phase.value_threshold)
-            if phase.smoothing:
-                settings['observation_smoothing'] = str(phase.smoothing)
-        if phase.transfer:
-            # A run does not keep this: each host names the file for its own processes.
-            settings['adversarial_checkpoint'] = str(self.policies[seed - 1])
-        return [sys.executable, '-m', 'vdl_ros.local_training',
-                *(word for name, value in settings.items() for word in (f'--{name}', value))]
+        return self._training(seed, phase).command()
+
+    def _training(self, seed: int, phase: Phase) -> TrainingProcess:
+        """Return the training of a phase."""
+        settings = {
+            'config': str(self.config(seed)), 'init': str(self._policy(seed, phase)),
+            'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': '1e9',
+            'freeze': str(phase.freeze).lower(), 'adversarial_mode': phase.mode,
+            'adversarial_epsilon': str(phase.epsilon), **self.settings}
+        if phase.value_threshold is not None:
+            settings['adversarial_value'] = str(phase.value_threshold)
+        if phase.smoothing:
+            settings['observation_smoothing'] = str(phase.smoothing)
+        # A run does not keep this: each host names the file for its own processes.
+        each_start = {'adversarial_checkpoint': str(self.policies[seed - 1])} \
+            if phase.transfer else {}
+        return TrainingProcess(self.folder(seed, phase.name), settings, each_start)
 
     def run(self, jobs: int, stop: threading.Event) -> Iterator[str]:
         """
@@ -124,27 +108,13 @@ class Grid:
             raise PhaseError(f'{name}: not run: {phase.after} failed')
         if stop.is_set() or self.summary(seed, phase) is not None:
             return
-        folder = self.folder(seed, phase.name)
-        if not (folder / 'checkpoint.pt').is_file():
-            # Ended before its first checkpoint: nothing of it can be used.
-            shutil.rmtree(folder, ignore_errors=True)
         self.log(f'{name}: {self._steps(phase):,} steps')
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f'{phase.name}.log').open('a') as log, subprocess.Popen(
-                self.command(seed, phase), stdout=log, stderr=subprocess.STDOUT,
-                start_new_session=True) as process:
-            while process.poll() is None and not stop.wait(0.1):
-                pass
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                try:
-                    process.wait(_GRACE_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                return
-        found = self.summary(seed, phase)
+        try:
+            found = self._training(seed, phase).run(stop.is_set)
+        except TrainingError as error:
+            raise PhaseError(f'{name}: {error}') from None
         if found is None:
-            raise PhaseError(f'{name}: failed; see {log.name}')
+            return
         self.log(f'{name}: return {found["mean_return_100"]} of {found["episodes"]} episodes')
 
     def _steps(self, phase: Phase) -> int:

@@ -35,7 +35,8 @@ _COLUMNS = ('episode', 'agent_steps', 'return', 'strength', 'strength_ma')
 
 def reproducing_command(session: TrainingProcess) -> str:
     """Return the command line that repeats a session from its start."""
-    words = (word for name, value in session.settings.items() if name != 'record_episodes'
+    settings = {**session.settings, **session.start_settings}
+    words = (word for name, value in settings.items() if name != 'record_episodes'
              for word in (f'--{name}', value))
     return shlex.join(['python3', '-m', 'vdl_ros.local_training', *words])
 

@@ -58,13 +58,13 @@ class TrialRunner:
         resolved = presets.resolve(settings)
         settings['total_steps'] = int(str(resolved.get('total_steps', TrainConfig.total_steps)))
         settings['record_episodes'] = True
-        if self.env_modules:
-            settings['env_modules'] = self.env_modules
         meta = self.spec.meta
         return [TrainingProcess(
             trial_folder(self.folder, number) / f'session-{session}',
             {name: _text(value) for name, value in settings.items()}
-            | {'seed': str(meta.seed + session)}) for session in range(meta.sessions)]
+            | {'seed': str(meta.seed + session)},
+            {'env_modules': self.env_modules} if self.env_modules else {})
+            for session in range(meta.sessions)]
 
     def run(
         self, number: int, values: Mapping[str, Scalar], stop: Callable[[], bool],

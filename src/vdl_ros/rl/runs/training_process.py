@@ -38,10 +38,12 @@ class TrainingProcess:
     Attributes:
         folder: of the run; the output of its process is beside it, in ``<name>.log``.
         settings: by name, as texts; with ``total_steps``.
+        start_settings: more of them, which a run does not keep: each start gets them.
     """
 
     folder: Path
     settings: Mapping[str, str]
+    start_settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def log(self) -> Path:
@@ -73,7 +75,8 @@ class TrainingProcess:
         else:
             settings = {'run_dir': str(self.folder), **self.settings}
         return [sys.executable, '-m', 'vdl_ros.local_training',
-                *(word for name, value in settings.items() for word in (f'--{name}', value))]
+                *(word for name, value in {**settings, **self.start_settings}.items()
+                  for word in (f'--{name}', value))]
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
         """
