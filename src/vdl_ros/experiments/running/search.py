@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import queue
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -160,8 +161,11 @@ class Searcher:
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
         with storage_errors(self._url, self._runner.folder):
             try:
-                found = get_param_importances(
-                    self.study, evaluator=PedAnovaImportanceEvaluator())
+                with warnings.catch_warnings():
+                    # Of few trials, and of trials without some parameter.
+                    warnings.simplefilter('ignore')
+                    found = get_param_importances(
+                        self.study, evaluator=PedAnovaImportanceEvaluator())
             except (ValueError, RuntimeError):
                 return {}
         return {setting: float(found[name]) for setting, name in self._names.items()
