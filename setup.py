@@ -30,6 +30,6 @@ setup(
     packages=find_packages('src'),
     python_requires='>=3.10',
     install_requires=section('torch') + section('python'),
-    extras_require={name: section(name)
-                    for name in ('arm', 'export', 'onnx', 'atari', 'box2d', 'test')},
+    extras_require={name: section(name) for name in (
+        'arm', 'export', 'onnx', 'atari', 'box2d', 'wandb', 'trackio', 'mlflow', 'test')},
 )

@@ -20,7 +20,7 @@ from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError, saved_settings
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 
-PARTS = {'config': {}, 'learner': {}, 'progress': {}}
+PARTS = {'config': {}, 'learner': {'agent_steps': 0}, 'progress': {}}
 
 
 def row(steps, value=1.5):
@@ -112,7 +112,7 @@ def test_a_folder_is_refused_while_another_process_writes_it(path, launch_id):
          'import sys; from pathlib import Path\n'
          'from vdl_ros.rl.runs.run_folder import RunFolder\n'
          'folder = RunFolder(Path(sys.argv[1]), launch_id=sys.argv[2])\n'
-         'folder.save(config={}, learner={}, progress={})\n'
+         'folder.save(config={}, learner={"agent_steps": 0}, progress={})\n'
          'print(flush=True); input()', str(path), launch_id],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

@@ -57,7 +57,7 @@ class RunReporter:
         self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
         self.scalars: Mapping[str, float] = {}
         if folder is not None:
-            folder.open(settings, learner.agent_steps)
+            folder.open(settings, learner.agent_steps, warn)
         self._row_rates, self._status_rates = RateWindow(self._counts), RateWindow(self._counts)
         self._steps_in_row = self._steps_in_status = learner.agent_steps
         # Time, s, and agent steps at the last lines of progress.

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from torch.utils.tensorboard import SummaryWriter
 from vdl_ros.common.array_file import load_array_file, save_array_file
 from vdl_ros.common.run_files import ProgressTable, atomic_file, write_text
 from vdl_ros.rl.runs.checkpoint import BEST, CHECKPOINT, load_checkpoint, save_checkpoint
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
+from vdl_ros.rl.runs.run_folder_config import NONE, RunFolderConfig
+from vdl_ros.rl.runs.tracker import Tracker, verify_tracker
 
 __all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
 
@@ -73,9 +74,11 @@ class RunFolder:
         Raises:
             RunFolderError: the folder holds another run, is in use by another process, cannot be
                 created, or has no checkpoint to resume.
+            SettingError: the tracker is not installed.
         """
         self.path, self.config = path, config or RunFolderConfig()
         self._launch_file, self._actors_file = path / _LAUNCH_FILE, path / '.actors.json'
+        verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
         try:
@@ -86,6 +89,7 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from None
         self._events: SummaryWriter | None = None
+        self._tracker: Tracker | None = None
         self._progress = ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
 
     def _check(self, launch_id: str, resume: bool, own: Collection[Path]) -> None:
@@ -146,14 +150,24 @@ class RunFolder:
         """Return the checkpoint to resume from, or None for a new run."""
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
 
-    def open(self, config: Mapping[str, Any], agent_steps: int) -> None:
-        """Write config.yaml; keep the events and progress up to ``agent_steps`` and open both."""
+    def open(
+        self, config: Mapping[str, Any], agent_steps: int,
+        warn: Callable[[str], None] = print,
+    ) -> None:
+        """
+        Write config.yaml; keep the events and progress up to ``agent_steps`` and open both.
+
+        ``warn`` is called with a line, from another thread, if the tracker fails.
+        """
         saved = {name: value for name, value in config.items() if name not in _NOT_SAVED}
         write_text(self.path / 'config.yaml', yaml.safe_dump(saved, sort_keys=False))
         self._progress.truncate(agent_steps)
         # Discards all events after the checkpoint. The queue is long, so that the training does
         # not wait for the thread that writes them.
         self._events = SummaryWriter(str(self.path), purge_step=agent_steps + 1, max_queue=1000)
+        if self.config.tracker != NONE:
+            self._tracker = Tracker(
+                self.config.tracker, self.path, self.config.tracker_project, saved, warn)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
         """
@@ -167,11 +181,13 @@ class RunFolder:
 
     def write_scalars(self, scalars: Mapping[str, float], agent_steps: int) -> None:
         """
-        Add scalars to the events.
+        Add scalars to the events, and to the tracker.
 
         Raises:
             OSError: the disk is full; the next call writes again.
         """
+        if self._tracker is not None:
+            self._tracker.log(scalars, agent_steps)
         if self._events is None:
             self._events = SummaryWriter(str(self.path), max_queue=1000)
         try:
@@ -260,6 +276,8 @@ class RunFolder:
     def close(self, summary: Mapping[str, Any]) -> None:
         """Close the events; write summary.json and curve.png; let other processes resume."""
         self._close_events()
+        if self._tracker is not None:
+            self._tracker.close()
         write_text(self.path / 'summary.json', json.dumps(_finite(summary), indent=2) + '\n')
         # Imported here because it takes a second.
         from vdl_ros.rl.plots.curve_plot import draw_curve

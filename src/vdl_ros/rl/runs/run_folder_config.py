@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from vdl_ros.common.settings import setting
 
-__all__ = ['RunFolderConfig']
+__all__ = ['NONE', 'TRACKERS', 'RunFolderConfig']
+
+NONE = 'none'
+# See tracker.py.
+TRACKERS = (NONE, 'wandb', 'trackio', 'mlflow')
 
 
 @dataclass(frozen=True)
@@ -19,3 +23,7 @@ class RunFolderConfig:
     save_replay: bool = setting(
         False, 'Save the replay with each checkpoint, so that a resumed run goes on with it; the '
         'file is as large as the replay in memory (dqn and sac, one learner).')
+    tracker: str = setting(
+        NONE, 'Also send what TensorBoard gets to an experiment tracker; without its own '
+        'variables to say otherwise, it writes to the folder of the run.', choices=TRACKERS)
+    tracker_project: str = setting('vdl_ros', 'Project of the run in the tracker.')

@@ -13,7 +13,7 @@ _IDENTITY = ('env_id', 'algorithm')
 # Settings that do not describe the experiment.
 _IGNORED = frozenset({
     'seed', 'run_dir', 'resume', 'launch_id', 'checkpoint_period', 'keep_checkpoints',
-    'save_replay', 'eval_every', 'eval_episodes'})
+    'save_replay', 'tracker', 'tracker_project', 'eval_every', 'eval_episodes'})
 # Settings of the length of a run; labels use them only if no other setting differs.
 _LENGTH = ('total_steps', 'stop_at_return')
 

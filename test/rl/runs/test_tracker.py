@@ -1,0 +1,97 @@
+"""What TensorBoard gets reaches a tracker; one that is missing, fails or hangs ends no run."""
+
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from vdl_ros.common.settings import SettingError
+from vdl_ros.rl.runs import tracker
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.run_folder_config import TRACKERS, RunFolderConfig
+from vdl_ros.rl.runs.tracker import Tracker, verify_tracker
+
+
+class FakeWandb:
+    """As much of the library as is used."""
+
+    def __init__(self):
+        self.inits, self.rows, self.finished = [], [], 0
+        self.Settings = dict
+        self.fails = lambda: None
+
+    def init(self, **options):
+        self.inits.append(options)
+        return SimpleNamespace(id='abc', log=self.log, finish=self.finish)
+
+    def log(self, scalars, step):
+        self.fails()
+        self.rows.append((scalars, step))
+
+    def finish(self):
+        self.finished += 1
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, 'wandb', fake)
+    monkeypatch.setattr(tracker, 'verify_tracker', lambda name: None)
+    monkeypatch.setattr('vdl_ros.rl.runs.run_folder.verify_tracker', lambda name: None)
+    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve', lambda *_, **__: None)
+    monkeypatch.delenv('WANDB_MODE', raising=False)
+    return fake
+
+
+def test_a_run_and_its_resumption_are_one_run_of_the_tracker(wandb, tmp_path):
+    for resume in (False, True):
+        run = RunFolder(tmp_path / 'run', resume=resume, config=RunFolderConfig(tracker='wandb'))
+        run.open({'seed': 3}, 0)
+        run.write_scalars({'charts/SPS': 5.0, 'loss': float('nan')}, 70)
+        run.save(config={}, learner={'agent_steps': 70}, progress={})
+        run.close({'env_id': 'x'})
+    first, second = wandb.inits
+    assert (first['config'], first['mode']) == ({'seed': 3}, 'offline')
+    assert (first['id'], second['id'], second['resume']) == (None, 'abc', 'allow')
+    assert wandb.rows == [({'charts/SPS': 5.0}, 70)] * 2
+    assert wandb.finished == 2
+
+
+def test_a_tracker_that_fails_is_one_warning(wandb, tmp_path):
+    def fail():
+        raise ConnectionError('no route')
+
+    wandb.fails = fail
+    lines = []
+    found = Tracker('wandb', tmp_path, 'p', {}, lines.append)
+    for step in range(2000):
+        found.log({'x': 1.0}, step)
+    found.close()
+    assert len(lines) == 1
+    assert lines[0].startswith('tracker: wandb failed, the run goes on without it: '
+                               'ConnectionError: no route')
+
+
+def test_a_tracker_that_hangs_delays_nothing_but_the_end(wandb, tmp_path, monkeypatch):
+    monkeypatch.setattr(tracker, '_CLOSE_S', 0.1)
+    over = threading.Event()
+    wandb.fails = over.wait
+    lines = []
+    found = Tracker('wandb', tmp_path, 'p', {}, lines.append)
+    for step in range(2000):
+        found.log({'x': 1.0}, step)
+    found.close()
+    assert lines == ['tracker: wandb does not end within 0 s; what is left is in progress.csv and '
+                     'the events']
+    over.set()
+
+
+@pytest.mark.parametrize('name', TRACKERS[1:])
+def test_a_tracker_that_is_not_installed_is_one_line(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(tracker.importlib.util, 'find_spec', lambda name: None)
+    with pytest.raises(SettingError, match=f'^tracker: {name!r} is not installed: pip install '
+                                           f'{name}.*, or the extra {name} of vdl_ros$'):
+        RunFolder(tmp_path / 'run', config=RunFolderConfig(tracker=name))
+    assert not (tmp_path / 'run').exists()
+    verify_tracker('none')
