@@ -209,17 +209,18 @@ class RunFolder:
         self, replay: Mapping[str, NDArray[Any]] | None = None, **parts: dict[str, Any],
     ) -> None:
         """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given."""
-        steps = int(parts['learner']['agent_steps'])
-        if replay is not None:
-            save_array_file(self._replay_file(steps), replay)
-        # From now on the earlier replay is not needed.
-        save_checkpoint(self.checkpoint, **parts)
-        if replay is not None:
+        if replay is None:
+            save_checkpoint(self.checkpoint, **parts)
+        else:
+            file = self._replay_file(int(parts['learner']['agent_steps']))
+            save_array_file(file, replay)
+            save_checkpoint(self.checkpoint, **parts)
+            # That of the checkpoint before is not needed any more.
             for each in self.path.glob('replay-*.npz'):
-                if each != self._replay_file(steps) and _REPLAY.fullmatch(each.name):
+                if each != file and _REPLAY.fullmatch(each.name):
                     each.unlink()
         if self.config.keep_checkpoints:
-            self._keep(steps)
+            self._keep(int(parts['learner']['agent_steps']))
 
     def _replay_file(self, agent_steps: int) -> Path:
         return self.path / f'replay-{agent_steps}.npz'
