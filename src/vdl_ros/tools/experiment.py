@@ -85,6 +85,7 @@ def main(args: Sequence[str] | None = None) -> int:
     status = 0
     for spec, mode, at in tasks:
         if stop.is_set():
+            status = max(status, EXIT_FAILED)
             break
         try:
             if not experiments.run(spec.with_meta(**changes), mode, at):
@@ -92,9 +93,8 @@ def main(args: Sequence[str] | None = None) -> int:
         except (ValueError, OSError) as error:
             print(f'experiment: {" ".join(str(error).split())}', file=sys.stderr)
             status = EXIT_BAD_INPUT
-    if stop.is_set():
+    if stop.is_set() and status:
         print('experiment: interrupted; the same command goes on', file=sys.stderr)
-        status = max(status, EXIT_FAILED)
     return status
 
 

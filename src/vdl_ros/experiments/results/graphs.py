@@ -9,7 +9,13 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator
+from matplotlib.ticker import (
+    EngFormatter,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+)
 
 from vdl_ros.attacks.grid.records import Episodes
 from vdl_ros.common.run_files import atomic_file
@@ -124,6 +130,9 @@ def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
         numbers = [float(each) for each in values]  # type: ignore[arg-type]
         if min(numbers) > 0 and max(numbers) >= 20 * min(numbers):
             axes.set_xscale('log')
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
+            axes.xaxis.set_minor_formatter(NullFormatter())
         else:
             axes.xaxis.set_major_locator(MaxNLocator(4))
             if max(numbers) >= 1000:

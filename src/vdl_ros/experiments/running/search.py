@@ -141,9 +141,9 @@ class Searcher:
                     self._take_events()
             finally:
                 halt.set()
-        return not stop.is_set() and all(
-            each.state.is_finished() for each in self._trials()) and (
-            len(self._trials()) >= self._runner.spec.num_trials)
+        trials = self._trials()
+        return len(trials) >= self._runner.spec.num_trials and all(
+            each.state.is_finished() for each in trials)
 
     def outcomes(self) -> list[Outcome]:
         """Return what became of all trials that ended, of every host."""
