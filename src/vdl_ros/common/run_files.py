@@ -12,7 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['ProgressTable', 'atomic_file', 'unique_name', 'write_text']
+__all__ = ['BEST', 'CHECKPOINT', 'ProgressTable', 'atomic_file', 'checkpoint_file',
+           'unique_name', 'write_text']
+
+#: The whole state of a training, and the policy with the best evaluation.
+CHECKPOINT, BEST = 'checkpoint.pt', 'best.pt'
+
+
+def checkpoint_file(path: Path) -> Path:
+    """Return the file of a policy: of a run's folder best.pt, without one checkpoint.pt."""
+    if not path.is_dir():
+        return path
+    return path / (BEST if (path / BEST).is_file() else CHECKPOINT)
 
 
 def unique_name() -> str:

@@ -27,6 +27,7 @@ from vdl_ros.attacks.attack_config import (
     verify_attack,
 )
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+from vdl_ros.common.run_files import checkpoint_file
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
@@ -37,7 +38,6 @@ from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.policy.precision import choose_precision
-from vdl_ros.rl.runs.checkpoint import checkpoint_file
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.resources import find_resource
+from vdl_ros.common.run_files import checkpoint_file
 from vdl_ros.common.settings import SettingError, setting
-from vdl_ros.rl.runs.checkpoint import checkpoint_file
 
 __all__ = ['PolicyConfig']
 

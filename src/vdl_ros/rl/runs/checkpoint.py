@@ -9,13 +9,11 @@ from typing import Any
 import torch
 
 from vdl_ros.common.quoting import quoted
+from vdl_ros.common.run_files import BEST, CHECKPOINT, checkpoint_file
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
 
-__all__ = ['BEST', 'CHECKPOINT', 'FORMAT', 'CheckpointError', 'checkpoint_file',
-           'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
+__all__ = ['FORMAT', 'CheckpointError', 'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
 
-#: Files of a run's folder: the whole state, and the policy with the best evaluation.
-CHECKPOINT, BEST = 'checkpoint.pt', 'best.pt'
 FORMAT = 2
 _PARTS = ('config', 'learner', 'progress')
 CheckpointError = TensorFileError
@@ -40,19 +38,12 @@ def save_checkpoint(
         path, {'format': FORMAT, 'config': config, 'learner': learner, 'progress': progress})
 
 
-def checkpoint_file(path: Path) -> Path:
-    """Return the file of a policy: of a run's folder best.pt, without one checkpoint.pt."""
-    if not path.is_dir():
-        return path
-    return path / (BEST if (path / BEST).is_file() else CHECKPOINT)
-
-
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     Return what :func:`save_checkpoint` wrote; no code in the file is run.
 
     Args:
-        path: the file, or the folder of a run, see :func:`checkpoint_file`.
+        path: the file, or the folder of a run, see :func:`run_files.checkpoint_file`.
 
     Raises:
         CheckpointError: missing, corrupt, malicious, or of another format.
