@@ -26,7 +26,7 @@ from vdl_ros.rl.device import (
     to_host,
 )
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy import policy as policy_module
+from vdl_ros.rl.policy import precision
 from vdl_ros.rl.train_config import TrainConfig
 
 DEVICE = fake_device.DEVICE
@@ -164,8 +164,8 @@ def test_weights_are_copied_with_one_wait_and_do_not_change_later(fake, spaces, 
 
 def test_actors_of_a_learner_on_a_device_use_the_cpu(fake, monkeypatch):
     config = TrainConfig(network='nature', lstm_size=3)
-    monkeypatch.setattr(policy_module, 'computes_bfloat16', lambda device: device == DEVICE)
-    monkeypatch.setattr(policy_module, 'faster_in_bfloat16', lambda work: False)
+    monkeypatch.setattr(precision, 'computes_bfloat16', lambda device: device == DEVICE)
+    monkeypatch.setattr(precision, 'faster_in_bfloat16', lambda work: False)
     learner = Learner(config, IMAGES, gymnasium.spaces.Discrete(4), device=DEVICE)
     assert learner.policy.precision == torch.bfloat16
     policy = learner.copy_policy()

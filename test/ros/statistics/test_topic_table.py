@@ -119,7 +119,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_is_overwritten_in_place(monkeypatch):
-    monkeypatch.setattr('shutil.get_terminal_size', lambda: os.terminal_size((10, 4)))
+    monkeypatch.setattr('shutil.get_terminal_size', lambda **more: os.terminal_size((10, 4)))
     stream = Terminal()
     screen = Screen(stream)
     screen.show('one\ntwo')
