@@ -90,6 +90,7 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     report.complete(options, {'rounds': (5, 1), 'actions': (5000, 500)},
                     {'rounds': (1, 1000), 'actions': (1, 1_000_000)})
+    open_policy(options.checkpoint, load())  # bad input is said before the work
     return options
 
 

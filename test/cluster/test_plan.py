@@ -100,8 +100,9 @@ def test_the_slurm_script_starts_each_task_on_its_node(tmp_path):
     """With programs for those of SLURM; a real one has not been tried."""
     programs = {
         'scontrol': 'printf "n1\\nn2\\nn3\\nn4\\n"',
-        'scancel': 'echo "scancel $*" >> log',
-        'srun': 'printf "%s\\n" "$*" >> log'}
+        # A file each: what is written at once by several would be mixed.
+        'scancel': 'echo "scancel $*" > log.$$',
+        'srun': 'printf "%s\\n" "$*" > log.$$'}
     for name, text in programs.items():
         (tmp_path / name).write_text(f'#!/bin/bash\n{text}\n')
         (tmp_path / name).chmod(0o755)
@@ -110,7 +111,7 @@ def test_the_slurm_script_starts_each_task_on_its_node(tmp_path):
         ['bash'], input=script, text=True, cwd=tmp_path, capture_output=True,
         env={'PATH': f'{tmp_path}:/usr/bin:/bin', 'SLURM_JOB_ID': '5', 'SLURM_JOB_NODELIST': 'x'})
     assert done.returncode == 0, done.stderr
-    log = (tmp_path / 'log').read_text()
+    log = ''.join(path.read_text() for path in tmp_path.glob('log.*'))
     assert '#SBATCH --nodes=4\n' in script
     assert '#SBATCH --gpus-per-node=2\n' in script
     assert log.count('ROS_STATIC_PEERS=n1;n2;n3;n4 ros2 launch vdl_ros') == 5

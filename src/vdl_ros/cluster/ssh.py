@@ -38,6 +38,8 @@ _SSH_FAILED = 255
 _LONGEST_LINE = 1 << 24
 # Time for the answer of a host that is reached; it only notices a host that hangs, s.
 _ANSWER_S = 300.0
+# Time for ssh to end after its connection is closed, s.
+_END_S = 10.0
 
 
 class HostError(RuntimeError):
@@ -173,8 +175,12 @@ class Request:
 
     def _error(self) -> HostError:
         """Return why there is no answer."""
-        self._process.terminate()
-        status = self._process.wait()
+        try:
+            # A connection that is closed ends by itself; its status says why.
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            status = self._process.wait()
         self._reader.join()
         lines = [line.decode(errors='replace').strip() for line in self._errors]
         last = next((line for line in reversed(lines) if line), '')
