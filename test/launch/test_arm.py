@@ -11,6 +11,7 @@ from pathlib import Path
 import browser as browsers
 import fake_owi535 as fake
 import numpy as np
+import psutil
 import pytest
 import torch
 import yaml
@@ -143,6 +144,14 @@ def test_recorded_bag_plays_back_into_the_view(arm_launch, launch, peer, tmp_pat
         browser.close()
 
 
+def has_ended(pid):
+    try:
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+    except psutil.NoSuchProcess:
+        return True
+
+
 @pytest.mark.parametrize('victim', [*NODES, 'launch'])
 def test_killing_any_process_stops_the_motors_in_time(
         arm_launch, peer, bench, took, tmp_path, victim):
@@ -158,6 +167,8 @@ def test_killing_any_process_stops_the_motors_in_time(
     peer.until(lambda: bench.data[-3:] == ['400200'] * 3, 'the arm moves', every=0.05, say=command)
     target = process.process if victim == 'launch' else process.nodes(victim)[0]
     target.send_signal(signal.SIGKILL)
+    # A process may outlive its SIGKILL while the kernel writes to a disk for it.
+    peer.until(lambda: has_ended(target.pid), 'its end', every=0.05, say=command)
     killed = time.monotonic()
     # Another node continues to send commands.
     peer.until(lambda: process.process.poll() is not None and not process.family(), 'the end',
