@@ -63,8 +63,8 @@ def test_launch_files_and_nodes_that_are_named_exist(path):
         assert any((ROOT / folder / f'{node}.py').is_file() for folder in PROGRAMS), node
 
 
-def test_every_launch_file_and_node_is_in_the_readme():
-    text = (ROOT / 'README.md').read_text()
+def test_every_launch_file_node_and_tool_is_on_the_page_of_commands():
+    text = (ROOT / 'docs' / 'commands.md').read_text()
     for path in (ROOT / 'launch').glob('*.launch.py'):
         assert path.name in text
     for folder in PROGRAMS[:2]:

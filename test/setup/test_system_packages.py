@@ -74,4 +74,4 @@ def test_opengl_is_optional_for_training_but_not_for_tests(machine, modules, tmp
 def test_the_readme_names_every_package(modules):
     packages = modules.system_packages
     names = dict.fromkeys(name for need in packages.ALL for name in need.packages.split())
-    assert f'apt install {" ".join(names)}\n' in (ROOT / 'README.md').read_text()
+    assert f'apt install {" ".join(names)}\n' in (ROOT / 'docs' / 'install.md').read_text()

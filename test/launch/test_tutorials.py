@@ -1,0 +1,73 @@
+"""The tutorials of the commands, as a reader copies them: every file and every bash block."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = Path(__file__).resolve().parents[2] / 'docs' / 'tutorials'
+
+
+@pytest.fixture
+def follow(launch, tmp_path, monkeypatch):
+    """Return a function that follows a page in an empty folder, and returns what is printed."""
+    monkeypatch.chdir(tmp_path)
+    # Where a cluster puts its runs and notes.
+    monkeypatch.setenv('HOME', str(tmp_path))
+
+    def follow(page, *shorter):
+        text = (TUTORIALS / page).read_text()
+        for shown, replacement in shorter:
+            assert shown in text
+            text = text.replace(shown, replacement)
+        for name, content in re.findall(
+                r'to `(\S+)`[^\n]*\n\n```(?:yaml|csv)\n(.*?)^```', text, re.MULTILINE | re.DOTALL):
+            (tmp_path / name).write_text(content)
+        blocks = re.findall(r'^```bash\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
+        reader = launch('bash', '-e', '-c', '\n'.join(blocks))
+        assert reader.wait(540.0) == 0, reader.output
+        return reader.output
+    return follow
+
+
+def summary(folder):
+    return json.loads((Path(folder) / 'summary.json').read_text())
+
+
+def test_get_started_trains_evaluates_and_repeats(follow):
+    output = follow('get_started.md')
+    assert [summary(f'runs/{name}')['ended_by'] for name in ('one', 'two', 'local')] == [
+        'stop_at_return'] * 3
+    mean, = re.findall(r'20 episodes: mean ([\d.]+),', output)
+    assert float(mean) > 400
+    for name in ('one.mp4', 'curves.png'):
+        assert Path(name).stat().st_size > 1000
+
+
+def test_several_hosts_trains_by_a_hosts_file(follow):
+    follow('several_hosts.md')
+    assert summary('runs/lab')['ended_by'] == 'stop_at_return'
+
+
+def test_experiments_searches_and_shows_the_best(follow):
+    follow('experiments.md', ('total_steps: 20000', 'total_steps: 4000'))
+    search = Path('runs/pole/ppo/search')
+    assert json.loads((search / 'experiment.json').read_text())['complete']
+    assert (search / 'index.html').stat().st_size > 10_000
+    assert len(list(search.glob('trial-*/session-*/enjoy.mp4'))) == 1
+    assert summary('runs/again')['agent_steps'] >= 4000
+
+
+def test_attacks_lose_what_noise_does_not(follow):
+    output = follow('attacks.md', ('episodes:=2 ', 'episodes:=1 '))
+    lost = [float(each) for each in re.findall(r'return lost ([-\d.]+)', output)]
+    assert len(lost) == 4
+    assert lost[0] < 10 < 30 < lost[1]
+
+
+def test_the_arm_learns_to_reach_and_is_exported(follow):
+    output = follow('arm.md', ('episodes:=100', 'episodes:=40'))
+    success, = re.findall(r'40 episodes: mean .* success (\d+)%', output)
+    assert int(success) > 40
+    assert Path('reach.onnx').stat().st_size > 10_000
