@@ -47,7 +47,8 @@ def test_get_started_trains_evaluates_and_repeats(follow):
 
 def test_several_hosts_trains_by_a_hosts_file(follow):
     follow('several_hosts.md')
-    assert summary('runs/lab')['ended_by'] == 'stop_at_return'
+    run, = Path('runs').glob('lab-*')
+    assert summary(run)['ended_by'] == 'stop_at_return'
 
 
 def test_experiments_searches_and_shows_the_best(follow):
@@ -60,14 +61,15 @@ def test_experiments_searches_and_shows_the_best(follow):
 
 
 def test_attacks_lose_what_noise_does_not(follow):
-    output = follow('attacks.md', ('episodes:=2 ', 'episodes:=1 '))
+    output = follow('attacks.md', ('total_steps:=300000', 'total_steps:=20000'))
     lost = [float(each) for each in re.findall(r'return lost ([-\d.]+)', output)]
     assert len(lost) == 4
     assert lost[0] < 10 < 30 < lost[1]
+    assert lost[2] > 100
 
 
-def test_the_arm_learns_to_reach_and_is_exported(follow):
-    output = follow('arm.md', ('episodes:=100', 'episodes:=40'))
-    success, = re.findall(r'40 episodes: mean .* success (\d+)%', output)
-    assert int(success) > 40
+def test_the_arm_is_trained_and_exported(follow):
+    # test_reach_is_learned.py goes on until it reaches.
+    output = follow('arm.md', ('total_steps:=600000', 'total_steps:=40000'))
+    assert re.search(r'100 episodes: mean .* success \d+%', output)
     assert Path('reach.onnx').stat().st_size > 10_000

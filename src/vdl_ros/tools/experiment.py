@@ -109,7 +109,7 @@ def _check(files: Sequence[Path]) -> int:
             print(fault, file=sys.stderr)
             status = EXIT_BAD_INPUT
         if not faults:
-            print(f'{file}: {len(specs)} specs')
+            print(f'{file}: {len(specs)} spec{"s" * (len(specs) != 1)}')
     return status
 
 
