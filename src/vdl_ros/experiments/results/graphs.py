@@ -134,9 +134,10 @@ def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
             axes.xaxis.set_minor_formatter(NullFormatter())
         else:
-            axes.xaxis.set_major_locator(MaxNLocator(4))
-            if max(numbers) >= 1000:
-                axes.xaxis.set_major_formatter(EngFormatter())
+            axes.xaxis.set_major_locator(MaxNLocator(3))
+            axes.xaxis.set_major_formatter(
+                EngFormatter() if max(numbers) >= 1000
+                else FuncFormatter(lambda value, _: f'{value:g}'))
         return numbers
     kinds = sorted({str(each) for each in values})
     axes.set_xticks(range(len(kinds)), kinds, rotation=30, ha='right')
