@@ -35,8 +35,8 @@ from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
 from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
-from vdl_ros.rl.runs.run_folder import saved_settings
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
+from vdl_ros.rl.runs.saved_settings import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.launch_restarts import restarted

@@ -7,7 +7,8 @@ from vdl_ros.common.settings import SettingError, as_dict
 from vdl_ros.config_file import read_config
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.saved_settings import saved_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 

@@ -41,8 +41,9 @@ from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.runs.run_folder import RunFolder, saved_settings
+from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
+from vdl_ros.rl.runs.saved_settings import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import load_surrogate
 

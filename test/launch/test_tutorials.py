@@ -22,7 +22,8 @@ def follow(launch, tmp_path, monkeypatch):
             assert shown in text
             text = text.replace(shown, replacement)
         for name, content in re.findall(
-                r'to `(\S+)`[^\n]*\n\n```(?:yaml|text)\n(.*?)^```', text, re.MULTILINE | re.DOTALL):
+                r'to `(\S+)`[^\n]*\n\n```(?:yaml|text)\n(.*?)^```', text,
+                re.MULTILINE | re.DOTALL):
             (tmp_path / name).write_text(content)
         blocks = re.findall(r'^```bash\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
         reader = launch('bash', '-e', '-c', '\n'.join(blocks))

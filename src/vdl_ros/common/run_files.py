@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['BEST', 'CHECKPOINT', 'ProgressTable', 'atomic_file', 'checkpoint_file',
-           'unique_name', 'write_text']
+__all__ = ['BEST', 'CHECKPOINT', 'EPISODE', 'EPISODES', 'ProgressTable', 'atomic_file',
+           'checkpoint_file', 'unique_name', 'write_text']
 
 #: The whole state of a training, and the policy with the best evaluation.
 CHECKPOINT, BEST = 'checkpoint.pt', 'best.pt'
+#: The first episode step by step, and a row for each episode.
+EPISODE, EPISODES = 'episode.csv', 'episodes.csv'
 
 
 def checkpoint_file(path: Path) -> Path:

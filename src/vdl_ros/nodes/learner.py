@@ -42,8 +42,8 @@ from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.trainer import NOT_FINITE
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
-from vdl_ros.rl.runs.run_folder import saved_settings
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
+from vdl_ros.rl.runs.saved_settings import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters
 from vdl_ros.ros.process import (

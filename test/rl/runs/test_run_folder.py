@@ -17,8 +17,9 @@ from vdl_ros.common.settings import select
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError, saved_settings
+from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
+from vdl_ros.rl.runs.saved_settings import saved_settings
 
 PARTS = {'config': {}, 'learner': {'agent_steps': 0}, 'progress': {}}
 

@@ -10,7 +10,7 @@ import threading
 import psutil
 import pytest
 
-from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.run_lock import in_use
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 
 SETTINGS = {'env_id': 'CartPole-v1', 'num_envs': '4', 'hidden_size': '8',
@@ -61,13 +61,13 @@ def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp
         # Stopped, so that it holds the folder for as long as the test wants.
         child.suspend()
         os.kill(parent.pid, signal.SIGKILL)
-    assert RunFolder.in_use(run)
+    assert in_use(run)
     asked = []
 
     def stop():
         asked.append(1)
         if len(asked) == 5:
-            assert RunFolder.in_use(run)
+            assert in_use(run)
             child.resume()
         return False
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.rl.learning.episode_table import EPISODE, EPISODES
+from vdl_ros.common.run_files import EPISODE, EPISODES
 
 __all__ = ['Episodes', 'Trace', 'read_episodes', 'read_trace']
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from vdl_ros.common.run_files import ProgressTable
+from vdl_ros.common.run_files import EPISODE, EPISODES, ProgressTable
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.episode_record import EpisodeRecord
 from vdl_ros.rl.learning.learner import Learner
 
-__all__ = ['EPISODE', 'EPISODES', 'EpisodeTable']
+__all__ = ['EpisodeTable']
 
-#: Names of the files in the folder of a run: of the first episode, and of all.
-EPISODE, EPISODES = 'episode.csv', 'episodes.csv'
 _COLUMNS = ('agent_steps', 'return', 'length', 'adversary_l2', 'adversary_injects')
 
 

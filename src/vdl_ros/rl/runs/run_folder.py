@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import math
 import re
@@ -13,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
@@ -21,28 +18,20 @@ from vdl_ros.common.array_file import load_array_file, save_array_file
 from vdl_ros.common.run_files import BEST, CHECKPOINT, ProgressTable, atomic_file, write_text
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder_config import NONE, RunFolderConfig
+from vdl_ros.rl.runs.run_lock import LAUNCH_FILE, lock
+from vdl_ros.rl.runs.saved_settings import save_settings
 from vdl_ros.rl.runs.tracker import Tracker, verify_tracker
 
-__all__ = ['RunFolder', 'RunFolderError', 'saved_settings']
+__all__ = ['RunFolder', 'RunFolderError']
 
 _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'success_rate_100',
             'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
 # Values of columns that runs of earlier versions do not have.
 _DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
-# What says which run it is and not how it is trained: config.yaml can start another one.
-_NOT_SAVED = ('run_dir', 'resume', 'relearn', 'learner_rank', 'group_address')
-# Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
-# The modules are what the user of a host trusts, not what a folder asks for.
-_SETTINGS_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'init',
-                        'env_modules')
 # Names of checkpoints that are kept.
 _KEPT = re.compile(r'checkpoint-\d+\.pt')
 # Likewise of replays.
 _REPLAY = re.compile(r'replay-\d+\.npz')
-# It is locked while a process writes the run.
-_LAUNCH_FILE = '.launch_id'
-# Errors of flock on file systems without locks.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class RunFolderError(ValueError):
@@ -77,7 +66,7 @@ class RunFolder:
             SettingError: the tracker is not installed.
         """
         self.path, self.config = path, config or RunFolderConfig()
-        self._launch_file, self._actors_file = path / _LAUNCH_FILE, path / '.actors.json'
+        self._launch_file, self._actors_file = path / LAUNCH_FILE, path / '.actors.json'
         verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
@@ -109,15 +98,12 @@ class RunFolder:
     def _claim(self, launch_id: str, resume: bool) -> None:
         """Lock the folder and write the launch's id into it."""
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._lock)
         except BlockingIOError:
             self._lock.close()
             raise RunFolderError(
                 f'{"resume" if resume else "run_dir"}: {self.path} is in use by another process; '
                 'stop that one, or name another folder') from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
         # Another process may have used the folder since the first check.
         self._check(launch_id, resume, (self._launch_file,))
         self._lock.truncate(0)
@@ -134,18 +120,6 @@ class RunFolder:
         """The file of the policy with the best evaluation."""
         return self.path / BEST
 
-    @staticmethod
-    def in_use(path: Path) -> bool:
-        """Return whether a process writes the run in the folder ``path``."""
-        try:
-            with (path / _LAUNCH_FILE).open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
-
     def load(self) -> dict[str, Any] | None:
         """Return the checkpoint to resume from, or None for a new run."""
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
@@ -159,8 +133,7 @@ class RunFolder:
 
         ``warn`` is called with a line, from another thread, if the tracker fails.
         """
-        saved = {name: value for name, value in config.items() if name not in _NOT_SAVED}
-        write_text(self.path / 'config.yaml', yaml.safe_dump(saved, sort_keys=False))
+        saved = save_settings(self.path, config)
         self._progress.truncate(agent_steps)
         # Discards all events after the checkpoint. The queue is long, so that the training does
         # not wait for the thread that writes them.
@@ -291,19 +264,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite(each) for key, each in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def saved_settings(folder: Path) -> dict[str, object]:
-    """
-    Return the settings of the run in ``folder``, without those of one start.
-
-    Raises:
-        RunFolderError: the folder has no readable config.yaml.
-    """
-    try:
-        content = yaml.safe_load((folder / 'config.yaml').read_text())
-    except (OSError, yaml.YAMLError):
-        content = None
-    if not isinstance(content, dict):
-        raise RunFolderError(f'resume: {folder} holds no readable config.yaml')
-    return {name: value for name, value in content.items() if name not in _SETTINGS_OF_A_START}

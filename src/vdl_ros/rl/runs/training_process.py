@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.runs.run_lock import in_use
 
 __all__ = ['TrainingError', 'TrainingProcess']
 
@@ -96,7 +96,7 @@ class TrainingProcess:
             return found
         pause = threading.Event()
         # A training whose parent was killed ends by itself, soon.
-        while RunFolder.in_use(self.folder):
+        while in_use(self.folder):
             if stop():
                 return None
             pause.wait(_POLL_S)

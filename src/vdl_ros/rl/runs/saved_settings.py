@@ -1,0 +1,44 @@
+"""The settings that a run keeps in its ``config.yaml``; without PyTorch, for launch files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vdl_ros.common.run_files import write_text
+from vdl_ros.common.settings import SettingError
+
+__all__ = ['save_settings', 'saved_settings']
+
+_FILE = 'config.yaml'
+# What says which run it is and not how it is trained: config.yaml can start another one.
+_NOT_SAVED = ('run_dir', 'resume', 'relearn', 'learner_rank', 'group_address')
+# Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
+# The modules are what the user of a host trusts, not what a folder asks for.
+_OF_A_START = (*_NOT_SAVED, 'device', 'num_actors', 'num_learners', 'init', 'env_modules')
+
+
+def save_settings(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the settings of a run as resolved, and return those that are written."""
+    saved = {name: value for name, value in settings.items() if name not in _NOT_SAVED}
+    write_text(folder / _FILE, yaml.safe_dump(saved, sort_keys=False))
+    return saved
+
+
+def saved_settings(folder: Path) -> dict[str, object]:
+    """
+    Return the settings of the run in ``folder``, without those of one start.
+
+    Raises:
+        SettingError: the folder has no readable config.yaml.
+    """
+    try:
+        content = yaml.safe_load((folder / _FILE).read_text())
+    except (OSError, yaml.YAMLError):
+        content = None
+    if not isinstance(content, dict):
+        raise SettingError(f'resume: {folder} holds no readable {_FILE}')
+    return {name: value for name, value in content.items() if name not in _OF_A_START}

@@ -1,0 +1,20 @@
+"""Launch files, and the command line cluster, do not import PyTorch, which takes seconds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_what_starts_processes_does_not_import_pytorch():
+    files = [str(each) for each in sorted((ROOT / 'launch').glob('*.launch.py'))]
+    assert len(files) > 5
+    code = (
+        'import runpy, sys\n'
+        'sys.modules["torch"] = None\n'
+        f'for file in {files}: runpy.run_path(file)["generate_launch_description"]()\n'
+        'import vdl_ros.tools.cluster\n')
+    done = subprocess.run(
+        [sys.executable, '-c', code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
