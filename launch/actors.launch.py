@@ -8,15 +8,11 @@ import socket
 from dataclasses import dataclass
 from functools import partial
 
-from launch import LaunchDescription
-from launch.actions import OpaqueFunction, SetEnvironmentVariable
-from launch_ros.actions import Node
-
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import select, setting
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.ros import launch_arguments
+from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
@@ -36,8 +32,6 @@ class Numbers:
 
 def start(context):
     """Start the actors; an actor that fails is restarted."""
-    launch_arguments.reject_unknown_arguments(
-        context, 'actors.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     if context.launch_configurations.get('record'):
         given['await_recorder'] = True
@@ -47,13 +41,11 @@ def start(context):
              for index in range(numbers.num_actors)]
     actors = [
         restarted(partial(
-            Node, package='vdl_ros', executable='actor', name=f'actor_{index}', output='screen',
-            remappings=launch_arguments.of_learner(rank),
-            parameters=[launch_arguments.parameters(
-                given | {'actor_id': f'{prefix}_{index}', 'launch_id': 'actors'})],
+            launch_nodes.node, context, 'actor', given, SETTINGS, 'actors', name=f'actor_{index}',
+            remappings=launch_nodes.of_learner(rank), actor_id=f'{prefix}_{index}',
         ), on_success=False)
         for index, rank in enumerate(ranks)]
-    return [*launch_arguments.announced(context), *actors, *launch_arguments.recorder(context)]
+    return [*launch_nodes.announced(context), *actors, *launch_nodes.recorder(context)]
 
 
 ARGUMENTS = [
@@ -65,8 +57,4 @@ ARGUMENTS = [
 
 def generate_launch_description():
     """Return the launch description."""
-    return LaunchDescription([
-        *ARGUMENTS,
-        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
-        OpaqueFunction(function=start),
-    ])
+    return launch_nodes.described('actors.launch.py', ARGUMENTS, SETTINGS, start)

@@ -4,19 +4,13 @@ The arm, real or simulated: driver, controller, policy, camera and views, also u
 When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
 
+from functools import partial
+
 import yaml
 from ament_index_python.packages import PackageNotFoundError, get_package_prefix
-from launch import LaunchDescription
-from launch.actions import (
-    DeclareLaunchArgument,
-    LogInfo,
-    OpaqueFunction,
-    RegisterEventHandler,
-    SetEnvironmentVariable,
-)
+from launch.actions import DeclareLaunchArgument, LogInfo, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
-from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
-from launch_ros.actions import Node
+from launch.substitutions import PathJoinSubstitution
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
@@ -34,10 +28,9 @@ from vdl_ros.nodes.policy_config import PolicyConfig
 from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.viewer_config import ViewConfig
-from vdl_ros.ros import launch_arguments
+from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.process_config import ProcessConfig
 
-RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # Settings of each node; the camera's `source` is the argument `camera`.
 NODES = {
     'arm_driver': (UsbConfig, SafetyConfig, ProcessConfig),
@@ -91,8 +84,6 @@ ARGUMENTS = [
 
 def start(context):
     """Return the nodes that the arguments select."""
-    launch_arguments.reject_unknown_arguments(
-        context, 'arm.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     if context.launch_configurations['arm_calibration']:
         given = calibrated(given, context.launch_configurations['arm_calibration'])
@@ -119,7 +110,8 @@ def start(context):
     placement = select(CameraPlacement, given).arguments
     description = select(GeometryConfig, given).load(placement).urdf
     truth = TRUTH if by_camera else []
-    nodes = [robot_state(given, description)]
+    node = partial(arm_node, context)
+    nodes = [robot_state(context, given, description)]
     if arm == 'sim':
         nodes.append(node('sim_arm', given, remappings=truth))
     elif arm == 'real':
@@ -142,22 +134,23 @@ def start(context):
         text = ParameterValue(description, value_type=str)
         nodes += [node('pose_estimator', given, joint_states=by_camera,
                        remappings=ATTACKED if is_attacked else []),
-                  node('robot_state', given, node_name='estimated_state', source='pose',
+                  node('robot_state', given, name='estimated_state', source='pose',
                        frame_prefix='estimated/', robot_description=text)]
     if on['view']:
         nodes.append(node('viewer', given))
     if on['rviz']:
-        nodes.append(rviz())
-    nodes += launch_arguments.recorder(context)
+        nodes.append(rviz(context))
+    nodes += launch_nodes.recorder(context)
     watch = [RegisterEventHandler(OnProcessExit(
-        target_action=each, on_exit=launch_arguments.end_all)) for each in nodes]
+        target_action=each, on_exit=launch_nodes.end_all)) for each in nodes]
     return [*notes, *watch, *nodes]
 
 
-def node(name, given, **more):
+def arm_node(context, executable, given, **more):
     """Return a node of this package with its settings from ``given``, and ``more``."""
-    return launch_arguments.node(
-        name, given, NODES[name], 'arm', **more, **simulated_time(given, name))
+    return launch_nodes.node(
+        context, executable, given, NODES[executable], 'arm', **more,
+        **simulated_time(given, executable))
 
 
 def calibrated(given, path):
@@ -182,19 +175,20 @@ def simulated_time(given, name):
     return {'use_sim_time': True} if given.get('publish_clock') and name != 'sim_arm' else {}
 
 
-def robot_state(given, description):
+def robot_state(context, given, description):
     """Return robot_state_publisher where it is installed, or this package's replacement."""
     text = ParameterValue(description, value_type=str)
     try:
         get_package_prefix('robot_state_publisher')
     except PackageNotFoundError:
-        return node('robot_state', given, robot_description=text)
-    return Node(package='robot_state_publisher', executable='robot_state_publisher',
-                output='screen', remappings=[('joint_states', 'arm/joint_states')],
-                parameters=[{'robot_description': text} | simulated_time(given, 'robot_state')])
+        return arm_node(context, 'robot_state', given, robot_description=text)
+    return launch_nodes.make_node(
+        context, 'robot_state_publisher', package='robot_state_publisher',
+        remappings=[('joint_states', 'arm/joint_states')],
+        parameters=[{'robot_description': text} | simulated_time(given, 'robot_state')])
 
 
-def rviz():
+def rviz(context):
     """Return rviz2 with the arm, its camera, the estimated pose and the target."""
     try:
         get_package_prefix('rviz2')
@@ -202,15 +196,9 @@ def rviz():
         raise SettingError('rviz: rviz2 is not installed: apt install ros-$ROS_DISTRO-rviz2, or '
                            'view:=true for the view in a browser') from None
     path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'config', 'rviz', 'arm.rviz'])
-    return Node(package='rviz2', executable='rviz2', output='screen', arguments=['-d', path])
+    return launch_nodes.make_node(context, 'rviz2', package='rviz2', arguments=['-d', path])
 
 
 def generate_launch_description():
     """Return the launch description."""
-    return LaunchDescription([
-        *ARGUMENTS,
-        # By default all nodes are on this machine, and images travel through shared memory.
-        SetEnvironmentVariable(RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
-        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
-        OpaqueFunction(function=start),
-    ])
+    return launch_nodes.described('arm.launch.py', ARGUMENTS, SETTINGS, start, local=True)

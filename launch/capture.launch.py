@@ -1,14 +1,7 @@
 """Capture frames for the pose estimator; those of the simulated arm have labels."""
 
-from launch import LaunchDescription
-from launch.actions import (
-    DeclareLaunchArgument,
-    OpaqueFunction,
-    RegisterEventHandler,
-    SetEnvironmentVariable,
-)
+from launch.actions import DeclareLaunchArgument, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
-from launch.substitutions import EnvironmentVariable
 
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.camera.camera_config import CameraConfig
@@ -16,10 +9,9 @@ from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.settings import Setting, SettingError
 from vdl_ros.nodes.capture_config import CaptureConfig
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
-from vdl_ros.ros import launch_arguments
+from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.process_config import ProcessConfig
 
-RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
 DEVICE = Setting('device', str, '/dev/video0', 'Camera of the real arm.')
 WIDTH = Setting('image_width', int, 128, 'Width of the pictures.', minimum=8, maximum=4096)
@@ -30,22 +22,20 @@ ARGUMENTS = [
     *(DeclareLaunchArgument(each.name, default_value=str(each.default),
                             description=f'{each.doc} ({each.allowed})')
       for each in LAUNCH_SETTINGS),
-    *launch_arguments.declare(*SETTINGS),
+    *launch_arguments.declare(*SETTINGS), launch_arguments.RECORD,
 ]
 
 
 def start(context):
     """Start the nodes for these arguments."""
-    launch_arguments.reject_unknown_arguments(
-        context, 'capture.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     arm, device, width, height = (
         each.parse(context.launch_configurations[each.name]) for each in LAUNCH_SETTINGS)
     size = {'image_width': width, 'image_height': height}
 
     def node(name, *settings, **more):
-        return launch_arguments.node(
-            name, given, (*settings, ProcessConfig), 'capture', **more)
+        return launch_nodes.node(
+            context, name, given, (*settings, ProcessConfig), 'capture', **more)
 
     if arm == 'sim':
         try:
@@ -59,15 +49,11 @@ def start(context):
     else:
         nodes = [node('camera', CameraConfig, source=device, **size),
                  node('capture', *SETTINGS[:-1], labels=False)]
+    nodes += launch_nodes.recorder(context)
     return [*(RegisterEventHandler(OnProcessExit(
-        target_action=each, on_exit=launch_arguments.end_all)) for each in nodes), *nodes]
+        target_action=each, on_exit=launch_nodes.end_all)) for each in nodes), *nodes]
 
 
 def generate_launch_description():
     """Return the launch description."""
-    return LaunchDescription([
-        *ARGUMENTS,
-        SetEnvironmentVariable(RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
-        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
-        OpaqueFunction(function=start),
-    ])
+    return launch_nodes.described('capture.launch.py', ARGUMENTS, SETTINGS, start, local=True)

@@ -4,8 +4,7 @@ Train over several hosts: start learners and actors by a hosts file, and stop al
 It is ``ros2 run vdl_ros cluster start --watch`` as a launch. See docs/cluster.md.
 """
 
-from launch import LaunchDescription
-from launch.actions import ExecuteProcess, OpaqueFunction, RegisterEventHandler
+from launch.actions import ExecuteProcess, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 from launch.substitutions import PathJoinSubstitution
 from launch_ros.substitutions import FindPackagePrefix
@@ -13,8 +12,8 @@ from launch_ros.substitutions import FindPackagePrefix
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.cluster.cluster_config import ClusterConfig
 from vdl_ros.common.settings import as_text, select
-from vdl_ros.ros import launch_arguments
-from vdl_ros.tools.cluster import DERIVED, FIRST
+from vdl_ros.ros import launch_arguments, launch_nodes
+from vdl_ros.tools.cluster import DERIVED, FIRST, OF_EVERY_TASK
 
 SETTINGS = (ClusterConfig, *FIRST, SurrogateConfig)
 ARGUMENTS = [*(each for each in launch_arguments.declare(*SETTINGS) if each.name not in DERIVED),
@@ -25,19 +24,19 @@ BRINGING_S = 120.0
 
 def start(context):
     """Start the program that starts and follows the tasks; the launch ends with it."""
-    launch_arguments.reject_unknown_arguments(
-        context, 'cluster.launch.py', [each.name for each in ARGUMENTS])
     given = launch_arguments.given(context, *SETTINGS)
     program = PathJoinSubstitution([FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', 'cluster'])
     words = [f'{name}:={as_text(value)}' for name, value in given.items()]
+    words += [f'{name}:={text}' for name in OF_EVERY_TASK
+              if (text := context.launch_configurations[name])]
     cluster = ExecuteProcess(
         cmd=[program, 'start', '--watch', '--with-parent', *words], name='cluster',
         output='screen',
         sigterm_timeout=str(select(ClusterConfig, given).stop_timeout + BRINGING_S))
     return [RegisterEventHandler(OnProcessExit(
-        target_action=cluster, on_exit=launch_arguments.end_all)), cluster]
+        target_action=cluster, on_exit=launch_nodes.end_all)), cluster]
 
 
 def generate_launch_description():
     """Return the launch description."""
-    return LaunchDescription([*ARGUMENTS, OpaqueFunction(function=start)])
+    return launch_nodes.described('cluster.launch.py', ARGUMENTS, SETTINGS, start)

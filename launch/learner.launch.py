@@ -4,9 +4,7 @@ Start one learner only, for training on several hosts.
 With num_learners > 1, start one launch for each learner_rank, on this host or others.
 """
 
-from launch import LaunchDescription
-from launch.actions import OpaqueFunction, SetEnvironmentVariable
-from launch_ros.actions import Node
+from functools import partial
 
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.common.run_files import unique_name
@@ -16,7 +14,7 @@ from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import launch_arguments
+from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
@@ -26,17 +24,15 @@ SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values
 
 def start(context):
     """Start the learner; if it fails it is restarted and resumes from its checkpoint."""
-    launch_arguments.reject_unknown_arguments(
-        context, 'learner.launch.py', [each.name for each in ARGUMENTS])
-    given = launch_arguments.given(context, *SETTINGS)
+    given = launch_arguments.given(context, *SETTINGS, node='learner')
     rank = given.get('learner_rank', 0)
     single = given.get('num_learners', 1) == 1
-    parameters = launch_arguments.parameters(given) | {'launch_id': unique_name()}
-    learner = restarted(lambda: Node(
-        package='vdl_ros', executable='learner', name='learner' if single else f'learner_{rank}',
-        output='screen', remappings=launch_arguments.of_learner(rank), parameters=[parameters],
-        sigterm_timeout=launch_arguments.SAVING_S), on_success=True)
-    return [*launch_arguments.announced(context), learner, *launch_arguments.recorder(context)]
+    learner = restarted(partial(
+        launch_nodes.node, context, 'learner', given, SETTINGS, unique_name(),
+        name='learner' if single else f'learner_{rank}',
+        remappings=launch_nodes.of_learner(rank),
+        sigterm_timeout=launch_nodes.SAVING_S), on_success=True)
+    return [*launch_nodes.announced(context), learner, *launch_nodes.recorder(context)]
 
 
 ARGUMENTS = [
@@ -45,8 +41,4 @@ ARGUMENTS = [
 
 def generate_launch_description():
     """Return the launch description."""
-    return LaunchDescription([
-        *ARGUMENTS,
-        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
-        OpaqueFunction(function=start),
-    ])
+    return launch_nodes.described('learner.launch.py', ARGUMENTS, SETTINGS, start)

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from launch import LaunchDescription
 from launch.actions import (
     ExecuteProcess,
     GroupAction,
     IncludeLaunchDescription,
-    OpaqueFunction,
     RegisterEventHandler,
-    SetEnvironmentVariable,
 )
 from launch.event_handlers import OnProcessExit
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
+from launch.substitutions import PathJoinSubstitution
 from launch_ros.substitutions import FindPackagePrefix, FindPackageShare
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig, verify_attack
@@ -38,7 +35,7 @@ from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.runs.saved_settings import saved_settings
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import launch_arguments
+from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_restarts import restarted
 from vdl_ros.ros.process_config import ProcessConfig
 
@@ -65,7 +62,6 @@ class Source:
         'its folder, or its .mcap file; empty: from actors.')
 
 
-RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
             AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig, ProcessConfig)
 # Nodes of the view with their settings.
@@ -78,22 +74,18 @@ ARGUMENTS = [
     launch_arguments.RECORD]
 
 
-def check(context):
-    """Raise an error for unknown arguments before anything starts."""
-    launch_arguments.reject_unknown_arguments(
-        context, 'train.launch.py', [each.name for each in ARGUMENTS])
-
-
 def include(file, **arguments):
     """Return the action that includes a launch file of this package."""
     path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'launch', file])
+    # Its nodes are in the namespace of this file already.
     return IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(path), launch_arguments=arguments.items())
+        PythonLaunchDescriptionSource(path),
+        launch_arguments=(arguments | {'namespace': ''}).items())
 
 
 def start(context):
     """Start the learners, and the actors or the player."""
-    given = launch_arguments.given(context, *SETTINGS, *SHOWN)
+    given = launch_arguments.given(context, *SETTINGS, *SHOWN, node='learner')
     watching = select(Watching, given)
     # Without a word about the task, the arm learns to reach.
     task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}
@@ -126,8 +118,8 @@ def start(context):
                              relearn=str(bool(bag)).lower(), **task, **one,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    return [*learners, *(player(bag) if bag else [actors(context, one)]),
-            *evaluator(resumed | given), *watchers(watching, given)]
+    return [*learners, *(player(context, bag) if bag else [actors(context, one)]),
+            *evaluator(context, resumed | given), *watchers(context, watching, given)]
 
 
 def actors(context, one):
@@ -139,37 +131,36 @@ def actors(context, one):
         await_recorder=str(recorded).lower(), **one)])
 
 
-def evaluator(given):
+def evaluator(context, given):
     """Return what evaluates policies, if any are to be; the training does not depend on it."""
     if not select(TrainConfig, given).eval_every:
         return []
     return [restarted(
-        partial(launch_arguments.node, 'evaluator', launch_arguments.parameters(given),
-                EVALUATOR, 'train'), on_success=False, needed=False)]
+        partial(launch_nodes.node, context, 'evaluator', given, EVALUATOR, 'train'),
+        on_success=False, needed=False)]
 
 
-def player(bag):
+def player(context, bag):
     """Return the player of the bag; the launch ends with the learner, or with its failure."""
-    process = launch_arguments.node(
-        'player', launch_arguments.parameters({'bag': bag}), (PlayConfig, ProcessConfig), 'train',
-        relearn=True)
+    process = launch_nodes.node(
+        context, 'player', {'bag': bag}, (PlayConfig, ProcessConfig), 'train', relearn=True)
 
     def on_exit(event, context):
-        return launch_arguments.end_all(event, context) if event.returncode else None
+        return launch_nodes.end_all(event, context) if event.returncode else None
 
     return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)), process]
 
 
-def watchers(watching, given):
+def watchers(context, watching, given):
     """Return what shows the training; only bad settings of these end the launch, not their end."""
     processes = [
-        launch_arguments.node(name, launch_arguments.parameters(given), settings, 'train')
+        launch_nodes.node(context, name, given, settings, 'train')
         for name, settings in VIEWERS.items() if watching.view]
     if watching.tensorboard:
         folder = given.get('resume') or given['run_dir']
         processes.append(tensorboard(folder, watching.tensorboard_port))
     ends = [RegisterEventHandler(OnProcessExit(
-        target_action=each, on_exit=partial(launch_arguments.end_with, on_success=False)))
+        target_action=each, on_exit=partial(launch_nodes.end_with, on_success=False)))
         for each in processes]
     return [*ends, *processes]
 
@@ -190,12 +181,5 @@ def free_address():
 
 def generate_launch_description():
     """Return the launch description."""
-    return LaunchDescription([
-        *ARGUMENTS,
-        OpaqueFunction(function=check),
-        # All processes are on this machine: no discovery of other hosts, and shared memory.
-        SetEnvironmentVariable(
-            RANGE, EnvironmentVariable(RANGE, default_value='LOCALHOST')),
-        SetEnvironmentVariable('RCUTILS_CONSOLE_OUTPUT_FORMAT', '[{severity}] {message}'),
-        OpaqueFunction(function=start),
-    ])
+    return launch_nodes.described(
+        'train.launch.py', ARGUMENTS, (*SETTINGS, *SHOWN), start, local=True)

@@ -11,6 +11,7 @@ from vdl_ros.common.settings import SettingError, build, select, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
 from vdl_ros.rl.train_config import ALGORITHMS, NETWORKS, TrainConfig
+from vdl_ros.ros.parameter_files import EVERY_NODE, read_parameter_file
 
 TASKS = sorted((presets.folder() / 'tasks').glob('*.yaml'))
 # What a preset is chosen by.
@@ -42,7 +43,7 @@ def algorithm_file(tasks, tmp_path):
 
     def write(algorithm, **settings):
         (tmp_path / 'algorithms' / f'{algorithm}.yaml').write_text(
-            yaml.safe_dump({'settings': settings}))
+            yaml.safe_dump({'/**': {'ros__parameters': settings}}))
     return write
 
 
@@ -70,10 +71,10 @@ def test_every_task_of_the_package_says_what_is_known(path):
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
 def test_every_algorithm_of_the_package_says_what_is_known(algorithm):
-    content = content_of(presets.folder() / 'algorithms' / f'{algorithm}.yaml')
-    assert content.keys() == {'settings'}
+    sections = read_parameter_file(presets.folder() / 'algorithms' / f'{algorithm}.yaml')
+    assert sections.keys() == {EVERY_NODE}
     known = settings_of(TrainConfig, ALGORITHM_SETTINGS[algorithm]).keys() - FORBIDDEN
-    assert content['settings'].keys() <= known
+    assert sections[EVERY_NODE].keys() <= known
 
 
 @pytest.mark.parametrize('algorithm', ALGORITHMS)
@@ -95,8 +96,8 @@ def test_cartpole_and_atari_have_one():
     for algorithm in ALGORITHMS:
         assert presets.preset('CartPole-v1', algorithm)['stop_at_return'] == 475.0
         assert presets.preset('ALE/Pong-v5', algorithm)['reward_transform'] == 'abs_one'
-        of_all = content_of(presets.folder() / 'algorithms' / f'{algorithm}.yaml')['settings']
-        assert presets.preset('vdl/Counter-v0', algorithm) == of_all
+        of_all = read_parameter_file(presets.folder() / 'algorithms' / f'{algorithm}.yaml')
+        assert presets.preset('vdl/Counter-v0', algorithm) == of_all[EVERY_NODE]
 
 
 def test_a_pattern_is_as_of_a_shell_and_case_counts(tasks):

@@ -1,10 +1,10 @@
 """
 Presets: tested settings of an algorithm, of a task, and of an algorithm on a task.
 
-``config/algorithms/<name>.yaml`` has ``settings``. ``config/tasks/*.yaml`` have ``env_ids`` (shell
-patterns), ``settings``, ``algorithms`` (settings by algorithm), ``networks`` (settings by network,
-for a network that the user names), and ``algorithm``, where another one than the default is
-better. In this order they override the defaults; the user's settings override them.
+``config/algorithms/<name>.yaml`` is a ROS parameter file. ``config/tasks/*.yaml`` have ``env_ids``
+(shell patterns), ``settings``, ``algorithms`` (settings by algorithm), ``networks`` (settings by
+network, for a network that the user names), and ``algorithm``, where another one than the default
+is better. In this order they override the defaults; the user's settings override them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
-        found |= yaml.safe_load(path.read_text())['settings']
+        found |= yaml.safe_load(path.read_text())['/**']['ros__parameters']
     task = _task(env_id)
     found |= task.get('settings', {})
     found |= task.get('algorithms', {}).get(algorithm, {})

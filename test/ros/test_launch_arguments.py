@@ -11,7 +11,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import launch_arguments, launch_restarts
+from vdl_ros.ros import launch_arguments, launch_nodes, launch_restarts
 
 
 def context(*words: str) -> LaunchContext:
@@ -66,8 +66,57 @@ def test_settings_in_a_file_count_as_set_unless_an_argument_sets_them(tmp_path):
         launch_arguments.given(context(f'config:={file}'), TrainConfig)
 
 
+PARAMETERS = """
+/**:
+  ros__parameters:
+    batch_size: 3
+    learning_rate: 1e-3
+    qos_overrides: {/policy: {subscription: {depth: 2}}}
+left:
+  learner: {ros__parameters: {unroll_length: 7, seed: 4}}
+/left/*:
+  ros__parameters: {seed: 3}
+/right/learner:
+  ros__parameters: {unroll_length: 8}
+"""
+
+
+def test_a_parameter_file_sets_what_arguments_do_not_set(tmp_path):
+    file = tmp_path / 'params.yaml'
+    file.write_text(PARAMETERS)
+    made = context(f'params_file:={file}', 'batch_size:=4', 'discount:=0.5')
+    assert launch_arguments.given(made, TrainConfig) == {
+        'batch_size': 4, 'learning_rate': 1e-3, 'discount': 0.5}
+    qos = {'qos_overrides./policy.subscription.depth': 2}
+    assert launch_arguments.of_node(made, 'learner', TrainConfig) == qos
+    made.launch_configurations['ros_namespace'] = '/left'
+    # What names one node counts before what names several.
+    assert launch_arguments.of_node(made, 'learner', TrainConfig) == qos | {
+        'unroll_length': 7, 'seed': 4}
+    assert launch_arguments.of_node(made, 'actor', TrainConfig) == qos | {'seed': 3}
+    made = context(f'params_file:={file}', 'seed:=9')
+    made.launch_configurations['ros_namespace'] = '/left'
+    assert launch_arguments.of_node(made, 'learner', TrainConfig) == qos | {'unroll_length': 7}
+    with pytest.raises(SettingError, match="/left/learner: 'seed': no such parameter"):
+        launch_arguments.of_node(made, 'learner', RunConfig)
+
+
+@pytest.mark.parametrize(('text', 'error'), [
+    ('batch_size: 3', "'/batch_size': not of the form NODE: ros__parameters: NAME: VALUE"),
+    ('/**: {ros__parameters: [1]}', r'ros__parameters: \[1\] is not a mapping'),
+    ('/**: {ros__parameters: {batch_size: x}}', "batch_size: 'x' is not allowed: a whole number"),
+    ('{', 'is not YAML'), (None, 'cannot be read: No such file'),
+])
+def test_a_parameter_file_that_cannot_be_used_is_named(tmp_path, text, error):
+    file = tmp_path / 'params.yaml'
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SettingError, match=f'^params_file: .*params.yaml.*{error}'):
+        launch_arguments.given(context(f'params_file:={file}'), TrainConfig)
+
+
 def test_texts_are_parameters_that_stay_texts():
-    found = launch_arguments.parameters({'env_kwargs': '{"size": 5}', 'actor_id': '007', 'a': 1})
+    found = launch_nodes.parameters({'env_kwargs': '{"size": 5}', 'actor_id': '007', 'a': 1})
     assert {name: getattr(each, 'value_type', None) for name, each in found.items()} == {
         'env_kwargs': str, 'actor_id': str, 'a': None}
 
@@ -83,26 +132,32 @@ def test_an_invalid_value_is_named():
         launch_arguments.given(context('discount:=2'), TrainConfig)
 
 
-def test_unknown_arguments_are_errors_only_in_the_launched_file(monkeypatch):
+def test_unknown_arguments_are_errors_only_in_the_launched_file(
+        monkeypatch, tmp_path):
     monkeypatch.setattr(sys, 'argv', ['ros2', 'launch', 'vdl_ros', 'train.launch.py', 'sed:=1'])
     made = context('sed:=1')
     with pytest.raises(SettingError, match="sed: no such argument of train.launch.py; did you m"):
         launch_arguments.reject_unknown_arguments(made, 'train.launch.py', ['seed'])
     launch_arguments.reject_unknown_arguments(made, 'learner.launch.py', ['seed'])
+    file = tmp_path / 'params.yaml'
+    file.write_text('/**: {ros__parameters: {use_sim_time: true, sed: 1}}')
+    made, known = context(f'params_file:={file}'), ['params_file', 'seed']
+    with pytest.raises(SettingError, match="'sed': no such parameter .*; did you mean 'seed'"):
+        launch_arguments.reject_unknown_arguments(made, 'train.launch.py', known, TrainConfig)
 
 
 @pytest.mark.parametrize(('code', 'on_success', 'ends'), [
     (0, True, True), (0, False, False), (-9, True, False), (1, True, False)])
 def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(code, on_success, ends):
     event = SimpleNamespace(returncode=code, process_name='learner-1')
-    found = launch_arguments.end_with(event, context(), on_success=on_success)
+    found = launch_nodes.end_with(event, context(), on_success=on_success)
     assert bool(found) is ends
 
 
 def test_a_node_with_bad_settings_fails_the_launch():
     event = SimpleNamespace(returncode=2, process_name='learner-1')
     with pytest.raises(RuntimeError, match='learner-1 cannot run with these settings'):
-        launch_arguments.end_with(event, context(), on_success=True)
+        launch_nodes.end_with(event, context(), on_success=True)
 
 
 @pytest.fixture
@@ -148,12 +203,12 @@ def test_a_restarted_node_has_the_scope_of_its_first_start(end, monkeypatch):
 
 def test_a_recorder_is_only_started_with_a_bag_name():
     made = context()
-    assert launch_arguments.recorder(made) == []
+    assert launch_nodes.recorder(made) == []
     made.launch_configurations['record'] = 'bags/one'
-    assert len(launch_arguments.recorder(made)) == 1
+    assert len(launch_nodes.recorder(made)) == 1
 
 
 @pytest.mark.parametrize(('discovery', 'lines'), [('SUBNET', 1), ('', 1), ('LOCALHOST', 0)])
 def test_a_launch_that_other_hosts_can_discover_says_so(discovery, lines, monkeypatch):
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', discovery)
-    assert len(launch_arguments.announced(context())) == lines
+    assert len(launch_nodes.announced(context())) == lines

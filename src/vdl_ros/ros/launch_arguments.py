@@ -1,5 +1,5 @@
 """
-Launch arguments declared from settings, and the node parameters made from them.
+Launch arguments declared from settings, and the settings that a user gives by them.
 
 Arguments that the user does not set are not passed to the node, so that a preset or a resumed run
 can set them.
@@ -7,41 +7,60 @@ can set them.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from launch import LaunchContext
-from launch.actions import DeclareLaunchArgument, LogInfo, Shutdown
-from launch.events.process import ProcessExited
-from launch_ros.actions import Node
-from launch_ros.parameter_descriptions import ParameterValue
+from launch.actions import DeclareLaunchArgument
 
-from vdl_ros.common.settings import Scalar, SettingError, as_text, settings_of, suggestion
-from vdl_ros.config_file import read_config
-from vdl_ros.ros.dds.transport import reaches_other_hosts
-from vdl_ros.ros.process import EXIT_BAD_INPUT
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import (
+    Scalar,
+    Setting,
+    SettingError,
+    as_text,
+    settings_of,
+    suggestion,
+)
+from vdl_ros.config_file import read_config, setting_value
+from vdl_ros.ros import parameter_files
 from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = [
-    'CONFIG', 'RECORD', 'SAVING_S', 'announced', 'declare', 'end_all', 'end_with', 'given', 'node',
-    'of_learner', 'parameters', 'recorder', 'reject_unknown_arguments',
+    'CONFIG', 'EVERY_FILE', 'LOG_LEVEL', 'RECORD', 'declare', 'given', 'namespace', 'of_node',
+    'pushed_namespace', 'reject_unknown_arguments',
 ]
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
-    description='Record every topic to this bag, a folder that must not exist; empty: no bag.')
+    description='Record every topic to this bag, a folder that must not exist; with namespace '
+                'its topics; empty: no bag.')
 
 CONFIG = DeclareLaunchArgument(
     'config', default_value='',
     description='YAML file with settings by name, such as the config.yaml of a run; the arguments '
                 'that are given override it. It names env_modules too: use files that you trust.')
 
-# Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
-# update of the policy, or for a recorder with a slow disk.
-SAVING_S = '60'
+LOG_LEVEL = 'info'
+#: Arguments of every launch file.
+EVERY_FILE = (
+    DeclareLaunchArgument(
+        'namespace', default_value='',
+        description='Namespace of all nodes, for a second arm or training in one domain; empty: '
+                    'none.'),
+    DeclareLaunchArgument(
+        'params_file', default_value='',
+        description='ROS parameter file, YAML with ros__parameters below the names of nodes, or '
+                    'below /** for every node that has them; the arguments that are given '
+                    'override it. It can name env_modules: use files that you trust.'),
+    DeclareLaunchArgument(
+        'log_level', default_value=LOG_LEVEL, choices=['debug', 'info', 'warn', 'error', 'fatal'],
+        description='Lowest level of the lines that nodes log.'),
+)
 
+_NAMESPACE = re.compile(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', re.ASCII)
 # Not for users; see ProcessConfig.
 _HIDDEN = ('launch_id',)
 
@@ -56,71 +75,92 @@ def declare(*classes: type) -> list[DeclareLaunchArgument]:
         for name, setting in settings_of(*classes).items() if name not in _HIDDEN]
 
 
-def given(context: LaunchContext, *classes: type) -> dict[str, Scalar]:
+def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, Scalar]:
     """
-    Return the settings that the command line, an including launch file or ``config`` sets.
+    Return the settings that the user gives for all nodes.
+
+    Of several ways to give one the first counts: the command line or an including launch file,
+    ``params_file``, ``config``.
+
+    Args:
+        context: of the launch.
+        classes: dataclasses of the settings.
+        node: whose section of ``params_file`` is for the launch too; empty: none.
 
     Raises:
         SettingError: an invalid value, or a file that cannot be read.
     """
     config = context.launch_configurations.get('config', '')
     in_file = read_config(Path(config), ProcessConfig) if config else {}
-    on_command_line = {word.split(':=', 1)[0] for word in context.argv if ':=' in word}
+    sections = _sections(context)
+    in_sections = (parameter_files.of_node(sections, f'{pushed_namespace(context)}/{node}')
+                   if node else sections.get(parameter_files.EVERY_NODE, {}))
     found = {}
     for name, setting in settings_of(*classes).items():
         text = context.launch_configurations.get(name)
         if name in _HIDDEN or text is None:
             continue
-        if name in on_command_line or text != as_text(setting.default):
+        if _is_set(context, setting):
             found[name] = setting.parse(text)
+        elif name in in_sections:
+            found[name] = _value(context, setting, in_sections[name])
         elif name in in_file:
             found[name] = setting.check(in_file[name])
     return found
 
 
-def parameters(given: Mapping[str, Scalar]) -> dict[str, Any]:
-    """Return node parameters; launch would read a text as YAML, and one of JSON as a mapping."""
-    return {name: ParameterValue(value, value_type=str) if isinstance(value, str) else value
-            for name, value in given.items()}
-
-
-def node(
-    name: str, given: Mapping[str, Scalar], settings: Sequence[type], launch_id: str, *,
-    node_name: str = '', remappings: Sequence[tuple[str, str]] = (), **more: Any,
-) -> Node:
+def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scalar]:
     """
-    Return a node of this package.
+    Return what the parameter file has for one node, besides the settings for every node.
 
     Args:
-        name: of the executable, and of the node unless ``node_name`` is set.
-        given: settings of the user; those that the node does not have are ignored.
-        settings: dataclasses of the node's settings.
-        launch_id: see ProcessConfig.
-        node_name: of the node.
-        remappings: of its topics.
-        more: further parameters.
+        context: of the launch.
+        name: of the node, in the namespace of the launch.
+        classes: dataclasses of its settings.
+
+    Raises:
+        SettingError: a parameter that the node does not have, or an invalid value.
     """
-    known = settings_of(*settings)
-    return Node(
-        package='vdl_ros', executable=name, name=node_name or name, output='screen',
-        remappings=list(remappings),
-        parameters=[{key: value for key, value in given.items() if key in known}
-                    | {'launch_id': launch_id} | more])
+    sections = _sections(context)
+    known, found = settings_of(*classes), {}
+    for_all = sections.pop(parameter_files.EVERY_NODE, {})
+    full_name = f'{pushed_namespace(context)}/{name}'
+    for key, value in {**_ros_parameters(for_all),
+                       **parameter_files.of_node(sections, full_name)}.items():
+        if parameter_files.is_ros_parameter(key):
+            found[key] = value
+        elif key in _HIDDEN:  # as `ros2 param dump` writes it
+            continue
+        elif key not in known:
+            raise SettingError(f'{_where(context)}: {full_name}: {quoted(key)}: no such parameter'
+                               f'{suggestion(key, known)}')
+        elif not _is_set(context, known[key]):
+            found[key] = _value(context, known[key], value)
+    return found  # type: ignore[return-value]
 
 
-def of_learner(rank: int) -> list[tuple[str, str]]:
+def namespace(context: LaunchContext) -> str:
     """
-    Return the topic remappings of the learner ``rank`` and of its actors.
+    Return the argument ``namespace``.
 
-    Learner 0 keeps the names of a single learner. All learners share ``policy``.
+    Raises:
+        SettingError: a name that ROS does not allow.
     """
-    if rank == 0:
-        return []
-    return [(topic, f'learner_{rank}/{topic}')
-            for topic in ('trajectories', 'observations', 'actions')]
+    text = str(context.launch_configurations.get('namespace', ''))
+    if text and not _NAMESPACE.fullmatch(text):
+        raise SettingError(f'namespace: {quoted(text)} is not allowed: letters, digits and _, '
+                           'parts separated by /, none beginning with a digit')
+    return text
 
 
-def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[str]) -> None:
+def pushed_namespace(context: LaunchContext) -> str:
+    """Return the absolute namespace of the nodes of this launch file, '' for none."""
+    return str(context.launch_configurations.get('ros_namespace') or '').rstrip('/')
+
+
+def reject_unknown_arguments(
+    context: LaunchContext, file: str, known: Sequence[str], *classes: type,
+) -> None:
     """
     Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
 
@@ -129,9 +169,10 @@ def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[
         file: name of the launch file; nothing is checked if another file includes it, because
             that file has other arguments.
         known: names of its arguments.
+        classes: dataclasses of the settings that its parameter file may have for every node.
 
     Raises:
-        SettingError: an argument that the file does not have.
+        SettingError: an argument that the file does not have, or a parameter that no node has.
     """
     if not any(word.rsplit('/', 1)[-1] == file for word in sys.argv):
         return
@@ -139,58 +180,38 @@ def reject_unknown_arguments(context: LaunchContext, file: str, known: Sequence[
         name = word.split(':=', 1)[0]
         if ':=' in word and name not in known:
             raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
+    settings = settings_of(*classes)
+    for name in _sections(context).get(parameter_files.EVERY_NODE, {}):
+        if name not in settings and not parameter_files.is_ros_parameter(name):
+            raise SettingError(f'{_where(context)}: {quoted(name)}: no such parameter of the '
+                               f'nodes of {file}{suggestion(name, settings)}')
 
 
-def announced(context: LaunchContext) -> list[LogInfo]:
-    """Return a line for the log if other hosts can discover the nodes of this launch."""
-    if not reaches_other_hosts(context.environment):
-        return []
-    return [LogInfo(msg='announced to the network: every host of it can send to these nodes; '
-                        'to close it: export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST')]
+def _is_set(context: LaunchContext, setting: Setting) -> bool:
+    """Return whether the command line or an including launch file sets this."""
+    on_command_line = {word.split(':=', 1)[0] for word in context.argv if ':=' in word}
+    text = context.launch_configurations.get(setting.name)
+    return setting.name in on_command_line or (
+        text is not None and text != as_text(setting.default))
 
 
-def recorder(context: LaunchContext) -> list[Node]:
-    """Return a recorder node if the argument ``record`` is set."""
-    path = context.launch_configurations.get('record', '')
-    if not path:
-        return []
-    return [Node(package='vdl_ros', executable='recorder', name='recorder', output='screen',
-                 parameters=[{'output': path, 'launch_id': 'recorder'}],
-                 sigterm_timeout=SAVING_S)]
+def _sections(context: LaunchContext) -> dict[str, dict[str, object]]:
+    """Return the parameter file by names of nodes, {} without one."""
+    path = context.launch_configurations.get('params_file', '')
+    return parameter_files.read_parameter_file(Path(path)) if path else {}
 
 
-def end_with(
-    event: ProcessExited, context: LaunchContext, *, on_success: bool,
-) -> list[Any] | None:
-    """
-    Handle the exit of a node that is restarted when it fails.
-
-    Args:
-        event: the exit.
-        context: of the launch.
-        on_success: whether status 0 ends the launch.
-
-    Raises:
-        RuntimeError: the node rejected its settings; the launch ends with status 1.
-    """
-    if context.is_shutdown:
-        return None
-    if event.returncode == EXIT_BAD_INPUT:
-        raise RuntimeError(f'{event.process_name} cannot run with these settings')
-    if event.returncode == 0 and on_success:
-        return [Shutdown(reason=f'{event.process_name} has finished')]
-    return None
+def _ros_parameters(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in values.items()
+            if parameter_files.is_ros_parameter(name)}
 
 
-def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
-    """
-    End the launch when a node exits that all others depend on.
+def _where(context: LaunchContext) -> str:
+    return f'params_file: {context.launch_configurations["params_file"]}'
 
-    Raises:
-        RuntimeError: its status is not 0; the launch ends with status 1.
-    """
-    if context.is_shutdown:
-        return None
-    if event.returncode:
-        raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
-    return [Shutdown(reason=f'{event.process_name} has ended')]
+
+def _value(context: LaunchContext, setting: Setting, value: object) -> Scalar:
+    try:
+        return setting_value(setting, value)
+    except SettingError as error:
+        raise SettingError(f'{_where(context)}: {error}') from None

@@ -18,7 +18,7 @@ from launch.event_handlers import OnProcessExit
 from launch.events.process import ProcessExited
 from launch_ros.actions import Node
 
-from vdl_ros.ros.launch_arguments import end_with
+from vdl_ros.ros.launch_nodes import end_with
 from vdl_ros.ros.restart_delays import RestartDelays
 
 __all__ = ['restarted']

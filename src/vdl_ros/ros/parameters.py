@@ -8,12 +8,9 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 
 from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
+from vdl_ros.ros.parameter_files import is_ros_parameter
 
 __all__ = ['declare', 'given']
-
-# Parameters that rclpy declares for every node.
-_ROS_NAMES = ('use_sim_time', 'start_type_description_service')
-_ROS_PREFIX = 'qos_overrides.'
 
 
 def given(node: Node, *classes: type) -> dict[str, Scalar]:
@@ -30,7 +27,7 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
     found: dict[str, Scalar] = {}
     # rclpy has no public access to overrides before their declaration.
     for name, parameter in node._parameter_overrides.items():
-        if name in _ROS_NAMES or name.startswith(_ROS_PREFIX):
+        if is_ros_parameter(name):
             continue
         if name not in known:
             raise SettingError(f'{name}: no such parameter of {node.get_name()}'

@@ -52,6 +52,8 @@ FIRST = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
 # Of the others and of actors: those of their own process.
 OTHERS = ('env_modules', 'device', 'learner_threads', 'group_timeout', 'executor')
 ACTORS = ('env_modules', 'adversarial_checkpoint', 'executor')
+# Launch arguments of every learner and actor.
+OF_EVERY_TASK = ('namespace', 'log_level')
 # Derived from the hosts file, or of one host.
 DERIVED = ('num_actors', 'num_learners', 'learner_rank', 'group_address', 'relearn', 'launch_id')
 
@@ -108,16 +110,17 @@ def learner_and_actor_settings(given: Mapping[str, str]) -> dict[str, dict[str, 
         in_file = read_config(Path(given['config']), ProcessConfig)
         values = {name: as_text(value) for name, value in in_file.items() if name not in DERIVED}
     values |= {name: text for name, text in given.items() if name not in own}
+    of_every = {name: values.pop(name) for name in OF_EVERY_TASK if name in values}
     for name, text in values.items():
         if name in DERIVED:
             raise SettingError(f'{name}: not allowed: the hosts file sets it')
         if name not in known:
-            raise SettingError(f'{name}: no such setting{suggestion(name, [*known, *own])}')
+            raise SettingError(f'{name}: no such setting'
+                               f'{suggestion(name, [*known, *own, *OF_EVERY_TASK])}')
         known[name].parse(text)
     of_first = {*settings_of(*FIRST)} - {'run_dir'}
-    return {'first': {name: text for name, text in values.items() if name in of_first},
-            'learner': {name: text for name, text in values.items() if name in OTHERS},
-            'actor': {name: text for name, text in values.items() if name in ACTORS}}
+    return {job: {name: text for name, text in values.items() if name in names} | of_every
+            for job, names in (('first', of_first), ('learner', OTHERS), ('actor', ACTORS))}
 
 
 def _words(words: Sequence[str]) -> tuple[str, dict[str, str]]:
