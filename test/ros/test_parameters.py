@@ -74,7 +74,7 @@ def test_invalid_parameters_are_named_with_the_reason(make_node, name, value, me
 
 
 def test_parameters_of_ros_itself_are_accepted(make_node):
-    node = make_node(args=['use_sim_time:=false', 'qos_overrides./policy.publisher.depth:=3'])
+    node = make_node(args=['use_sim_time:=false', 'qos_overrides./episodes.publisher.depth:=3'])
     assert parameters.given(node, One) == {}
 
 

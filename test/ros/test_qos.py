@@ -16,10 +16,13 @@ from rclpy.qos import (
     qos_check_compatible,
     qos_profile_sensor_data,
 )
+from sensor_msgs.msg import Image
 
 import vdl_ros
+from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import Policy
-from vdl_ros.ros import qos
+from vdl_ros.ros import parameters, qos, qos_overrides
+from vdl_ros.ros.process_config import ProcessConfig
 
 SOURCES = sorted(Path(vdl_ros.__path__[0]).rglob('*.py'))
 KINDS = {'create_publisher': 'publishers', 'create_subscription': 'subscriptions'}
@@ -28,6 +31,8 @@ KINDS = {'create_publisher': 'publishers', 'create_subscription': 'subscriptions
 def endpoints():
     """
     Return (kind, topic, expression of the profile, place) of all publishers and subscriptions.
+
+    Those of qos_overrides take the profile by the topic's name.
 
     Topics with a fixed name: what is left is a measurement between two ends of one class.
     """
@@ -39,7 +44,15 @@ def endpoints():
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             kind = KINDS.get(node.func.attr)
-            if kind is not None and isinstance(node.args[1], ast.Constant):
+            if kind is None:
+                continue
+            if ast.unparse(node.func.value) == 'qos_overrides':
+                topic = ast.literal_eval(node.args[2])
+                assert topic in qos_overrides.OVERRIDABLE
+                newest = kind == 'subscriptions' and qos.subscription(topic) is qos.LATEST
+                expression = 'qos.subscription(%r)' if newest else 'qos.TOPICS[%r]'
+                found.append((kind, topic, expression % topic, f'{path.name}:{node.lineno}'))
+            elif isinstance(node.args[1], ast.Constant):
                 topic, profile = node.args[1], node.args[2 if kind == 'publishers' else 3]
                 found.append((kind, topic.value, ast.unparse(profile),
                               f'{path.name}:{node.lineno}'))
@@ -134,3 +147,44 @@ def test_a_late_subscriber_gets_the_latest_message_of_a_latched_topic():
     finally:
         executor.shutdown()
         rclpy.shutdown(context=context)
+
+
+def node_with(context, *overrides):
+    """Return a node in a namespace with these parameters, after its settings are taken."""
+    node = rclpy.create_node('node', context=context, namespace='left', cli_args=[
+        '--ros-args', *(word for each in overrides for word in ('-p', each))])
+    parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
+    return node
+
+
+@pytest.fixture
+def ros_context():
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    yield context
+    rclpy.shutdown(context=context)
+
+
+def test_the_user_overrides_depth_and_reliability_of_sensor_topics(ros_context):
+    image = 'qos_overrides./left/camera/image_raw'
+    node = node_with(ros_context, f'{image}.publisher.depth:=7', 'executor:=single',
+                     f'{image}.subscription.reliability:=reliable')
+    publisher = qos_overrides.create_publisher(node, Image, 'camera/image_raw')
+    subscription = qos_overrides.create_subscription(node, Image, 'camera/image_raw', print)
+    assert publisher.qos_profile.depth == 7
+    assert subscription.qos_profile.reliability == ReliabilityPolicy.RELIABLE
+    assert node.get_parameter(f'{image}.subscription.depth').value == 1
+    # The profiles of others stay as they are.
+    assert (qos.SENSOR.depth, qos.LATEST.reliability) == (5, ReliabilityPolicy.BEST_EFFORT)
+
+
+@pytest.mark.parametrize(('name', 'error'), [
+    ('/left/arm/motors.publisher.depth:=7', "depth' is not allowed: .* one of /left/arm/joint_s"),
+    ('/left/episodes.publisher.durability:=volatile', "durability' is not allowed"),
+    ('/left/episodes.publisher.depth:=0', 'publisher.depth: 0 is not allowed: a whole number'),
+    ('/left/episodes.publisher.reliability:=x', "reliability: 'x' is not allowed: one of 'rel"),
+    ('depth:=1', "depth' is not allowed"),
+])
+def test_other_overrides_are_refused(ros_context, name, error):
+    with pytest.raises(SettingError, match=rf'qos_overrides\..*{error}'):
+        node_with(ros_context, f'qos_overrides.{name}')

@@ -38,7 +38,7 @@ from vdl_ros.rl.acting.learner_choice import LearnerChoice
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import (
@@ -90,7 +90,7 @@ class ActorNode(Node):
         self._other_policy: Policy | None = None
         self._choice = LearnerChoice(self._settings.credit_timeout)
         self._last_error = ''
-        self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
+        self._episodes = qos_overrides.create_publisher(self, Episode, 'episodes')
         self._statistics = TopicStatistics(self, 'policy')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)

@@ -35,7 +35,7 @@ from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import (
     check_program,
     is_program,
@@ -93,8 +93,8 @@ class ArmControllerNode(Node):
         self._diagnostics = Diagnostics(self, self._health)
         self.create_subscription(JointTrajectory, 'arm/joint_trajectory', self._on_trajectory,
                                  qos.TOPICS['arm/joint_trajectory'])
-        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
-                                 qos.subscription('arm/joint_states'))
+        qos_overrides.create_subscription(
+            self, JointState, 'arm/joint_states', self._on_joint_states)
         self.create_subscription(
             EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
             qos.TOPICS['arm/emergency_stop_state'])

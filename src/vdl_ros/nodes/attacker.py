@@ -21,7 +21,7 @@ from vdl_ros.common.settings import select
 from vdl_ros.nodes.pose_estimator_config import PoseModelConfig
 from vdl_ros.pose.estimator import PoseEstimator
 from vdl_ros.pose.model_file import model_path
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos_overrides
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image, to_image
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -51,12 +51,10 @@ class AttackerNode(Node):
         self._attack = ImageAttack(config, PoseEstimator.load(path))
         self._attacked = self._unchanged = self._refused = 0
         self._l2 = 0.0
-        self._images = self.create_publisher(
-            Image, 'camera/image_attacked', qos.TOPICS['camera/image_attacked'])
+        self._images = qos_overrides.create_publisher(self, Image, 'camera/image_attacked')
         self._statistics = TopicStatistics(self, 'camera/image_attacked')
         self._diagnostics = Diagnostics(self, self._health)
-        self.create_subscription(Image, 'camera/image_raw', self._on_image,
-                                 qos.subscription('camera/image_raw'))
+        qos_overrides.create_subscription(self, Image, 'camera/image_raw', self._on_image)
         self.get_logger().warning(f'{self._told} by the gradients of {path}')
         if text := warning(config):
             self.get_logger().warning(text)

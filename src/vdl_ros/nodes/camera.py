@@ -22,7 +22,7 @@ from sensor_msgs.msg import CameraInfo, Image
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.camera.camera_config import SIMULATED, CameraConfig, CameraPlacement
 from vdl_ros.common.settings import select
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos_overrides
 from vdl_ros.ros.arm.camera_feeds import Feed, RealFeed, SimulatedFeed
 from vdl_ros.ros.arm.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
@@ -48,10 +48,8 @@ class CameraNode(Node):
         super().__init__('camera')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(CameraConfig, given)
-        self._images = self.create_publisher(
-            Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
-        self._infos = self.create_publisher(
-            CameraInfo, 'camera/camera_info', qos.TOPICS['camera/camera_info'])
+        self._images = qos_overrides.create_publisher(self, Image, 'camera/image_raw')
+        self._infos = qos_overrides.create_publisher(self, CameraInfo, 'camera/camera_info')
         self._source, self._published, self._size = config.source, 0, 'unknown'
         self.feed: Feed
         if config.source == SIMULATED:

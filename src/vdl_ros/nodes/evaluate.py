@@ -38,7 +38,7 @@ from vdl_ros.msg import Episode
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.policy.precision import choose_precision
-from vdl_ros.ros import parameters, qos
+from vdl_ros.ros import parameters, qos_overrides
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up
 from vdl_ros.ros.process_config import ProcessConfig
@@ -83,7 +83,7 @@ class EvaluateNode(Node):
         # More threads do not pay for such small batches.
         torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
-        self._episodes = self.create_publisher(Episode, 'episodes', qos.TOPICS['episodes'])
+        self._episodes = qos_overrides.create_publisher(self, Episode, 'episodes')
         self.get_logger().info(
             f'{checkpoint_file(Path(path))}: {self._env.env_id}, {loaded.train.algorithm}, '
             f'{loaded.agent_steps:,} steps')

@@ -32,7 +32,7 @@ from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import wait_for_acks
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, set_up, take_settings
@@ -73,8 +73,8 @@ class GoToNode(Node):
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self.create_subscription(
             String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
-        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
-                                 qos.subscription('arm/joint_states'))
+        qos_overrides.create_subscription(
+            self, JointState, 'arm/joint_states', self._on_joint_states)
         self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
                                  qos.TOPICS['arm/trajectory_status'])
         self.create_subscription(

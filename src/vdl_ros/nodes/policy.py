@@ -34,7 +34,7 @@ from vdl_ros.envs.owi535.on_arm.reach_runner import ReachableSpace, ReachRunner
 from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes.policy_config import PolicyConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import (
     check_program,
     is_program,
@@ -106,10 +106,9 @@ class PolicyNode(Node):
     def _subscribe(self) -> None:
         self.create_subscription(
             PointStamped, 'arm/target', self._on_target, qos.TOPICS['arm/target'])
-        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
-                                 qos.subscription('arm/joint_states'))
-        self.create_subscription(
-            ArmPose, 'arm/pose', self._on_pose, qos.subscription('arm/pose'))
+        qos_overrides.create_subscription(
+            self, JointState, 'arm/joint_states', self._on_joint_states)
+        qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
         self.create_subscription(
             MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
         self.create_subscription(
@@ -117,7 +116,7 @@ class PolicyNode(Node):
             qos.TOPICS['arm/emergency_stop_state'])
         self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
                                  qos.TOPICS['arm/viewer_alive'])
-        self.create_subscription(TFMessage, '/tf', self._frames.add, qos.TOPICS['/tf'])
+        qos_overrides.create_subscription(self, TFMessage, '/tf', self._frames.add)
         self.create_subscription(
             TFMessage, '/tf_static', self._frames.add, qos.TOPICS['/tf_static'])
 

@@ -27,7 +27,7 @@ from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
 from vdl_ros.rl.acting.learner_choice import LearnerChoice
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.messages.tensors import from_tensors
@@ -78,8 +78,7 @@ class PolicyRendererNode(Node):
         self._problem = ''
         self._frames = 0
         self._due = self._policy_due = -math.inf
-        self._images = self.create_publisher(
-            Image, 'policy/image_raw', qos.TOPICS['policy/image_raw'])
+        self._images = qos_overrides.create_publisher(self, Image, 'policy/image_raw')
         self._diagnostics = Diagnostics(self, self._health)
 
     def _health(self) -> Health:

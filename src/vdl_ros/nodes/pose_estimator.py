@@ -30,7 +30,7 @@ from vdl_ros.pose.framing import crop_square
 from vdl_ros.pose.model_file import model_path
 from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.pose.tracker import JointTracker
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import motors_from_message
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image
@@ -62,14 +62,13 @@ class PoseEstimatorNode(Node):
         self._estimator = PoseEstimator.load(path)
         self._count = self._confident = self._refused = 0
         self._reasons: set[str] = set()
-        self._poses = self.create_publisher(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+        self._poses = qos_overrides.create_publisher(self, ArmPose, 'arm/pose')
         self._tracking: _JointTracking | None = None
         if config.joint_states:
             self._tracking = _JointTracking(self, config, select(GeometryConfig, given))
         self._latency = TopicStatistics(self, 'arm/pose')
         self._diagnostics = Diagnostics(self, self._health)
-        self.create_subscription(Image, 'camera/image_raw', self._on_image,
-                                 qos.subscription('camera/image_raw'))
+        qos_overrides.create_subscription(self, Image, 'camera/image_raw', self._on_image)
         self.get_logger().info(f'{self._estimator.name} of {path}')
 
     def _on_image(self, message: Image) -> None:
@@ -120,8 +119,7 @@ class _JointTracking:
         self._tracker = JointTracker(
             geometry.lower[:count], geometry.upper[:count], geometry.velocity[:count])
         self._node, self._config = node, config
-        self._states = node.create_publisher(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._states = qos_overrides.create_publisher(node, JointState, 'arm/joint_states')
         node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_sent,
                                  qos.TOPICS['arm/motors_sent'])
 

@@ -25,7 +25,7 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose
 from vdl_ros.nodes.robot_state_config import RobotStateConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.messages.joint_messages import positions_of
 from vdl_ros.ros.messages.transforms import ArmFrames
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -56,16 +56,15 @@ class RobotStateNode(Node):
         self._refusal = ''
         self._description = self.create_publisher(
             String, 'robot_description', qos.TOPICS['robot_description'])
-        self._moving = self.create_publisher(TFMessage, '/tf', qos.TOPICS['/tf'])
+        self._moving = qos_overrides.create_publisher(self, TFMessage, '/tf')
         self._fixed = self.create_publisher(TFMessage, '/tf_static', qos.TOPICS['/tf_static'])
         self._set_geometry(geometry)
         self.add_on_set_parameters_callback(self._on_parameters)
         if self._config.source == 'pose':
-            self.create_subscription(
-                ArmPose, 'arm/pose', self._on_positions, qos.subscription('arm/pose'))
+            qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_positions)
         else:
-            self.create_subscription(JointState, 'arm/joint_states', self._on_positions,
-                                     qos.subscription('arm/joint_states'))
+            qos_overrides.create_subscription(
+                self, JointState, 'arm/joint_states', self._on_positions)
 
     def _set_geometry(self, geometry: ArmGeometry) -> None:
         """Use and publish ``geometry``."""

@@ -31,7 +31,7 @@ from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.common.settings import select
 from vdl_ros.nodes.sim_arm_config import SimArmConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.messages.joint_messages import positions_of
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -71,8 +71,7 @@ class SimArmNode(Node):
             clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
         self._topics.driver.open()
         self._topics.driver.activate()
-        self._states = self.create_publisher(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._states = qos_overrides.create_publisher(self, JointState, 'arm/joint_states')
         self._time = None
         if self._config.publish_clock:
             self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])

@@ -25,7 +25,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.messages.images import ImageError, from_image
 from vdl_ros.ros.process import lower_priority, run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
@@ -132,8 +132,8 @@ class TrainingViewerNode(Node):
         """Show the newest state, if a browser shows the page."""
         watched = self._page.watched
         if watched and self._images is None:
-            self._images = self.create_subscription(
-                Image, 'policy/image_raw', self._on_image, qos.subscription('policy/image_raw'))
+            self._images = qos_overrides.create_subscription(
+                self, Image, 'policy/image_raw', self._on_image)
         elif not watched and self._images is not None:
             self.destroy_subscription(self._images)
             self._images = None

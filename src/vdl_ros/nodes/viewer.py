@@ -37,7 +37,7 @@ from vdl_ros.msg import (
 )
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.nodes.viewer_config import ViewConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import (
     NOT_RELEASED,
     message_from_motors,
@@ -137,12 +137,10 @@ class ViewerNode(Node):
         self._statistics = TopicStatistics(self, 'camera/image_raw')
         self.create_subscription(
             String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
-        self.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
-                                 qos.subscription('arm/joint_states'))
-        self.create_subscription(
-            ArmPose, 'arm/pose', self._on_pose, qos.subscription('arm/pose'))
-        self.create_subscription(Image, 'camera/image_raw', self._on_image,
-                                 qos.subscription('camera/image_raw'))
+        qos_overrides.create_subscription(
+            self, JointState, 'arm/joint_states', self._on_joint_states)
+        qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
+        qos_overrides.create_subscription(self, Image, 'camera/image_raw', self._on_image)
         self.create_subscription(
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
         self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,

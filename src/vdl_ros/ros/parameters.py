@@ -8,6 +8,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 
 from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
+from vdl_ros.ros import qos_overrides
 from vdl_ros.ros.parameter_files import is_ros_parameter
 
 __all__ = ['declare', 'given']
@@ -23,6 +24,8 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
     Raises:
         SettingError: an unknown name or an invalid value.
     """
+    qos_overrides.check(
+        node, {name: each.value for name, each in node._parameter_overrides.items()})
     known = settings_of(*classes)
     found: dict[str, Scalar] = {}
     # rclpy has no public access to overrides before their declaration.
@@ -45,7 +48,9 @@ def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
         values: resolved values; the rest keep their defaults.
         classes: dataclasses of settings.
     """
-    node._parameter_overrides.clear()
+    # Those of rclpy are for publishers and subscriptions that follow.
+    for name in [name for name in node._parameter_overrides if not is_ros_parameter(name)]:
+        del node._parameter_overrides[name]
     for name, setting in settings_of(*classes).items():
         node.declare_parameter(
             name, values.get(name, setting.default), _descriptor(setting))

@@ -25,7 +25,7 @@ from vdl_ros.camera.image_reader import RateLimiter, Reader
 from vdl_ros.camera.image_sources import ImageSource, is_device, open_source
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
-from vdl_ros.ros import qos
+from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.diagnostics import Health
 from vdl_ros.ros.messages.camera_info import load_calibration, pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
@@ -88,8 +88,8 @@ class SimulatedFeed:
         self._shown_at = self._received_at = -np.inf
         self._refused = 0
         self._reasons: set[str] = set()
-        node.create_subscription(JointState, 'arm/joint_states', self._on_joint_states,
-                                 qos.subscription('arm/joint_states'))
+        qos_overrides.create_subscription(
+            node, JointState, 'arm/joint_states', self._on_joint_states)
         node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_motors_sent,
                                  qos.TOPICS['arm/motors_sent'])
         node.get_logger().info(f'{width} x {height} of the simulated arm: waiting for '
