@@ -1,0 +1,72 @@
+"""package.xml names all that the package imports, or says that rosdep has no key for it."""
+
+import ast
+import functools
+import importlib.metadata
+import re
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+# Keys of rosdep, looked up in ros/rosdistro on 2026-08-22; '' where it has none.
+KEYS = {
+    'ale_py': '', 'av': '', 'cmaes': '', 'gymnasium': 'python3-gymnasium-pip',
+    'libusb_package': '', 'matplotlib': 'python3-matplotlib', 'mcap': '', 'msgspec': '',
+    'mujoco': 'python3-mujoco-pip', 'numpy': 'python3-numpy', 'onnx': '',
+    'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'psutil': 'python3-psutil',
+    'rosbags': 'python3-rosbags-pip', 'sqlalchemy': 'python3-sqlalchemy',
+    'tensorboard': 'python3-tensorboard-pip', 'torch': 'python3-torch', 'usb': 'python3-usb',
+    'viser': '', 'websockets': 'python3-websockets', 'yaml': 'python3-yaml',
+    'yourdfpy': 'python3-yourdfpy-pip', 'zstandard': '',
+}
+# Imported only on request, or if it is there.
+OPTIONAL = {'mlflow', 'trackio', 'triton', 'wandb'}
+# What comes with a requirement: msgspec is a requirement of viser.
+COMES_WITH = {'msgspec': 'viser', 'sqlalchemy': 'optuna', 'websockets': 'viser',
+              'zstandard': 'mcap'}
+# Names of distributions that are not those of their imports.
+DISTRIBUTIONS = {'ale_py': 'ale-py', 'libusb_package': 'libusb-package', 'usb': 'pyusb',
+                 'yaml': 'pyyaml'}
+DEPENDS = {each.text for each in xml.etree.ElementTree.parse(ROOT / 'package.xml').getroot()
+           if each.tag in ('depend', 'exec_depend')}
+
+
+@functools.cache
+def imports():
+    """Return the names of all packages that src and launch import, without Python's own."""
+    found = set()
+    for folder in ('src', 'launch'):
+        for path in (ROOT / folder).rglob('*.py'):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    found |= {each.name for each in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    found.add(node.module)
+    return {name.split('.')[0] for name in found} - set(sys.stdlib_module_names) - {'vdl_ros'}
+
+
+def test_every_import_is_a_dependency_of_the_package():
+    missing = {name for name in imports() - OPTIONAL - {name for name in KEYS if not KEYS[name]}
+               if KEYS.get(name, name) not in DEPENDS}
+    assert missing == set()
+
+
+def test_every_import_without_a_key_is_a_requirement_of_the_setup():
+    lines = (ROOT / 'bootstrap' / 'requirements.txt').read_text().splitlines()
+    wanted = {re.split('[=;]', line)[0].lower() for line in lines if re.match(r'\w', line)}
+    for name in KEYS.keys() & imports():
+        distribution, by = DISTRIBUTIONS.get(name, name), COMES_WITH.get(name)
+        if by is None:
+            assert distribution in wanted
+        else:
+            assert by in wanted
+            assert distribution in {Requirement(each).name.lower()
+                                    for each in importlib.metadata.requires(by)}
+
+
+def test_no_key_is_left_over():
+    ours = {key for key in DEPENDS if key.startswith('python3-')}
+    assert ours == {key for name, key in KEYS.items() if key and name in imports()}
