@@ -3,7 +3,7 @@ Complete the ROS 2 wheels after installation.
 
 Their CMake files contain paths of the machine that built them, and some interface packages of a
 ROS 2 distribution are missing; these are generated from the definitions in the library
-``rosbags``.
+``rosbags``, or from those in ``bootstrap/interfaces``, which it lacks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from steps import SetupError, Stamp, fingerprint, print_progress
 
 INTERFACES = ('statistics_msgs', 'tf2_msgs')
+DEFINITIONS = Path(__file__).parent / 'interfaces'
 BUILDER_INCLUDE = re.compile(r'/opt/python/cp\w+-cp\w+/include/python[\d.]+')
 BUILDER_PACKAGES = re.compile(r'/opt/python/cp\w+-cp\w+/lib/python[\d.]+/site-packages')
 
@@ -84,8 +85,9 @@ def variables(prefix: Path) -> dict[str, str]:
 def repair(prefix: Path, force: bool = False) -> None:
     """Correct the paths in CMake files, and write the missing interface packages."""
     files = sorted((prefix / 'share').glob('**/*.cmake'))
+    definitions = sorted(DEFINITIONS.glob('*/*/*'))
     stamp = Stamp(prefix / 'stamps' / 'repair', fingerprint(
-        [Path(__file__), *map(str, files)]))
+        [Path(__file__), *definitions, *map(str, files)]))
     if stamp.fresh and not force:
         return
     code = 'from sysconfig import get_path as p; print(p("include"), p("purelib"), sep="\\n")'
@@ -101,28 +103,37 @@ def repair(prefix: Path, force: bool = False) -> None:
             path.unlink()
             path.write_text(corrected)
             changed += 1
-    for name in INTERFACES:
+    names = [*INTERFACES, *sorted(path.name for path in DEFINITIONS.iterdir())]
+    for name in names:
         _write_interface(prefix, name)
-    print_progress(f'ROS 2 wheels: corrected {changed} CMake files, added {", ".join(INTERFACES)}')
+    print_progress(f'ROS 2 wheels: corrected {changed} CMake files, added {", ".join(names)}')
     stamp.set()
 
 
 def _write_interface(prefix: Path, name: str) -> None:
-    text = subprocess.run(
-        [prefix / 'bin' / 'python3', '-c', GENERATE, name], capture_output=True, text=True,
-        check=True, env=dict(os.environ) | variables(prefix)).stdout
+    """Write the interface package ``name``, which colcon builds beside this checkout."""
+    own = DEFINITIONS / name
+    found = {str(path.relative_to(own)): path.read_text()
+             for path in sorted(own.glob('*/*'))} or _definitions_of_rosbags(prefix, name)
     folder = prefix / 'interfaces' / name
-    (folder / 'msg').mkdir(parents=True, exist_ok=True)
-    names, depends = [], set()
-    for block in filter(None, text.split('@')):
-        message, definition = block.split('\n', 1)
-        (folder / 'msg' / f'{message}.msg').write_text(definition.strip() + '\n')
-        names.append(f'msg/{message}.msg')
+    depends = {'action_msgs'} if any(path.startswith('action/') for path in found) else set()
+    for path, definition in found.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(definition)
         depends |= set(re.findall(r'^(\w+)/', definition, re.MULTILINE)) - {name}
-    if not names:
-        raise SetupError(f'{name}: the library rosbags has no such interface package')
     depend_lines = '\n  '.join(f'<depend>{each}</depend>' for each in sorted(depends))
     (folder / 'package.xml').write_text(PACKAGE_XML.format(name=name, depends=depend_lines))
     (folder / 'CMakeLists.txt').write_text(CMAKE.format(
-        name=name, files=' '.join(names), depends=' '.join(sorted(depends)),
+        name=name, files=' '.join(found), depends=' '.join(sorted(depends)),
         finds='\n'.join(f'find_package({each} REQUIRED)' for each in sorted(depends))))
+
+
+def _definitions_of_rosbags(prefix: Path, name: str) -> dict[str, str]:
+    """Return the definitions of an interface package by their paths in it."""
+    text = subprocess.run(
+        [prefix / 'bin' / 'python3', '-c', GENERATE, name], capture_output=True, text=True,
+        check=True, env=dict(os.environ) | variables(prefix)).stdout
+    blocks = [block.split('\n', 1) for block in text.split('@') if block]
+    if not blocks:
+        raise SetupError(f'{name}: the library rosbags has no such interface package')
+    return {f'msg/{message}.msg': definition.strip() + '\n' for message, definition in blocks}

@@ -1,6 +1,7 @@
 """
 Joint trajectory controller for the arm's on/off motors.
 
+Action: ``arm/follow_joint_trajectory`` (control_msgs/FollowJointTrajectory).
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
 (sensor_msgs/JointState), ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState, latched),
 ``arm/viewer_alive`` (std_msgs/Empty), ``arm/motors`` for a person's commands.
@@ -44,6 +45,7 @@ from vdl_ros.ros.arm.arm_topics import (
     switches_off,
     wait_for_acks,
 )
+from vdl_ros.ros.arm.trajectory_action import TrajectoryAction
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -102,6 +104,9 @@ class ArmControllerNode(Node):
                                  qos.TOPICS['arm/viewer_alive'])
         self.create_subscription(
             MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
+        self._action = TrajectoryAction(
+            self, self._controller, self._take, self._cancel,
+            is_busy=lambda: self._waiting is not None or self._controller.state == 'running')
         # Unless time is simulated: a timer of the system's clock pauses when that is set back.
         self.create_timer(1.0 / RATE_HZ, self._update, clock=(
             self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
@@ -109,13 +114,15 @@ class ArmControllerNode(Node):
 
     def stop(self) -> None:
         """Abort the running trajectory, motors off."""
-        self._waiting = None
-        if self._controller.state == 'running':
-            self._controller.cancel('arm_controller was stopped')
-            self._end()
-            wait_for_acks(self._motors)
+        self._cancel('arm_controller was stopped')
+        wait_for_acks(self._motors)
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
+        self._action.replaced('a trajectory on arm/joint_trajectory')
+        self._take(message)
+
+    def _take(self, message: JointTrajectory) -> None:
+        """Start a trajectory now or at its time, or refuse it."""
         if self._emergency.engaged or self._standstill.recent:
             was_running = self._controller.state == 'running'
             self._controller.refuse('emergency stop' if self._emergency.engaged
@@ -146,6 +153,16 @@ class ArmControllerNode(Node):
         self._show(names, points)
         self._report()
 
+    def _cancel(self, reason: str) -> None:
+        """End the trajectory that runs, motors off, and one that waits."""
+        was_waiting, self._waiting = self._waiting is not None, None
+        if self._controller.state == 'running':
+            self._controller.cancel(reason)
+            self._end()
+        elif was_waiting:
+            self._controller.refuse(reason)
+            self._report_refusal(False)
+
     def _report_refusal(self, was_running: bool) -> None:
         """Report that a trajectory was refused, which ends a running one."""
         self.get_logger().error(f'trajectory refused: {self._controller.reason}')
@@ -165,10 +182,7 @@ class ArmControllerNode(Node):
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._emergency = message
         if message.engaged:
-            self._waiting = None
-            if self._controller.state == 'running':
-                self._controller.cancel('emergency stop')
-                self._end()
+            self._cancel('emergency stop')
 
     def _on_viewer_alive(self, _: Empty) -> None:
         self._viewer_alive_at = time.monotonic()
@@ -187,10 +201,16 @@ class ArmControllerNode(Node):
             self._end()
 
     def _update(self) -> None:
-        """Command the motors while a trajectory runs."""
+        """Command the motors while a trajectory runs; report on its goal."""
+        self._follow()
+        self._action.update()
+
+    def _follow(self) -> None:
         if self._standstill.update() and self._waiting is not None:
             self._waiting = None
             self.get_logger().warning('trajectory dropped: the process stood still')
+            if self._controller.state != 'running':
+                self._controller.refuse('the process stood still')
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
             self._start(self._waiting)
         if self._controller.state != 'running':

@@ -16,8 +16,8 @@ from rclpy.qos import (
     ReliabilityPolicy,
 )
 
-__all__ = ['COMMAND', 'LATCHED_ALL', 'LATCHED', 'LATEST', 'REPORT', 'SENSOR', 'STOP', 'STREAM',
-           'COMMAND_ECHO', 'HEARTBEAT', 'TOPICS', 'subscription']
+__all__ = ['ACTION_FEEDBACK', 'COMMAND', 'LATCHED_ALL', 'LATCHED', 'LATEST', 'REPORT', 'SENSOR',
+           'STOP', 'STREAM', 'COMMAND_ECHO', 'HEARTBEAT', 'TOPICS', 'subscription']
 
 
 def _profile(
@@ -54,6 +54,9 @@ COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 # A sign of life: only the newest counts.
 HEARTBEAT = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
+# Feedback of an action.
+ACTION_FEEDBACK = _profile(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+
 # The emergency stop: each of several publishers latches its last message. A subscriber has to
 # queue the messages of all publishers, or the last to arrive would hide one that says stop.
 STOP = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
@@ -76,6 +79,8 @@ TOPICS = {
     'arm/emergency_stop_marker': LATCHED,
     'arm/joint_trajectory': COMMAND,
     'arm/trajectory_status': LATCHED,
+    # As rcl_action has it.
+    'arm/follow_joint_trajectory/_action/feedback': ACTION_FEEDBACK,
     'arm/viewer_alive': HEARTBEAT,
     'arm/joint_states': SENSOR,
     'arm/pose': SENSOR,

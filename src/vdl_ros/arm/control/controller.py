@@ -60,6 +60,8 @@ class TrajectoryController:
         self.geometry = geometry
         self.state = 'idle'
         self.reason = ''
+        #: Number of trajectories started.
+        self.starts = 0
         #: Where the joints should be now, float64 [5], rad; NaN for joints without a target.
         self.target: Positions = np.full(len(JOINTS), math.nan)
         #: Measured position minus target, float64 [5], rad; NaN where unknown.
@@ -111,6 +113,7 @@ class TrajectoryController:
         self._path_time = 0.0
         self._best = math.inf
         self._progress_at = None
+        self.starts += 1
         self.state, self.reason = 'running', ''
 
     def refuse(self, reason: str) -> None:

@@ -1,0 +1,253 @@
+"""
+The action ``arm/follow_joint_trajectory`` (control_msgs/FollowJointTrajectory) of a controller.
+
+A goal is a trajectory as on ``arm/joint_trajectory``; a newer one of either kind replaces it. A
+goal whose client is gone is aborted: nobody could cancel it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from control_msgs.action import FollowJointTrajectory
+from control_msgs.msg import JointTolerance
+from rclpy.action import ActionServer, CancelResponse
+from rclpy.action.server import ServerGoalHandle
+from rclpy.duration import Duration
+from rclpy.node import Node
+from std_msgs.msg import Header
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from vdl_ros.arm.control.controller import TrajectoryController
+from vdl_ros.arm.control.goal_tolerances import GoalTolerances, ToleranceError
+from vdl_ros.arm.model.geometry import Positions
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.ros import qos
+from vdl_ros.ros.messages.joint_messages import seconds
+
+__all__ = ['ACTION', 'TrajectoryAction']
+
+ACTION = 'arm/follow_joint_trajectory'
+_FEEDBACK = f'{ACTION}/_action/feedback'
+# Period of the feedback, s.
+_FEEDBACK_S = 0.2
+# A client that has not taken its feedback for this time is gone, s.
+_CLIENT_TIMEOUT_S = 2.0
+_Result = FollowJointTrajectory.Result
+
+
+class _Server(ActionServer):
+    """
+    An action server whose goals end when the caller says so.
+
+    The callback that rclpy runs for a goal would have to wait for its end, which keeps the
+    executor of this process busy.
+    """
+
+    def notify_execute(self, goal_handle: Any, execute_callback: Any) -> None:
+        """Leave the goal executing."""
+
+    def finish(self, handle: Any, end: Callable[[], None], result: Any) -> None:
+        """Let ``end`` set the final state of a goal, and send the result."""
+        def execute(_: Any) -> Any:
+            end()
+            return result
+
+        super().notify_execute(handle, execute)
+
+
+@dataclass
+class _Goal:
+    """The goal that the arm follows, and what is known of its client."""
+
+    handle: Any
+    tolerances: GoalTolerances
+    duration: float
+    starts: int
+    taken_at: float
+    ends_at: float | None = None
+    clients: set[bytes] = field(default_factory=set)
+
+
+class TrajectoryAction:
+    """Serves the action; the node gives it time by :meth:`update`."""
+
+    def __init__(
+        self, node: Node, controller: TrajectoryController,
+        start: Callable[[JointTrajectory], None], stop: Callable[[str], None],
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """
+        Wait for goals.
+
+        Args:
+            node: the controller's.
+            controller: whose state and error are reported.
+            start: starts a trajectory, or refuses it with a reason in ``controller.reason``.
+            stop: ends the trajectory with a reason, motors off.
+            is_busy: returns whether a trajectory runs, or waits for its time.
+        """
+        self._node, self._controller = node, controller
+        self._start, self._stop, self._is_busy = start, stop, is_busy
+        self._goal: _Goal | None = None
+        self._reported_at = 0.0
+        # Receivers of the feedback that do not take it, and those beside them.
+        self._gone: set[bytes] = set()
+        # Of its own, not of the server, because it tells whether the client takes the messages.
+        self._feedback = node.create_publisher(
+            FollowJointTrajectory.Impl.FeedbackMessage, _FEEDBACK, qos.TOPICS[_FEEDBACK])
+        self._server = _Server(
+            node, FollowJointTrajectory, ACTION, execute_callback=self._never,
+            handle_accepted_callback=self._on_goal, cancel_callback=self._on_cancel)
+
+    def replaced(self, by: str) -> None:
+        """End the goal, if there is one, motors off, because another trajectory follows."""
+        if self._goal is not None:
+            reason = f'replaced by {by}'
+            self._stop(reason)
+            self._abort(self._goal, _Result.GOAL_TOLERANCE_VIOLATED, reason)
+
+    def update(self) -> None:
+        """Check the client and the tolerances, send feedback, and the result at the end."""
+        goal = self._goal
+        if goal is None:
+            return
+        if self._is_busy():
+            now = time.monotonic()
+            reason, code = self._reason_to_stop(goal, now)
+            if not reason:
+                if now - self._reported_at >= _FEEDBACK_S:
+                    self._reported_at = now
+                    self._report(goal)
+                return
+            self._stop(reason)
+            self._abort(goal, code, reason)
+        elif self._controller.state == 'done' and self._has_started(goal):
+            violation = goal.tolerances.violation(self._controller.error, at_goal=True)
+            if violation:
+                self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, violation)
+            else:
+                self._end(goal, goal.handle.succeed, _Result.SUCCESSFUL, '')
+        elif goal.handle.is_cancel_requested:
+            self._end(goal, goal.handle.canceled, _Result.SUCCESSFUL, self._controller.reason)
+        else:
+            self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, self._controller.reason)
+
+    def _on_goal(self, handle: ServerGoalHandle) -> None:
+        self.replaced('another goal')
+        handle.execute()
+        request, now = handle.request, time.monotonic()
+        try:
+            tolerances = _tolerances(request)
+        except ToleranceError as error:
+            self._stop(str(error))
+            self._finish(handle, handle.abort, _Result.INVALID_GOAL, str(error))
+            return
+        points = request.trajectory.points
+        duration = seconds(points[-1].time_from_start) if points else 0.0
+        self._goal = _Goal(handle, tolerances, duration, self._controller.starts, now)
+        self._start(request.trajectory)
+        if not self._is_busy():
+            self._abort(self._goal, _Result.INVALID_GOAL, self._controller.reason)
+
+    def _on_cancel(self, handle: ServerGoalHandle) -> CancelResponse:
+        # At once; the goal itself ends with the next update.
+        if self._goal is not None and self._goal.handle.goal_id == handle.goal_id:
+            self._stop('cancelled by the client')
+        return CancelResponse.ACCEPT
+
+    def _never(self, _: ServerGoalHandle) -> Any:
+        raise AssertionError('goals end by _Server.finish')
+
+    def _reason_to_stop(self, goal: _Goal, now: float) -> tuple[str, int]:
+        """Return why a running goal has to end, '' if it need not, and the code of the result."""
+        if self._is_client_gone(goal, now):
+            return 'the client of the goal is gone', _Result.GOAL_TOLERANCE_VIOLATED
+        if not self._has_started(goal):
+            return '', _Result.SUCCESSFUL
+        if violation := goal.tolerances.violation(self._controller.error, at_goal=False):
+            return violation, _Result.PATH_TOLERANCE_VIOLATED
+        clock = self._node.get_clock().now().nanoseconds * 1e-9
+        if goal.ends_at is None:
+            goal.ends_at = clock + goal.duration + goal.tolerances.late
+        if clock > goal.ends_at:
+            return (f'not at the goal {goal.tolerances.late:g} s after the end of the trajectory',
+                    _Result.GOAL_TOLERANCE_VIOLATED)
+        return '', _Result.SUCCESSFUL
+
+    def _has_started(self, goal: _Goal) -> bool:
+        """Return whether the trajectory of the goal runs or ran, and not one before it."""
+        return self._controller.starts > goal.starts
+
+    def _is_client_gone(self, goal: _Goal, now: float) -> bool:
+        """Return whether a receiver of the feedback has left, or takes none any more."""
+        if now - self._reported_at >= _FEEDBACK_S:
+            present = {bytes(each.endpoint_gid) for each in
+                       self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
+            is_taken = self._feedback.wait_for_all_acked(Duration())
+            if is_taken:
+                self._gone.clear()
+            if goal.clients - self._gone - present:
+                return True
+            goal.clients |= present
+            # DDS keeps one that was killed for its lease, 20 s: until then only the lease of the
+            # others tells.
+            if present - self._gone and (is_taken or self._gone):
+                goal.taken_at = now
+            elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
+                self._gone = present
+                return True
+        return False
+
+    def _report(self, goal: _Goal) -> None:
+        controller = self._controller
+        moved = [index for index in range(len(JOINTS)) if not np.isnan(controller.target[index])]
+        actual = controller.target + controller.error
+        self._feedback.publish(FollowJointTrajectory.Impl.FeedbackMessage(
+            goal_id=goal.handle.goal_id, feedback=FollowJointTrajectory.Feedback(
+                header=Header(stamp=self._node.get_clock().now().to_msg()),
+                joint_names=[JOINTS[index] for index in moved],
+                desired=_point(controller.target, moved), actual=_point(actual, moved),
+                error=_point(-controller.error, moved))))
+
+    def _abort(self, goal: _Goal, code: int, reason: str) -> None:
+        self._end(goal, goal.handle.abort, code, reason)
+
+    def _end(self, goal: _Goal, end: Callable[[], None], code: int, reason: str) -> None:
+        self._goal = None
+        self._finish(goal.handle, end, code, reason)
+
+    def _finish(
+        self, handle: ServerGoalHandle, end: Callable[[], None], code: int, reason: str,
+    ) -> None:
+        self._server.finish(handle, end, _Result(error_code=code, error_string=reason))
+
+
+def _point(values: Positions, indices: Sequence[int]) -> JointTrajectoryPoint:
+    return JointTrajectoryPoint(positions=[float(values[index]) for index in indices])
+
+
+def _tolerances(request: FollowJointTrajectory.Goal) -> GoalTolerances:
+    """
+    Return the tolerances of a goal.
+
+    Raises:
+        ToleranceError: tolerances, or a part of the trajectory, that this arm cannot have.
+    """
+    if (request.multi_dof_trajectory.points or request.component_path_tolerance
+            or request.component_goal_tolerance):
+        raise ToleranceError('multi_dof_trajectory: not allowed: each joint has one axis')
+
+    def pairs(given: Sequence[JointTolerance]) -> list[tuple[str, float]]:
+        for each in given:
+            if each.velocity > 0.0 or each.acceleration > 0.0:
+                raise ToleranceError(f'{each.name[:40]!r}: tolerances of velocity and '
+                                     'acceleration are not allowed: motors are on or off')
+        return [(each.name, each.position) for each in given]
+
+    return GoalTolerances.of(pairs(request.path_tolerance), pairs(request.goal_tolerance),
+                             seconds(request.goal_time_tolerance))

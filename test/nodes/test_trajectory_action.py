@@ -1,0 +1,169 @@
+"""The action arm/follow_joint_trajectory, by a client in a process of its own."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from control_msgs.action import FollowJointTrajectory
+from control_msgs.msg import JointTolerance
+from rclpy.action import ActionClient
+from rclpy.duration import Duration
+from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory
+
+from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.trajectory_action import ACTION
+from vdl_ros.ros.messages.joint_messages import trajectory_message
+
+Result = FollowJointTrajectory.Result
+SUCCEEDED, CANCELED, ABORTED = 4, 5, 6
+# Sends a goal, the base far away, and waits for its end. Again, if the server has not discovered
+# it, or if a machine that stood still ended the goal.
+CLIENT = '''
+import rclpy
+from control_msgs.action import FollowJointTrajectory
+from rclpy.action import ActionClient
+from rclpy.duration import Duration
+from vdl_ros.ros.messages.joint_messages import trajectory_message
+
+rclpy.init()
+node = rclpy.create_node('client')
+client = ActionClient(node, FollowJointTrajectory, 'arm/follow_joint_trajectory')
+client.wait_for_server()
+goal = FollowJointTrajectory.Goal(trajectory=trajectory_message(['base'], [[GOAL]], [60.0]))
+while True:
+    sent = client.send_goal_async(goal, feedback_callback=lambda _: print('feedback', flush=True))
+    rclpy.spin_until_future_complete(node, sent, timeout_sec=10.0)
+    if sent.done():
+        rclpy.spin_until_future_complete(node, sent.result().get_result_async())
+'''
+
+
+class Arm:
+    """The twin with its controller, and a client of the action."""
+
+    def __init__(self, peer):
+        self.peer = peer
+        self.sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+        self.status = peer.listen(
+            JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
+        self.states = peer.listen(
+            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self.client = ActionClient(peer.node, FollowJointTrajectory, ACTION)
+        peer.until(lambda: self.client.server_is_ready() and self.states and self.status,
+                   'the arm')
+        # Given up as long as controller and twin have not found each other.
+        while self.go(['base'], [[0.1]], [0.5]).status != SUCCEEDED:
+            pass
+
+    def ask(self, request, what):
+        """Return the answer to a request; again if the server has not discovered this client."""
+        futures = []
+        self.peer.until(lambda: any(each.done() for each in futures), what, every=10.0,
+                        say=lambda: futures.append(request()))
+        return next(each.result() for each in futures if each.done())
+
+    def send(self, names, points, times, start=None, **parts):
+        """Return the handle of an accepted goal, and its feedback."""
+        feedback = []
+        trajectory = trajectory_message(names, points, times)
+        if start is not None:
+            trajectory.header.stamp = start
+        handle = self.ask(lambda: self.client.send_goal_async(
+            FollowJointTrajectory.Goal(trajectory=trajectory, **parts),
+            feedback_callback=lambda message: feedback.append(message.feedback)), 'a goal')
+        assert handle.accepted
+        return handle, feedback
+
+    def end(self, handle):
+        """Return status and result of a goal."""
+        return self.ask(handle.get_result_async, 'the result')
+
+    def go(self, *trajectory, **parts):
+        return self.end(self.send(*trajectory, **parts)[0])
+
+    @property
+    def base(self):
+        return self.states[-1].position[self.states[-1].name.index('base')]
+
+    def turn(self, target):
+        """Return a goal that turns the base; another one, if a standstill ended the first."""
+        while True:
+            handle, _ = self.send(['base'], [[target]], [60.0])
+            ended = handle.get_result_async()
+            self.peer.until(lambda ended=ended: self.sent[-1].base or ended.done(), 'a turn')
+            if not ended.done():
+                return handle
+
+    def until_turning(self):
+        self.peer.until(lambda: self.sent[-1].base, 'the base turns')
+
+    def until_off(self):
+        self.peer.until(lambda: not self.sent[-1].base, 'motors off')
+
+
+@pytest.fixture
+def arm(launch, peer):
+    for name in ('sim_arm', 'arm_controller'):
+        launch('ros2', 'run', 'vdl_ros', name)
+    return Arm(peer)
+
+
+def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, tmp_path):
+    # Reached, with feedback.
+    handle, feedback = arm.send(['base', 'elbow'], [[0.6, 0.2]], [1.0])
+    ended = arm.end(handle)
+    assert (ended.status, ended.result.error_code) == (SUCCEEDED, Result.SUCCESSFUL)
+    assert abs(arm.base - 0.6) < 0.06
+    assert {*feedback[-1].joint_names} == {'base', 'elbow'}
+    assert abs(feedback[-1].desired.positions[0] - feedback[-1].actual.positions[0]
+               - feedback[-1].error.positions[0]) < 1e-9
+    # Not as exactly as this goal demands.
+    ended = arm.go(['base'], [[0.2]], [1.0],
+                   goal_tolerance=[JointTolerance(name='base', position=1e-9)])
+    assert (ended.status, ended.result.error_code) == (ABORTED, Result.GOAL_TOLERANCE_VIOLATED)
+    assert '1e-09 rad are allowed' in ended.result.error_string
+    # Refused, with the reason.
+    for points, parts, reason in (
+            ([[99.0]], {}, 'base'), ([], {}, 'no point'),
+            ([[0.0]], {'path_tolerance': [JointTolerance(name='x')]}, "'x': no such joint"),
+            ([[0.0]], {'path_tolerance': [JointTolerance(name='base', velocity=1.0)]}, 'veloc')):
+        ended = arm.go(['base'], points, [1.0] * len(points), **parts)
+        assert (ended.status, ended.result.error_code) == (ABORTED, Result.INVALID_GOAL)
+        assert reason in ended.result.error_string
+    # Cancelled while it moves.
+    handle = arm.turn(2.0)
+    assert arm.ask(handle.cancel_goal_async, 'a cancel').goals_canceling
+    assert arm.end(handle).status == CANCELED
+    arm.until_off()
+    assert arm.status[-1].reason == 'cancelled by the client'
+    # Cancelled before its time has come: it never starts.
+    later = peer.node.get_clock().now() + Duration(seconds=3600)
+    handle, _ = arm.send(['base'], [[-1.0]], [1.0], start=later.to_msg())
+    arm.ask(handle.cancel_goal_async, 'a cancel')
+    assert arm.end(handle).status == CANCELED
+    # Replaced by a goal, and that by a trajectory on the topic.
+    first = arm.turn(2.0)
+    second, _ = arm.send(['base'], [[-2.0]], [60.0])
+    ended = arm.end(first)
+    assert (ended.status, ended.result.error_string) == (ABORTED, 'replaced by another goal')
+    talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    talk.publish(trajectory_message(['base'], [[arm.base]], [0.5]))
+    ended = arm.end(second)
+    assert (ended.status, ended.result.error_string) == (
+        ABORTED, 'replaced by a trajectory on arm/joint_trajectory')
+    peer.until(lambda: arm.status[-1].state == 'done', 'the trajectory of the topic')
+    # Of a client that is stopped, and one that is killed, while DDS still knows the first.
+    program = tmp_path / 'client.py'
+    for goal, number in (('2.0', signal.SIGSTOP), ('-2.0', signal.SIGKILL)):
+        Path(program).write_text(CLIENT.replace('GOAL', goal))
+        client = launch(sys.executable, str(program))
+        client.wait_for(lambda client=client: 'feedback' in client.output, 'feedback')
+        arm.until_turning()
+        os.kill(client.process.pid, number)
+        peer.until(lambda: 'the client of the goal is gone' in arm.status[-1].reason, 'the reason')
+        arm.until_off()
+        os.kill(client.process.pid, signal.SIGKILL)
