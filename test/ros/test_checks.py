@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vdl_ros.arm.driver.udev_rule import how_to_install
 from vdl_ros.ros import checks
 from vdl_ros.ros.checks import machine, middleware
 from vdl_ros.ros.checks.loopback import Loopback, check_loopback
@@ -173,7 +174,7 @@ def test_usb(tmp_path, monkeypatch):
                              f'{device}/busnum': '1\n', f'{device}/devnum': '9\n'})
     found = machine.check_usb(system)  # the device node is missing
     assert found.status == 'warn'
-    assert '99-owi535.rules' in found.advice
+    assert found.advice == how_to_install()
     fake(tmp_path, {'etc/udev/rules.d/60.rules': 'ATTR{idVendor}=="1267"'})
     assert machine.check_usb(system).advice == 'reconnect the arm'
     fake(tmp_path, {'dev/bus/usb/001/009': ''})

@@ -6,6 +6,7 @@ import fake_owi535 as fake
 import pytest
 
 from vdl_ros.arm.driver import usb
+from vdl_ros.arm.driver.udev_rule import udev_rule
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -112,7 +113,7 @@ def test_the_rule_covers_both_products_and_only_them():
     for line, product in zip(lines, ('0000', '0001'), strict=True):
         assert 'ATTR{idVendor}=="1267"' in line
         assert f'ATTR{{idProduct}}=="{product}"' in line
-    assert usb.udev_rule().read_text() == rule
+    assert udev_rule().read_text() == rule
 
 
 @pytest.mark.parametrize('name', ['nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'])

@@ -11,19 +11,18 @@ import contextlib
 import errno
 import importlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import usb.core
 import usb.util
 
 from vdl_ros.arm.driver.protocol import PACKET_SIZE
-from vdl_ros.common.resources import find_resource
+from vdl_ros.arm.driver.udev_rule import how_to_install
 
 __all__ = [
     'VENDOR', 'ArmUsbError', 'DeviceBusyError', 'DeviceMissingError', 'DisconnectedError',
     'PartialWriteError', 'PermissionDeniedError', 'TransferTimeoutError', 'UsbArm',
-    'load_backend', 'udev_rule',
+    'load_backend',
 ]
 
 VENDOR = 0x1267
@@ -88,20 +87,6 @@ def load_backend(name: str = '') -> Any:
         raise ValueError(
             f'usb_backend: {name!r} is not allowed: module:function of a pyusb backend '
             f'({error})') from error
-
-
-def udev_rule() -> Path:
-    """Return the udev rule that gives users access to the arm; a relative path if missing."""
-    rule = 'config/udev/99-owi535.rules'
-    try:
-        return find_resource(rule)
-    except FileNotFoundError:
-        return Path(rule)  # only for an error message, which must not fail itself
-
-
-def _advice() -> str:
-    return (f'sudo cp {udev_rule()} /etc/udev/rules.d/ && sudo udevadm control --reload && '
-            'sudo udevadm trigger, and add the user to the group plugdev')
 
 
 class UsbArm:
@@ -169,7 +154,7 @@ class UsbArm:
                 if usb.core.find(idVendor=VENDOR, idProduct=other, backend=backend) is not None:
                     hint = f'; {VENDOR:04x}:{other:04x} is: usb_product:={other}'
         return (f'arm {self._name}: no such USB device is connected{hint}; '
-                f'before the first use: {_advice()}')
+                f'before the first use: {how_to_install()}')
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -183,7 +168,7 @@ class UsbArm:
         except usb.core.USBError as error:
             if error.errno in (errno.EACCES, errno.EPERM):
                 raise PermissionDeniedError(
-                    f'arm {self._name}: no permission to {what} it: {_advice()}') from error
+                    f'arm {self._name}: no permission to {what} it: {how_to_install()}') from error
             if error.errno == errno.EBUSY:
                 raise DeviceBusyError(
                     f'arm {self._name}: another process uses it; is a second driver '

@@ -9,6 +9,7 @@ import importlib.util
 import os
 from pathlib import Path
 
+from vdl_ros.arm.driver.udev_rule import how_to_install
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.ros.checks.types import Finding, System, amount
 from vdl_ros.ros.dds import transport
@@ -127,13 +128,10 @@ def check_usb(system: System) -> Finding:
     node = system.root / f'dev/bus/usb/{bus:03d}/{device:03d}'
     if node.exists() and node.stat().st_mode & 0o002:
         return Finding('USB arm', 'warn', f'every user of this machine can move the arm: {node}',
-                       'copy config/udev/99-owi535.rules to /etc/udev/rules.d, remove other rules '
-                       'of vendor 1267, reconnect the arm')
+                       f'remove other rules of vendor {ARM_VENDOR}; {how_to_install()}')
     if os.access(node, os.R_OK | os.W_OK):
         return Finding('USB arm', 'ok', f'{len(arms)} connected, bus {bus} device {device}')
-    rule = ('reconnect the arm' if _udev_rule(system) else
-            'as root, copy config/udev/99-owi535.rules to /etc/udev/rules.d; join the group '
-            'plugdev')
+    rule = 'reconnect the arm' if _udev_rule(system) else how_to_install()
     return Finding('USB arm', 'warn', f'connected, but no permission to write {node}', rule)
 
 
