@@ -101,6 +101,8 @@ class Environment:
         stamp = Stamp(self.prefix / 'stamps' / f'section-{section}', fingerprint(lines))
         if stamp.fresh and not self.force:
             return
+        if self.distribution:
+            self.index.constraints = self._keep_numpy()
         is_tool = section == 'uv'
         wanted = self._missing(lines) if self.distribution and not is_tool else lines
         if is_tool:
@@ -110,6 +112,21 @@ class Environment:
         elif wanted:
             self.index.install(TITLES[section], wanted)
         stamp.set()
+
+    def _keep_numpy(self) -> Path:
+        """
+        Return the file of constraints that keeps the distribution's NumPy.
+
+        The distribution's messages are compiled against it, and uv does not see what is installed
+        outside the venv: for a dependency it would install another one.
+        """
+        code = ('import importlib.metadata as m\n'
+                'print(*(f"numpy=={d.version}" for d in m.distributions(name="numpy")))')
+        found = subprocess.run([self.python, '-c', code], capture_output=True, text=True,
+                               check=True).stdout.split()
+        path = self.prefix / 'constraints.txt'
+        path.write_text(''.join(f'{each}\n' for each in found[:1]))
+        return path
 
     def _missing(self, lines: Sequence[str]) -> list[str]:
         """Return the requirements whose package is not installed in any version."""

@@ -28,8 +28,9 @@ class PackageIndex:
     """
 
     def __init__(self, prefix: Path) -> None:
-        """Use the virtual environment at ``prefix``."""
+        """Use the virtual environment at ``prefix``; ``constraints`` may name a file."""
         self.prefix = prefix
+        self.constraints: Path | None = None
 
     def install_uv(self, requirements: Sequence[str]) -> None:
         """Install uv itself with pip."""
@@ -57,6 +58,7 @@ class PackageIndex:
             # PYTHONDONTWRITEBYTECODE is set or the folder belongs to another user.
             '--compile-bytecode',
             *pip_options(self._pip_settings()), *options, *requirements,
+            *(['--constraints', self.constraints] if self.constraints else []),
         ], log, env=self._variables() | dict(env or {}))
 
     def install_torch(self, requirements: Sequence[str]) -> None:

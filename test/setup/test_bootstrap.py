@@ -1,5 +1,6 @@
 """The set-up: error messages, use of a distribution, no repeated steps."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -111,6 +112,20 @@ def test_with_a_distribution_only_missing_packages_are_installed(modules, monkey
     missing = modules.environment.Environment._missing(
         environment, ['numpy==0.1', 'types-PyYAML==6', 'no-such-library==1; python_version > "3"'])
     assert missing == ['no-such-library==1; python_version > "3"']
+
+
+def test_with_a_distribution_its_numpy_is_kept(modules, monkeypatch, tmp_path):
+    environment = SimpleNamespace(python=sys.executable, prefix=tmp_path)
+    index = modules.package_index.PackageIndex(tmp_path)
+    monkeypatch.setattr(index, '_pip_settings', dict)
+    monkeypatch.setattr(index, '_variables', dict)
+    index.constraints = modules.environment.Environment._keep_numpy(environment)
+    assert index.constraints.read_text() == f'numpy=={importlib.metadata.version("numpy")}\n'
+    commands = []
+    monkeypatch.setattr(
+        modules.package_index, 'run', lambda title, command, log, **_: commands.append(command))
+    index.install('arm libraries', ['mujoco'])
+    assert commands[0][-2:] == ['--constraints', index.constraints]
 
 
 def test_every_requirement_is_pinned(modules):
