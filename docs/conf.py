@@ -7,7 +7,8 @@ The source folder is the repository, so that links to files of the code are chec
 project = 'vdl_ros'
 extensions = ['myst_parser']
 root_doc = 'docs/index'
-include_patterns = ['README.md', 'CHANGELOG.rst', 'CONTRIBUTING.md', 'docs/**.md']
+include_patterns = ['README.md', 'CHANGELOG.rst', 'CONTRIBUTING.md', 'QUALITY_DECLARATION.md',
+                    'docs/**.md']
 exclude_patterns = ['.venv', 'build', 'install', 'log', 'runs']
 # Links such as runs.md#plots.
 myst_heading_anchors = 4
