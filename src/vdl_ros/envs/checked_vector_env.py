@@ -21,12 +21,15 @@ from numpy.typing import NDArray
 from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
 
 __all__ = [
-    'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'Seeds', 'VectorEnvironment', 'Wrapper',
-    'check_memory', 'seeds_for',
+    'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'Outcome', 'Seeds', 'VectorEnvironment',
+    'Wrapper', 'check_memory', 'seeds_for',
 ]
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
+#: Observations, rewards, terminated, truncated and info of a step.
+Outcome: TypeAlias = tuple[
+    NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 if TYPE_CHECKING:
     Wrapper: TypeAlias = VectorWrapper[Any, Any, Any, Any, Any]
 else:
@@ -153,10 +156,7 @@ class CheckedVectorEnv(Wrapper):
         observations, info = self.env.reset(seed=each, options=options)
         return self._observations.convert(observations), info
 
-    def step(
-        self, actions: NDArray[Any],
-    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> Outcome:
         """
         Step every sub-environment once.
 
@@ -167,8 +167,20 @@ class CheckedVectorEnv(Wrapper):
         Raises:
             EnvError: ``actions`` do not fit the action space.
         """
-        observations, rewards, terminated, truncated, info = self.env.step(
-            self._actions.convert(self._checked(actions)))
+        return self.from_environment(self.env.step(self.to_environment(actions)))
+
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """
+        Return actions as the environment takes them.
+
+        Raises:
+            EnvError: ``actions`` do not fit the action space.
+        """
+        return self._actions.convert(self._checked(actions))
+
+    def from_environment(self, outcome: tuple[Any, ...]) -> Outcome:
+        """Return what a step of the environment returned, as :meth:`step`."""
+        observations, rewards, terminated, truncated, info = outcome
         return (self._observations.convert(observations), np.asarray(rewards, np.float32),
                 terminated, truncated, info)
 

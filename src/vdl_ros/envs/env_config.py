@@ -32,8 +32,13 @@ class EnvConfig:
         'list of names and of {name: arguments}. Names are those of docs/environments.md and of '
         'wrappers in env_modules.')
     num_envs: int = setting(
-        16, 'Number of copies of the environment that one actor steps together.',
+        16, 'Number of copies of the environment that one actor steps together; of a world of '
+        'several bodies, the number of worlds.',
         minimum=1, maximum=4096, unit='environments')
+    bodies: str = setting(
+        '', 'PettingZoo worlds only: bodies that the policy acts for, by names and patterns such '
+        'as adversary_*, separated by commas; empty: all. The others act at random, or for '
+        'another agent.')
     time_limit: int = setting(
         0, "Steps after which an episode is truncated; 0: the environment's own limit.",
         minimum=0, maximum=1_000_000_000, unit='steps')

@@ -8,7 +8,9 @@ one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -30,8 +32,13 @@ from vdl_ros.envs.env_arguments import parse_kwargs
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_wrappers import make_wrappers
 from vdl_ros.envs.lag.lag import add_lag, delay_arguments
+from vdl_ros.envs.worlds.body_vector_env import BodyVectorEnv
+from vdl_ros.envs.worlds.registration import is_world
+from vdl_ros.envs.worlds.shared_worlds import SharedWorlds
 
-__all__ = ['ROBOT', 'EnvError', 'describe', 'frames_per_observation', 'make', 'spaces']
+__all__ = [
+    'ROBOT', 'EnvError', 'describe', 'frames_per_observation', 'make', 'make_shared', 'spaces',
+]
 
 ATARI = 'ALE/'
 #: Begin of the ids of robots, which nodes register (``ros/robots/registration.py``).
@@ -60,9 +67,41 @@ def make(
     return add_lag(_make(config, seed, count, render), config, seed)
 
 
+def make_shared(
+    config: EnvConfig, seed: int, bodies: Sequence[Sequence[str]], num_envs: int | None = None,
+) -> SharedWorlds:
+    """
+    Return ``num_envs`` copies of a world in which several agents act.
+
+    Args:
+        config: settings of the world; ``bodies`` there is ignored.
+        seed: of the first episodes.
+        bodies: names of the bodies of each agent.
+        num_envs: number of worlds; None: that of ``config``.
+
+    Raises:
+        EnvError: as :func:`make`; or a setting that worlds of several agents do not have.
+    """
+    for name in ('realtime_fps', 'observation_delay', 'random_observation_delay', 'action_delay',
+                 'random_action_delay', 'observe_last_actions'):
+        if value := getattr(config, name):
+            raise EnvError(f'{name}: {value:g} is not allowed with several agents in one world: '
+                           '0')
+    count = config.num_envs if num_envs is None else num_envs
+    first = _make(dataclasses.replace(config, bodies=','.join(bodies[0])), seed, count, False)
+    worlds = first.unwrapped.worlds  # type: ignore[attr-defined]
+    try:
+        return SharedWorlds([first, *(
+            CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0])
+            for each in bodies[1:])])
+    except EnvError:
+        first.close()
+        raise
+
+
 def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
     """Return ``count`` copies that wait for their agent."""
-    for name in ('env_kwargs', 'env_wrappers'):
+    for name in ('env_kwargs', 'env_wrappers', 'bodies'):
         if getattr(config, name) and config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
             raise EnvError(f'{name}: {quoted(getattr(config, name))} is not allowed with env_id '
                            f'{quoted(config.env_id)}: other settings choose its variant')
@@ -74,6 +113,14 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
         return CheckedVectorEnv(make_atari(config, count, render=render), seed)
     spec = _spec(config.env_id)
     kwargs = parse_kwargs(config.env_kwargs)
+    if is_world(spec.id):
+        kwargs['bodies'] = config.bodies
+    elif config.bodies:
+        raise EnvError(f'bodies: {quoted(config.bodies)} is not allowed with env_id '
+                       f'{quoted(config.env_id)}: it is no world of several bodies')
+    if config.env_wrappers and is_world(spec.id):
+        raise EnvError(f'env_wrappers: {quoted(config.env_wrappers)} is not allowed with env_id '
+                       f'{quoted(config.env_id)}: wrappers are of environments with one body')
     wrappers = make_wrappers(config.env_wrappers, count)
     if config.time_limit:
         kwargs['max_episode_steps'] = config.time_limit
@@ -195,6 +242,8 @@ def _spec(env_id: str) -> EnvSpec:
 
 def _draws(spec: EnvSpec) -> bool:
     """Return whether the environment can render images without a window."""
+    if is_world(spec.id):
+        return True
     modes = getattr(_creator(spec), 'metadata', {}).get('render_modes', ())
     return 'rgb_array' in modes
 

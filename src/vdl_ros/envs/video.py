@@ -82,7 +82,7 @@ def record_episodes(
     env = make_drawn(config, seed)
     try:
         observations, _ = env.reset()
-        rewards: NDArray[Any] = np.zeros(1)
+        rewards: NDArray[Any] = np.zeros(env.num_envs)
         returns, steps, is_reset, over = [0.0], 0, True, False
         end = time.monotonic() + max_time
         fps = fps or float(env.metadata.get('render_fps', 30))
@@ -91,7 +91,7 @@ def record_episodes(
             while (not over or len(returns) < episodes) and steps < max_steps and (
                     time.monotonic() < end):
                 observations, rewards, terminated, truncated, _ = env.step(
-                    act(observations, np.array([is_reset]), rewards))
+                    act(observations, np.full(env.num_envs, is_reset), rewards))
                 video.add(enlarge(only_image(env.render())))
                 # The step after an episode's last one ignores the action and resets.
                 is_reset, over = over, bool(terminated[0] or truncated[0])

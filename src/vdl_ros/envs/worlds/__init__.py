@@ -1,0 +1,1 @@
+"""Worlds of several bodies: PettingZoo's parallel environments as vector environments."""
