@@ -8,9 +8,10 @@ one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -32,12 +33,13 @@ from vdl_ros.envs.env_arguments import parse_kwargs
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_wrappers import make_wrappers
 from vdl_ros.envs.lag.lag import add_lag, delay_arguments
-from vdl_ros.envs.worlds.body_vector_env import BodyVectorEnv
-from vdl_ros.envs.worlds.registration import is_world
+from vdl_ros.envs.worlds.body_vector_env import BodyVectorEnv, choose_bodies
+from vdl_ros.envs.worlds.registration import is_world, make_worlds
 from vdl_ros.envs.worlds.shared_worlds import SharedWorlds
 
 __all__ = [
-    'ROBOT', 'EnvError', 'describe', 'frames_per_observation', 'make', 'make_shared', 'spaces',
+    'ROBOT', 'EnvError', 'bodies', 'describe', 'frames_per_observation', 'make', 'make_shared',
+    'spaces',
 ]
 
 ATARI = 'ALE/'
@@ -67,8 +69,26 @@ def make(
     return add_lag(_make(config, seed, count, render), config, seed)
 
 
+def bodies(config: EnvConfig) -> list[str]:
+    """
+    Return the bodies of a world for which policies act, in the order of the world.
+
+    Raises:
+        EnvError: no world, or none that can be created, or no such bodies.
+    """
+    spec = _spec(config.env_id)
+    if not is_world(spec.id):
+        raise EnvError(f'env_id: {config.env_id} is no world of several bodies')
+    with _refusals(spec, config):
+        worlds = make_worlds(spec.id, 1, **parse_kwargs(config.env_kwargs))
+    try:
+        return choose_bodies(config.bodies, worlds.names)
+    finally:
+        worlds.close()
+
+
 def make_shared(
-    config: EnvConfig, seed: int, bodies: Sequence[Sequence[str]], num_envs: int | None = None,
+    config: EnvConfig, seed: int, shares: Sequence[Sequence[str]], num_envs: int | None = None,
 ) -> SharedWorlds:
     """
     Return ``num_envs`` copies of a world in which several agents act.
@@ -76,7 +96,7 @@ def make_shared(
     Args:
         config: settings of the world; ``bodies`` there is ignored.
         seed: of the first episodes.
-        bodies: names of the bodies of each agent.
+        shares: names of the bodies of each agent.
         num_envs: number of worlds; None: that of ``config``.
 
     Raises:
@@ -88,12 +108,12 @@ def make_shared(
             raise EnvError(f'{name}: {value:g} is not allowed with several agents in one world: '
                            '0')
     count = config.num_envs if num_envs is None else num_envs
-    first = _make(dataclasses.replace(config, bodies=','.join(bodies[0])), seed, count, False)
+    first = _make(dataclasses.replace(config, bodies=','.join(shares[0])), seed, count, False)
     worlds = first.unwrapped.worlds  # type: ignore[attr-defined]
     try:
         return SharedWorlds([first, *(
             CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0])
-            for each in bodies[1:])])
+            for each in shares[1:])])
     except EnvError:
         first.close()
         raise
@@ -127,7 +147,7 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
     if render:
         kwargs['render_mode'] = 'rgb_array'
         draw_without_display()
-    try:
+    with _refusals(spec, config):
         if render and not _draws(spec):
             raise EnvError(f'env_id: {spec.id} cannot render images')
         kwargs |= delay_arguments(config, _creator(spec), kwargs)
@@ -141,6 +161,14 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
         env = gymnasium.make_vec(
             spec.id, count, vectorization_mode='sync', disable_env_checker=True,
             wrappers=wrappers, **kwargs)
+    return CheckedVectorEnv(env, seed)
+
+
+@contextlib.contextmanager
+def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
+    """Raise an EnvError of one line for what an environment refuses as it is created."""
+    try:
+        yield
     except EnvError:
         raise
     except Exception as error:
@@ -157,7 +185,6 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
             reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
         raise EnvError(f'env_id: {spec.id} cannot be created{given}: '
                        f'{reason if refuses else cause(error)}') from error
-    return CheckedVectorEnv(env, seed)
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:

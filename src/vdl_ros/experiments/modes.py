@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import statistics
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -153,14 +154,20 @@ class Experiments:
         runner = TrialRunner(short, folder, self.env_modules)
 
         def check(number: int, values: Mapping[str, Scalar]) -> tuple[float, dict[str, Any]]:
-            summary = runner.sessions(number, values)[0].summary() or {}
-            for name in ('trajectories_lost', 'trajectories_rejected'):
-                if summary.get(name, 0):
-                    raise ValueError(f'{name}: {summary[name]} is not allowed: 0')
-            if not summary.get('updates'):
-                raise ValueError(f'no update in {summary.get("agent_steps")} steps')
-            found = {name: summary.get(name) for name in ('agent_steps', 'updates', 'episodes')}
-            return float(summary.get('mean_return_100') or 0.0), found
+            found: dict[str, Any] = {}
+            returns = []
+            for run in runner.sessions(number, values)[0].runs:
+                summary = run.summary() or {}
+                for name in ('trajectories_lost', 'trajectories_rejected'):
+                    if summary.get(name, 0):
+                        raise ValueError(f'{name}: {summary[name]} is not allowed: 0')
+                if not summary.get('updates') and not run.settings.get('freeze'):
+                    raise ValueError(f'{run.folder}: no update in '
+                                     f'{summary.get("agent_steps")} steps')
+                found = {name: summary.get(name)
+                         for name in ('agent_steps', 'updates', 'episodes')}
+                returns.append(float(summary.get('mean_return_100') or 0.0))
+            return statistics.fmean(returns), found
 
         if short.search is not None:
             searcher = Searcher(runner, short.search, check, url='', log=self.log)
@@ -185,10 +192,12 @@ class Experiments:
             raise ValueError(f'{spec.name}: enjoy needs --at with the folder of a run')
         run = _best_run(at)
         settings = yaml.safe_load((run / 'config.yaml').read_text())
+        allowed = [spec.settings] if spec.agents is None else [
+            spec.agents.resolved(number) for number in range(len(spec.agents.agents))]
         for name in ('env_id', 'algorithm'):
-            if settings.get(name) != spec.settings[name]:
+            if settings.get(name) not in (known := [each[name] for each in allowed]):
                 raise ValueError(f'--at: {run}: {name} {settings.get(name)!r} is not '
-                                 f'{spec.settings[name]!r} as in {spec.name}')
+                                 f'{" or ".join(map(repr, known))} as in {spec.name}')
         import_modules(EnvModulesConfig(env_modules=self.env_modules))
         try:
             self.log(record_video(run / 'checkpoint.pt', run / 'enjoy.mp4'))
@@ -243,10 +252,13 @@ def _copy(spec: Spec, folder: Path, mode: str) -> None:
 
 def _fixed(content: Mapping[str, Any], mode: str) -> object:
     """Return what must stay the same: a training may get longer, a search more trials."""
-    agent, meta = dict(content['agent']), dict(content['meta'])
+    agent, meta = content['agent'], dict(content['meta'])
     meta.pop('trials', None)
     if mode == 'train':
-        agent.pop('total_steps', None)
+        agents = [dict(each) for each in (agent if isinstance(agent, list) else [agent])]
+        for each in agents:
+            each.pop('total_steps', None)
+        agent = agents
         meta.pop('sessions')
     return {part: value for part, value in content.items()
             if part not in ('agent', 'meta', 'description', 'search')} | {
@@ -256,11 +268,20 @@ def _fixed(content: Mapping[str, Any], mode: str) -> object:
 
 def _shortened(spec: Spec) -> Spec:
     """Return the spec with few steps, but enough for some updates."""
-    values = presets.resolve(spec.settings)
+    if spec.agents is not None:
+        agents = spec.agents
+        return dataclasses.replace(spec, agents=dataclasses.replace(agents, agents={
+            name: {**each, **_short(agents.resolved(number), agents.count_of(number))}
+            for number, (name, each) in enumerate(agents.agents.items())}))
+    return dataclasses.replace(spec, settings={
+        **spec.settings, **_short(presets.resolve(spec.settings))})
+
+
+def _short(values: Mapping[str, object], num_envs: int = 0) -> dict[str, Scalar]:
+    """Return settings for few steps, but enough for some updates."""
     env, train = select(EnvConfig, values), select(TrainConfig, values)
-    needed = 4 * env.num_envs * train.unroll_length * train.batch_size
+    needed = 4 * (num_envs or env.num_envs) * train.unroll_length * train.batch_size
     if train.algorithm == 'dqn':
         needed = max(needed, 2 * select(DqnConfig, values).replay_start)
     steps = min(train.total_steps, max(_DEV_STEPS, needed))
-    return dataclasses.replace(spec, settings={
-        **spec.settings, 'total_steps': steps, 'stop_at_return': 1e9})
+    return {'total_steps': steps, 'stop_at_return': 1e9}

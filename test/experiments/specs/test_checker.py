@@ -90,3 +90,60 @@ def test_merged_parts_count_and_the_key_of_the_mapping_itself_overrides(tmp_path
 def test_bodies_are_copies_of_the_environment():
     specs, _ = read_specs(ROOT / 'specs' / 'cartpole.yaml')
     assert specs['multi_body'].settings['num_envs'] == 12
+
+
+SEVERAL_WRONG = '''
+world:
+  agent:
+    - {algorithm: ppo, name: chaser}
+    - {algorithm: ppo, name: prey}
+  env: {env_id: mpe2/simple_tag_v3, num_envs: 4}
+  body: {product: outer, num: 1}
+copies:
+  agent: [{algorithm: ppo}, {algorithm: dqn, ppo_clip: 0.1}]
+  env: {env_id: CartPole-v1, num_envs: 4}
+  body: {num: 6}
+unused:
+  agent: [{algorithm: ppo}, {algorithm: dqn, discont: 0.9}]
+  env: [{env_id: CartPole-v1}, {env_id: Acrobot-v1}]
+settings:
+  agent: [{algorithm: ppo}, {algorithm: dqn, ppo_clip: 0.1}]
+  env: {env_id: CartPole-v1}
+custom:
+  agent: [{algorithm: ppo}, {algorithm: dqn, name: agent_0}]
+  env: {env_id: CartPole-v1}
+  body: {product: custom, num: [[0, 0, 0]]}
+one:
+  agent: {algorithm: ppo}
+  env: {env_id: mpe2/simple_push_v3, bodies: agent_0}
+  body: {num: 2}
+'''
+SEVERAL_FAULTS = [
+    (7, 'world.body.bodies: 2 are not allowed with env_id mpe2/simple_tag_v3, which has 4: '
+        'adversary_0, adversary_1, adversary_2, agent_0'),
+    (11, 'copies.body.num: contradicts env.num_envs, 4: bodies are the copies of an environment; '
+         'leave num_envs out'),
+    (13, "unused.agent.1.discont: no such setting; did you mean 'discount'?"),
+    (16, 'settings: ppo_clip is of algorithm ppo, and algorithm is dqn'),
+    (21, 'custom.body.name: agent_0 is that of two agents'),
+    (25, 'one.body.bodies: 2 are not allowed with env_id mpe2/simple_push_v3, which has 1: '
+         'agent_0'),
+]
+
+
+def test_bodies_that_contradict_agents_environments_or_a_world_are_named(tmp_path):
+    path = tmp_path / 'wrong.yaml'
+    path.write_text(SEVERAL_WRONG)
+    _, faults = read_specs(path)
+    assert [(fault.line, fault.text) for fault in faults] == SEVERAL_FAULTS
+
+
+def test_lists_of_agents_and_environments_become_bodies():
+    specs, _ = read_specs(ROOT / 'specs' / 'agents.yaml')
+    counts = {name: [[spec.agents.count(agent, env) for env in range(len(spec.agents.envs))]
+                     for agent in range(len(spec.agents.agents))]
+              for name, spec in specs.items() if spec.agents}
+    assert counts == {
+        'multi_agent': [[6], [6]], 'multi_agent_multi_env': [[1, 1], [1, 1]],
+        'inner': [[4, 0], [0, 4]], 'custom': [[1, 12]], 'push': [[1], [1]]}
+    assert specs['push_self_play'].agents is None

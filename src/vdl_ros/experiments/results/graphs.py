@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -76,11 +76,12 @@ def _exploration(run: RecordedRun) -> Series:
     return Series(x, np.interp(x, [0.0, steps], [start, end]))
 
 
-def draw_trial(sessions: Sequence[Path], path: Path, *, title: str) -> None:
-    """Draw the interquartile mean and its interval over the sessions of a trial."""
-    curve = curve_of('sessions', sessions)
-    if curve is not None:
-        draw_curves([curve], path, x='steps', y='return', title=title, raw=True,
+def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) -> None:
+    """Draw the interquartile mean and its interval over the sessions of a trial, by agent."""
+    curves = [curve for agent, folders in runs.items()
+              if (curve := curve_of(agent or 'sessions', folders)) is not None]
+    if curves:
+        draw_curves(curves, path, x='steps', y='return', title=title, raw=True,
                     note='line: interquartile mean; band: 95 % bootstrap interval')
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from vdl_ros.common.run_files import write_text
 from vdl_ros.experiments.results.fitness import PARTS
 from vdl_ros.experiments.results.references import reference_of
-from vdl_ros.experiments.results.trial_results import reproducing_command
+from vdl_ros.experiments.results.trial_results import reproducing_command, runs_by_agent
 from vdl_ros.experiments.running.search import Outcome
 from vdl_ros.experiments.running.trials import TrialRunner
 from vdl_ros.rl.plots.curves import Curve
@@ -86,7 +86,7 @@ def _head(page: Page) -> Iterable[str]:
     spec = page.runner.spec
     counts = ', '.join(f'{count} {state}' for state in ('complete', 'pruned', 'failed') if (
         count := sum(each.state == state for each in page.ranked)))
-    yield (f'<p>{_text(spec.settings["algorithm"])} in {_text(spec.env_id)}; {page.mode}, '
+    yield (f'<p>{_text(spec.subject)}; {page.mode}, '
            f'{spec.meta.sessions} session{"s" * (spec.meta.sessions > 1)} a trial; trials: '
            f'{counts or "none"}{"" if page.complete else "; not complete yet"}.</p>')
     reference = reference_of(spec)
@@ -106,15 +106,16 @@ def _curves(page: Page) -> Iterable[str]:
 
     curves: list[Curve] = []
     for each in page.ranked:
-        folders = [session.folder for session in page.runner.sessions(each.number, each.values)]
-        if each.value is not None and len(curves) < _DRAWN and (
-                curve := curve_of(f'trial {each.number}', folders)) is not None:
-            curves.append(curve)
+        runs = runs_by_agent(page.runner.sessions(each.number, each.values))
+        for agent, folders in runs.items() if each.value is not None else ():
+            label = f'trial {each.number}{", " * bool(agent)}{agent}'
+            if len(curves) < _DRAWN and (curve := curve_of(label, folders)) is not None:
+                curves.append(curve)
     if not curves:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'curves.svg'
-        draw_best(curves, path, title=page.runner.spec.env_id)
+        draw_best(curves, path, title=page.runner.spec.env_id or page.runner.spec.name)
         yield '<h2>Curves</h2>'
         if len(curves) == _DRAWN:
             yield f'<p class="note">The {_DRAWN} best trials.</p>'

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,36 @@ from vdl_ros.experiments.results.fitness import (
     strengths,
     trial_fitness,
 )
+from vdl_ros.experiments.running.agents_process import AgentsProcess
 from vdl_ros.experiments.running.trials import TrialRunner, trial_folder
 from vdl_ros.experiments.specs.spec_config import ReferenceConfig
 from vdl_ros.rl.runs.training_process import TrainingProcess
 
-__all__ = ['deliver_trial', 'reproducing_command']
+__all__ = ['deliver_trial', 'reproducing_command', 'runs_by_agent']
 
 _COLUMNS = ('episode', 'agent_steps', 'return', 'strength', 'strength_ma')
 
 
+def agent_of(run: TrainingProcess, session: TrainingProcess) -> str:
+    """Return the agent whose run this is, '' in a session of a single one."""
+    return '' if run.folder == session.folder else run.folder.name
+
+
+def runs_by_agent(sessions: Sequence[TrainingProcess]) -> dict[str, list[Path]]:
+    """Return the folders of the runs of each agent."""
+    found: dict[str, list[Path]] = {}
+    for session in sessions:
+        for run in session.runs:
+            found.setdefault(agent_of(run, session), []).append(run.folder)
+    return found
+
+
 def reproducing_command(session: TrainingProcess) -> str:
     """Return the command line that repeats a session from its start."""
+    if isinstance(session, AgentsProcess):
+        again = dataclasses.replace(session, folder=session.folder.with_name(
+            f'{session.folder.name}-again'))
+        return shlex.join(['python3', *again.command(session.file)[1:]])
     settings = {**session.settings, **session.start_settings}
     words = (word for name, value in settings.items() if name != 'record_episodes'
              for word in (f'--{name}', value))
@@ -66,29 +85,38 @@ def deliver_trial(
 
     folder = trial_folder(runner.folder, number)
     sessions = runner.sessions(number, values)
-    found, fitnesses, finals = [], [], []
+    found, finals = [], []
+    # By agent: each is compared with itself in other sessions.
+    fitnesses: dict[str, dict[str, SessionFitness]] = {}
     for session in sessions:
-        episodes = read_episodes(session.folder, session.folder.name)
-        if not len(episodes.returns):
-            raise ValueError(f'{session.folder}: no episode ended')
-        final = float(episodes.returns[-WINDOW:].mean())
-        finals.append(final)
-        of_session: dict[str, Any] = {
-            'folder': session.folder.name, 'seed': int(session.settings['seed']),
-            'episodes': len(episodes.returns), 'final_return': final}
-        if reference is not None:
-            fitnesses.append(session_fitness(episodes.steps, episodes.returns, reference))
-            of_session |= fitnesses[-1]._asdict()
-        summary = session.summary() or {}
-        of_session |= {name: summary.get(name) for name in ('agent_steps', 'wall_s', 'ended_by')}
-        found.append(of_session | {'command': reproducing_command(session)})
-        _write_session(session.folder / 'session_df.csv', episodes, reference)
-        draw_session(session.folder, episodes)
+        for run in session.runs:
+            name = str(run.folder.relative_to(folder))
+            episodes = read_episodes(run.folder, name)
+            if not len(episodes.returns):
+                raise ValueError(f'{run.folder}: no episode ended')
+            final = float(episodes.returns[-WINDOW:].mean())
+            finals.append(final)
+            of_session: dict[str, Any] = {
+                'folder': name, 'seed': int(session.settings['seed']),
+                'episodes': len(episodes.returns), 'final_return': final}
+            if reference is not None:
+                fitness = session_fitness(episodes.steps, episodes.returns, reference)
+                fitnesses.setdefault(agent_of(run, session), {})[name] = fitness
+                of_session |= fitness._asdict()
+            summary = run.summary() or {}
+            of_session |= {each: summary.get(each)
+                           for each in ('agent_steps', 'wall_s', 'ended_by')}
+            found.append(of_session | {'command': reproducing_command(session)})
+            _write_session(run.folder / 'session_df.csv', episodes, reference)
+            draw_session(run.folder, episodes)
     record: dict[str, Any] = {'final_return': statistics.fmean(finals)}
     if reference is not None:
-        _write_fitness(folder / 'session_fitness_df.csv', sessions, fitnesses)
-        record = trial_fitness(fitnesses)._asdict() | record
-    draw_trial([session.folder for session in sessions], folder / 'trial_graph.png',
+        _write_fitness(folder / 'session_fitness_df.csv', fitnesses.values())
+        # The mean over agents, as SLM-Lab's over bodies.
+        scores = [trial_fitness(list(each.values()))._asdict() for each in fitnesses.values()]
+        record = {part: statistics.fmean(each[part] for each in scores)
+                  for part in scores[0]} | record
+    draw_trial(runs_by_agent(sessions), folder / 'trial_graph.png',
                title=f'{runner.spec.name}, trial {number}')
     write_text(folder / 'trial_data.json', json.dumps({
         'spec': runner.spec.name, 'trial': number, 'values': values, **record,
@@ -110,11 +138,9 @@ def _write_session(path: Path, episodes: Episodes, reference: ReferenceConfig | 
             writer.writerow(row)
 
 
-def _write_fitness(
-    path: Path, sessions: Sequence[TrainingProcess], fitnesses: Sequence[SessionFitness],
-) -> None:
+def _write_fitness(path: Path, fitnesses: Iterable[Mapping[str, SessionFitness]]) -> None:
+    """Write a row for each run, by agent and folder."""
     with atomic_file(path) as partial, partial.open('w', newline='') as file:
         writer = csv.writer(file)
         writer.writerow(('session', *SessionFitness._fields))
-        writer.writerows((session.folder.name, *fitness)
-                         for session, fitness in zip(sessions, fitnesses, strict=True))
+        writer.writerows((name, *fitness) for each in fitnesses for name, fitness in each.items())

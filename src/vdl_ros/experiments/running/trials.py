@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vdl_ros import presets
-from vdl_ros.common.settings import Scalar
+from vdl_ros.agents_file import AgentsFile
+from vdl_ros.common.settings import Scalar, as_text
+from vdl_ros.experiments.running.agents_process import AgentsProcess
+from vdl_ros.experiments.specs.population import with_values
 from vdl_ros.experiments.specs.spec import Spec
 from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
@@ -54,16 +58,25 @@ class TrialRunner:
             number: of the trial.
             values: of the settings that are searched.
         """
+        meta = self.spec.meta
+        start = {'env_modules': self.env_modules} if self.env_modules else {}
+        folder = trial_folder(self.folder, number)
+        if self.spec.agents is not None:
+            agents = with_values(self.spec.agents, values)
+            return [AgentsProcess(
+                folder / f'session-{session}', {'seed': str(meta.seed + session)}, start,
+                agents=AgentsFile(
+                    {name: {**each, 'record_episodes': True}
+                     for name, each in agents.agents.items()}, agents.envs, agents.bodies))
+                for session in range(meta.sessions)]
         settings = {**self.spec.settings, **values}
         resolved = presets.resolve(settings)
         settings['total_steps'] = int(str(resolved.get('total_steps', TrainConfig.total_steps)))
         settings['record_episodes'] = True
-        meta = self.spec.meta
         return [TrainingProcess(
-            trial_folder(self.folder, number) / f'session-{session}',
-            {name: _text(value) for name, value in settings.items()}
-            | {'seed': str(meta.seed + session)},
-            {'env_modules': self.env_modules} if self.env_modules else {})
+            folder / f'session-{session}',
+            {name: as_text(value) for name, value in settings.items()}
+            | {'seed': str(meta.seed + session)}, start)
             for session in range(meta.sessions)]
 
     def run(
@@ -125,21 +138,20 @@ class _Reporter:
             return
         self._due = time.monotonic() + _LOOK_S
         try:
-            columns = RecordedRun(self._session.folder).columns
+            found = [(RecordedRun(run.folder).columns, int(run.settings['total_steps']))
+                     for run in self._session.runs]
         except RunReadError:
             return
-        total = int(self._session.settings['total_steps'])
-        steps, returns = columns['agent_steps'], columns['mean_return_100']
         while self._place <= PLACES:
-            passed = steps >= total * self._place / PLACES
-            if not passed.any() and not over:
-                return
-            value = float(returns[passed.argmax()] if passed.any() else returns[-1])
+            values = []
+            for columns, total in found:
+                steps, returns = columns['agent_steps'], columns['mean_return_100']
+                passed = steps >= total * self._place / PLACES
+                if not passed.any() and not over:
+                    return
+                values.append(float(returns[passed.argmax()] if passed.any() else returns[-1]))
+            # Of several agents the mean, as of fitness.
+            value = statistics.fmean(values)
             if not math.isnan(value):
                 self._report(self._index * PLACES + self._place, value)
             self._place += 1
-
-
-def _text(value: Scalar) -> str:
-    """Return a value as a user types it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

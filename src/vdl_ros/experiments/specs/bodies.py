@@ -2,8 +2,8 @@
 Bodies: the coordinates (agent, environment, body) of a spec, as SLM-Lab counts them.
 
 ``outer``: every agent has ``num`` bodies in every environment. ``inner``: agent i is in
-environment i. ``custom``: a list of coordinates. There is one agent and one environment, so the
-bodies are copies of the environment: ``num_envs``.
+environment i. ``custom``: a list of coordinates. In a world of several bodies they are those of
+the world, in its order; in other environments copies.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from vdl_ros import presets
+from vdl_ros.agents_file import AgentsFile
 from vdl_ros.common.settings import (
     Scalar,
     Setting,
@@ -20,9 +21,18 @@ from vdl_ros.common.settings import (
 )
 from vdl_ros.config_file import setting_value
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.worlds.registration import is_world
 from vdl_ros.experiments.specs.bodies import bodies
+from vdl_ros.experiments.specs.population import check_world, make_agents
 from vdl_ros.experiments.specs.spaces import SUFFIXES, Choices, Space, make_space, split_key
-from vdl_ros.experiments.specs.spec import Search, Spec, agent_settings, env_settings
+from vdl_ros.experiments.specs.spec import (
+    LISTED_AGENT,
+    Search,
+    Spec,
+    agent_settings,
+    env_settings,
+    listed_agent_settings,
+)
 from vdl_ros.experiments.specs.spec_config import MetaConfig, ReferenceConfig, SearchConfig
 from vdl_ros.experiments.specs.yaml_nodes import Fault, YamlFile
 from vdl_ros.rl.algorithm_config import (
@@ -80,9 +90,7 @@ class _SpecReader:
         for part in _NEEDED:
             if part not in self.nodes:
                 self.file.fault(self.key, f'{self.name}: {part} is missing')
-        settings = self._settings('agent', agent_settings(), ('algorithm',)) | self._settings(
-            'env', env_settings(), ('env_id',))
-        settings |= self._bodies(settings)
+        settings, agents = self._population()
         description = self.file.value(self.nodes['description']) \
             if 'description' in self.nodes else ''
         if not isinstance(description, str):
@@ -95,12 +103,13 @@ class _SpecReader:
                             f'{reference.standard_return:g} is not allowed: above '
                             f'random_return, {reference.random_return:g}')
         search = self._search(meta)
-        self._verify(settings, search)
+        self._verify_all(settings, agents, search)
         content = self.file.value(node)
-        if meta is None or 'env_id' not in settings or not isinstance(content, dict):
+        if meta is None or not isinstance(content, dict) or (
+                agents is None and 'env_id' not in settings):
             return None
-        return Spec(self.file.path, self.name, str(description), settings, meta, reference,
-                    search, content)
+        return Spec(self.file.path, self.name, str(description), settings, agents, meta,
+                    reference, search, content)
 
     def _parts(self, node: yaml.Node, allowed: Collection[str], where: str = '',
                also: Callable[[str], bool] = lambda key: False) -> dict[str, yaml.Node]:
@@ -117,21 +126,52 @@ class _SpecReader:
         return found
 
     def _settings(
-        self, part: str, known: Mapping[str, Setting], needed: Collection[str],
+        self, part: str, node: yaml.Node | None, known: Mapping[str, Setting],
+        needed: Collection[str] = (), also: Collection[str] = (),
     ) -> dict[str, Scalar]:
-        """Return the settings of a part by name."""
-        if part not in self.nodes:
+        """Return the settings at a node by name, and what it has of ``also`` as it is."""
+        if node is None:
             return {}
         found = {}
-        for name, node in self._parts(self.nodes[part], known, f'.{part}').items():
-            value = self._try(node, f'{part}.', setting_value, known[name], self.file.value(node))
+        for name, each in self._parts(node, (*known, *also), f'.{part}').items():
+            content = self.file.value(each)
+            if name in also:
+                found[name] = content
+                continue
+            value = self._try(each, f'{part}.', setting_value, known[name], content)
             if value is not None:
                 found[name] = value
         for name in needed:
-            if isinstance(self.nodes[part], yaml.MappingNode) and f'.{part}.{name}' not in \
-                    self.lines:
-                self.file.fault(self.nodes[part], f'{self.name}.{part}.{name} is missing')
+            if isinstance(node, yaml.MappingNode) and f'.{part}.{name}' not in self.lines:
+                self.file.fault(node, f'{self.name}.{part}.{name} is missing')
         return found
+
+    def _population(self) -> tuple[dict[str, Scalar], AgentsFile | None]:
+        """Return the settings of agent and environment, or those of several."""
+        agent, env = (self.nodes.get(part) for part in _NEEDED)
+        if not any(isinstance(each, yaml.SequenceNode) for each in (agent, env)):
+            settings = self._settings('agent', agent, agent_settings(), ('algorithm',)) \
+                | self._settings('env', env, env_settings(), ('env_id',))
+            return settings | self._bodies(settings), None
+        agents = [self._settings(part, node, listed_agent_settings(), ('algorithm',), LISTED_AGENT)
+                  for part, node in _listed('agent', agent)]
+        envs = [self._settings(part, node, env_settings(), ('env_id',))
+                for part, node in _listed('env', env)]
+        if not all(agents) or not all('env_id' in each for each in envs):
+            return {}, None
+        return {}, self._try(self._body_node(), 'body.', make_agents, agents, envs,
+                             *self._body_values())
+
+    def _body_node(self) -> yaml.Node:
+        return self.nodes.get('body', self.key)
+
+    def _body_values(self) -> tuple[object, object]:
+        """Return product and number of bodies."""
+        if 'body' not in self.nodes:
+            return 'outer', 1
+        parts = self._parts(self.nodes['body'], ('product', 'num'), '.body')
+        values = {name: self.file.value(each) for name, each in parts.items()}
+        return values.get('product', 'outer'), values.get('num', 1)
 
     def _try(
         self, node: yaml.Node, part: str, make: Callable[..., T], *arguments: object,
@@ -145,7 +185,7 @@ class _SpecReader:
 
     def _config(self, part: str, cls: type[T]) -> T | None:
         """Return the dataclass of a part; None if it has a fault."""
-        values = self._settings(part, settings_of(cls), ())
+        values = self._settings(part, self.nodes.get(part), settings_of(cls))
         return build(cls, values)
 
     def _bodies(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -153,11 +193,11 @@ class _SpecReader:
         if 'body' not in self.nodes:
             return {}
         node = self.nodes['body']
-        parts = self._parts(node, ('product', 'num'), '.body')
-        values = {name: self.file.value(each) for name, each in parts.items()}
-        found = self._try(
-            node, 'body.', bodies, values.get('product', 'outer'), values.get('num', 1))
+        found = self._try(node, 'body.', bodies, *self._body_values())
         if found is None:
+            return {}
+        if is_world(str(settings.get('env_id'))):
+            self._try(node, 'body.', check_world, settings, [len(found)])
             return {}
         if settings.get('num_envs', len(found)) != len(found):
             self.file.fault(node, f'{self.name}.body: {len(found)} bodies contradict '
@@ -211,7 +251,22 @@ class _SpecReader:
                 if made is not None:
                     spaces[name] = made
 
-    def _verify(self, settings: Mapping[str, Scalar], search: Search | None) -> None:
+    def _verify_all(
+        self, settings: Mapping[str, Scalar], agents: AgentsFile | None, search: Search | None,
+    ) -> None:
+        """Check the settings of each agent against each other."""
+        if agents is None:
+            self._verify(settings, search)
+            return
+        nodes = dict(enumerate(node for _, node in _listed('agent', self.nodes['agent'])))
+        for number, each in enumerate(agents.agents.values()):
+            learning = {name: value for name, value in each.items() if name != 'init'}
+            where = f'.agent.{number}' if len(nodes) > 1 else '.agent'
+            self._verify({**learning, **agents.envs[agents.envs_of(number)[0]]}, search,
+                         nodes[number], where)
+
+    def _verify(self, settings: Mapping[str, Scalar], search: Search | None,
+                node: yaml.Node | None = None, where: str = '.agent') -> None:
         """Check settings against each other, with those of presets."""
         algorithm = settings.get('algorithm')
         if not isinstance(algorithm, str) or 'env_id' not in settings:
@@ -226,8 +281,9 @@ class _SpecReader:
                 owner = next(each for each, cls in ALGORITHM_SETTINGS.items()
                              if name in settings_of(cls))
                 line = next((node for key, node in self.lines.items()
-                             if split_key(key.rpartition('.')[2])[0] == name
-                             or key.rpartition('.')[2] == name), self.key)
+                             if key.startswith((where, '.search.'))
+                             and name in (split_key(last := key.rpartition('.')[2])[0], last)),
+                            self.key)
                 self.file.fault(line, f'{self.name}: {name} is of algorithm {owner}, and '
                                 f'algorithm is {algorithm}')
         if not is_own:
@@ -242,7 +298,14 @@ class _SpecReader:
             select(EnvConfig, values)
             train = select(TrainConfig, values)
             verify(train, make_algorithm_config(train, values))
-        self._try(self.nodes['agent'], '', verify_all)
+        self._try(node or self.nodes['agent'], '', verify_all)
+
+
+def _listed(part: str, node: yaml.Node | None) -> list[tuple[str, yaml.Node | None]]:
+    """Return the nodes of agents or environments, of which there may be one without a list."""
+    if not isinstance(node, yaml.SequenceNode):
+        return [(part, node)]
+    return [(f'{part}.{number}', each) for number, each in enumerate(node.value)]
 
 
 def _faults(search: Search, meta: MetaConfig | None) -> Iterable[str]:

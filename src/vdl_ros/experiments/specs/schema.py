@@ -7,7 +7,12 @@ from typing import Any
 from vdl_ros.common.settings import Setting, settings_of
 from vdl_ros.experiments.specs.bodies import PRODUCTS
 from vdl_ros.experiments.specs.spaces import SUFFIXES
-from vdl_ros.experiments.specs.spec import agent_settings, env_settings
+from vdl_ros.experiments.specs.spec import (
+    LISTED_AGENT,
+    agent_settings,
+    env_settings,
+    listed_agent_settings,
+)
 from vdl_ros.experiments.specs.spec_config import MetaConfig, ReferenceConfig, SearchConfig
 
 __all__ = ['json_schema']
@@ -21,10 +26,15 @@ _OF_LISTS = ('choice', 'grid_search')
 
 def json_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12)."""
+    env = _settings(env_settings()) | {'required': ['env_id']}
     spec = _object({
         'description': {'type': 'string'},
-        'agent': _settings(agent_settings()) | {'required': ['algorithm']},
-        'env': _settings(env_settings()) | {'required': ['env_id']},
+        'agent': _one_or_list(
+            _settings(agent_settings()) | {'required': ['algorithm']},
+            _object(_settings(listed_agent_settings())['properties'] | {
+                name: {'type': 'string'} for name in LISTED_AGENT}) | {
+                    'required': ['algorithm']}),
+        'env': _one_or_list(env, env),
         'body': _object({
             'product': {'enum': list(PRODUCTS)},
             'num': {'anyOf': [
@@ -53,6 +63,10 @@ def json_schema() -> dict[str, Any]:
                 | {'required': ['low', 'high']},
                 _object({'mean': number, 'deviation': {'type': 'number', 'exclusiveMinimum': 0}})
                 | {'required': ['mean', 'deviation']}]}}}
+
+
+def _one_or_list(one: dict[str, Any], of_list: dict[str, Any]) -> dict[str, Any]:
+    return {'anyOf': [one, {'type': 'array', 'minItems': 1, 'items': of_list}]}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

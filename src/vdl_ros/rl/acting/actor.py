@@ -95,6 +95,10 @@ class Actor:
         self._state = policy.initial_state(envs.num_envs)
         torch.manual_seed(seed)
         self._stepper = EnvStepper(envs, seed)
+        # Of the unroll that is recorded, and its next step.
+        self._arrays: Arrays = {}
+        self._observations: NDArray[Any] = np.empty(0)
+        self._step = 0
         self._episodes = EpisodeCounter(envs.num_envs)
 
     @property
@@ -123,30 +127,58 @@ class Actor:
     @torch.inference_mode()
     def unroll(self) -> tuple[Arrays, list[FinishedEpisode]]:
         """Step T times; return the arrays of ``unroll.py`` and the episodes that ended."""
-        stepper, timer = self._stepper, self._timer
-        with timer('encode'):
-            arrays = self._schema.empty(self.envs.num_envs)
-            observations, is_reset = arrays.pop('observations'), arrays['is_reset']
-            observations[0], is_reset[0] = stepper.observation, stepper.is_reset
+        with self._timer('encode'):
+            is_complete = False
+            while not is_complete:
+                actions = self.begin_step()
+                with self._timer('step'):
+                    outcome = self.envs.step(actions)
+                is_complete = self.end_step(outcome)
+            return self.finish()
+
+    @torch.inference_mode()
+    def begin_step(self) -> NDArray[Any]:
+        """
+        Return actions for the environments, [B] or [B, A].
+
+        With :meth:`end_step` and :meth:`finish` it is for environments that several actors step
+        together; :meth:`unroll` calls them too.
+        """
+        t, stepper = self._step, self._stepper
+        if not t:
+            self._arrays = self._schema.empty(self.envs.num_envs)
+            self._observations = self._arrays.pop('observations')
+            self._observations[0], self._arrays['is_reset'][0] = (
+                stepper.observation, stepper.is_reset)
             if self.policy.state_size:
-                arrays['state'][...] = self._state.numpy()
-            for t in range(self._schema.unroll_length):
-                with timer('infer'):
-                    actions, log_probs = self.choose(observations[t], is_reset[t])
-                arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
-                with timer('step'):
-                    step = stepper.step(
-                        self.policy.distribution.to_environment(arrays['actions'][t]))
-                (observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
-                 arrays['truncated'][t], is_reset[t + 1], extras) = step
-                add_extras(arrays, extras, t)
-                self._state = self.policy.append_last_action(
-                    self._state, torch.from_numpy(arrays['actions'][t]),
-                    torch.from_numpy(arrays['rewards'][t]))
-            finished = self._episodes.add(
-                arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset,
-                arrays.get('success'), adversary_of(arrays))
-            return arrays | self._schema.encode(observations, is_reset), finished
+                self._arrays['state'][...] = self._state.numpy()
+        arrays = self._arrays
+        with self._timer('infer'):
+            actions, log_probs = self.choose(self._observations[t], arrays['is_reset'][t])
+        arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
+        return stepper.clip(self.policy.distribution.to_environment(arrays['actions'][t]))
+
+    @torch.inference_mode()
+    def end_step(self, outcome: tuple[Any, ...]) -> bool:
+        """Record what the environments returned; return whether there are T steps."""
+        arrays, t = self._arrays, self._step
+        (self._observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
+         arrays['truncated'][t], arrays['is_reset'][t + 1], extras) = self._stepper.record(outcome)
+        add_extras(arrays, extras, t)
+        self._state = self.policy.append_last_action(
+            self._state, torch.from_numpy(arrays['actions'][t]),
+            torch.from_numpy(arrays['rewards'][t]))
+        self._step += 1
+        return self._step == self._schema.unroll_length
+
+    def finish(self) -> tuple[Arrays, list[FinishedEpisode]]:
+        """Return the unroll of the last T steps, as :meth:`unroll`."""
+        arrays, self._step = self._arrays, 0
+        is_reset = arrays['is_reset']
+        finished = self._episodes.add(
+            arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset,
+            arrays.get('success'), adversary_of(arrays))
+        return arrays | self._schema.encode(self._observations, is_reset), finished
 
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],

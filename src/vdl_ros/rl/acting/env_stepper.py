@@ -71,9 +71,18 @@ class EnvStepper:
 
     def step(self, actions: NDArray[Any]) -> Step:
         """Step all environments; ``actions`` [B] or [B, A] are clipped to a Box's bounds."""
-        if self._box is not None:
-            actions = np.clip(actions, self._box.low, self._box.high)
-        observation, reward, terminated, truncated, info = self.envs.step(actions)
+        return self.record(self.envs.step(self.clip(actions)))
+
+    def clip(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return actions within a Box's bounds."""
+        if self._box is None:
+            return actions
+        clipped: NDArray[Any] = np.clip(actions, self._box.low, self._box.high)
+        return clipped
+
+    def record(self, outcome: tuple[Any, ...]) -> Step:
+        """Return what the environments returned for the last actions as a :class:`Step`."""
+        observation, reward, terminated, truncated, info = outcome
         lost = info.get('is_lost')
         is_reset = self._done if lost is None else self._done | np.asarray(lost, np.bool_)
         step = Step(observation, reward, terminated, truncated, is_reset, self._extras(info))

@@ -23,7 +23,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import torch
@@ -210,11 +210,24 @@ class Trainer:
             GroupError: another learner is gone; the checkpoint is saved before.
             OSError: the folder cannot be written.
         """
+        iterations = self.iterations(stop)
+        while True:
+            try:
+                next(iterations)
+            except StopIteration as end:
+                return str(end.value)
+
+    def iterations(self, stop: threading.Event) -> Generator[None, None, str]:
+        """
+        Yield after each iteration of :meth:`run`, and return what it returns.
+
+        So that one thread can run several trainings in turn.
+        """
         self.learner.broadcast_state()
         self._publish()
         self.reporter.start()
         try:
-            reason = self._train(stop)
+            reason = yield from self._train(stop)
             self._merge_progress()
         except FloatingPointError as error:
             # The last good checkpoint is not overwritten.
@@ -235,7 +248,7 @@ class Trainer:
             self.group.all_reduce_sum(torch.zeros(1))
         return reason
 
-    def _train(self, stop: threading.Event) -> str:
+    def _train(self, stop: threading.Event) -> Generator[None, None, str]:
         """Repeat the steps of the loop until the run is over; return why it ended."""
         while True:
             reason = self._reason_to_end()
@@ -253,6 +266,7 @@ class Trainer:
             if self._evaluations is not None:
                 self._evaluations.update()
             self.reporter.report(self._metrics)
+            yield
 
     def _evaluate_last(self, reason: str, stop: threading.Event) -> None:
         """Wait for the evaluation of the last policy, all learners together, unless stopped."""

@@ -23,7 +23,7 @@ _GRACE_S = 60.0
 # Time between looks at the process, s.
 _POLL_S = 0.1
 # Why a run is over, and is not resumed.
-_COMPLETE = ('total_steps', 'stop_at_return')
+_COMPLETE = ('total_steps', 'stop_at_return', 'eval_patience')
 
 
 class TrainingError(RuntimeError):
@@ -51,12 +51,21 @@ class TrainingProcess:
         return self.folder.with_name(f'{self.folder.name}.log')
 
     @property
+    def runs(self) -> list[TrainingProcess]:
+        """The runs that it writes: itself."""
+        return [self]
+
+    @property
     def is_begun(self) -> bool:
         """Whether there is a checkpoint to resume from."""
-        return (self.folder / 'checkpoint.pt').is_file()
+        return all((run.folder / 'checkpoint.pt').is_file() for run in self.runs)
 
     def summary(self) -> dict[str, Any] | None:
         """Return what summary.json has of a run that is complete, else None."""
+        found = [run._summary() for run in self.runs]
+        return None if None in found else found[0]
+
+    def _summary(self) -> dict[str, Any] | None:
         try:
             found = json.loads((self.folder / 'summary.json').read_text())
         except (OSError, ValueError):
@@ -96,7 +105,7 @@ class TrainingProcess:
             return found
         pause = threading.Event()
         # A training whose parent was killed ends by itself, soon.
-        while in_use(self.folder):
+        while any(in_use(run.folder) for run in self.runs):
             if stop():
                 return None
             pause.wait(_POLL_S)

@@ -1,0 +1,305 @@
+"""
+A session of several agents in one process, without ROS.
+
+``python -m vdl_ros.multi_agent_training FILE --run_dir FOLDER``; agents_file.py describes the
+file. Each agent is a learner with a run of its own, FOLDER/AGENT, and each (agent, environment) an
+actor. In a world of several bodies the actors step together. An agent that has learned all its
+steps goes on acting with its last policy; an environment is done when all its agents are, and the
+session when all environments are. With one thread and one seed it is deterministic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import queue
+import shutil
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from vdl_ros.agents_file import AgentsFile, agents_of_world, read_agents_file
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.settings import SettingError, as_dict, select
+from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
+from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
+from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import VectorEnvironment, seeds_for
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.worlds.registration import is_world
+from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.acting.shared_actors import SharedActors, StepTogether
+from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
+from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
+from vdl_ros.rl.policy.exploration import exploration_schedule
+from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.train_config import TrainConfig
+
+__all__ = ['train']
+
+
+class _Queue:
+    """Unrolls that wait for the trainer, which never waits for them."""
+
+    def __init__(self) -> None:
+        self.unrolls: deque[Unroll] = deque()
+
+    def get(self, timeout: float) -> Unroll:
+        """Return the next unroll; queue.Empty if there is none."""
+        del timeout
+        if not self.unrolls:
+            raise queue.Empty
+        return self.unrolls.popleft()
+
+
+class _Agent:
+    """A learner with its run and its actors; ``reason`` says why it is done, or is empty."""
+
+    def __init__(
+        self, name: str, settings: Mapping[str, object], seed: int,
+        envs: Mapping[int, VectorEnvironment], folder: Path, init: str, stop: threading.Event,
+    ) -> None:
+        """
+        Make learner, actors and run; go on with the run that is there.
+
+        Args:
+            name: of the agent.
+            settings: of its learning and of its first environment.
+            seed: of weights, sampling and environments.
+            envs: vector environments of its bodies, by number of the environment.
+            folder: of its run.
+            init: checkpoint with its first weights; empty: none.
+            stop: ends an evaluation early.
+
+        Raises:
+            ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
+        """
+        self.name, self.reason, self.evaluations = name, '', None
+        env, config = select(EnvConfig, settings), select(TrainConfig, {**settings, 'seed': seed})
+        algorithm = make_algorithm_config(config, settings)
+        verify(config, algorithm)
+        first = next(iter(envs.values()))
+        spaces = first.single_observation_space, first.single_action_space
+        for number, each in envs.items():
+            if (each.single_observation_space, each.single_action_space) != spaces:
+                raise SettingError(
+                    f'agent {name}: environment {number} with {each.single_observation_space}, '
+                    f'{each.single_action_space} differs from its first one with {spaces[0]}, '
+                    f'{spaces[1]}: give each an agent')
+        timer = ThreadTimer()
+        self.learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
+                               algorithm_config=algorithm, init=init)
+        self._flow_stats, self._queue = FlowStats(), _Queue()
+        self.actors: dict[int, Actor] = {}
+        for number, each in envs.items():
+            self.actors[number] = Actor(
+                each, make_policy(config, *spaces, algorithm), self.learner.schema, seed, timer,
+                exploration_schedule(algorithm, f'env_{number}', config.freeze))
+        self._sequences = dict.fromkeys(envs, 0)
+        described = as_dict(env, config, algorithm)
+        evaluator = None
+        if config.eval_every:
+            self.evaluations = PolicyEvaluator(described)
+            evaluator = LocalEvaluator(self.evaluations, stop)
+        resume = (folder / 'checkpoint.pt').is_file()
+        if not resume:
+            # Ended before its first checkpoint: nothing of it can be used.
+            shutil.rmtree(folder, ignore_errors=True)
+        self._trainer = Trainer(
+            self.learner, RunFolder(folder, resume=resume),
+            described | {'init': init} | factory.describe(env), inbox=self._queue,
+            flow_stats=self._flow_stats, publish=lambda: None,
+            log=lambda text: print(f'{name}: {text}'), evaluator=evaluator,
+            timers={TRAINING: timer})
+        self._iterations: Generator[None, None, str] = self._trainer.iterations(stop)
+        self._iterate()
+        for number in envs:
+            self._load(number)
+
+    def _iterate(self) -> None:
+        """Run the training loop once, and again while unrolls wait."""
+        while not self.reason:
+            try:
+                next(self._iterations)
+            except StopIteration as end:
+                self.reason = str(end.value)
+            if not self._queue.unrolls:
+                return
+
+    def _load(self, env: int) -> None:
+        actor, learner = self.actors[env], self.learner
+        if actor.policy_version != learner.version:
+            actor.load(learner.weights(), learner.version, learner.agent_steps)
+
+    def finish_unroll(self, env: int) -> None:
+        """Learn from the unroll that an actor has recorded, and give it the newest policy."""
+        version = self.actors[env].policy_version
+        arrays, _ = self.actors[env].finish()
+        if self.reason:
+            return
+        source, sequence = f'env_{env}', self._sequences[env]
+        self._flow_stats.arrive(source, env, sequence)
+        self._sequences[env] += 1
+        self._queue.unrolls.append(Unroll(arrays, source, env, sequence, version))
+        self._iterate()
+        self._load(env)
+
+    def interrupt(self) -> None:
+        """End the training, once ``stop`` is set."""
+        while not self.reason:
+            self._iterate()
+
+    def close(self) -> None:
+        """Close the environments of its evaluations."""
+        if self.evaluations is not None:
+            self.evaluations.close()
+
+
+def _step_one(env: VectorEnvironment) -> StepTogether:
+    """Return the function that steps the environments of a single agent."""
+    return lambda actions: [env.step(actions[0])]
+
+
+def train(
+    file: AgentsFile, run_dir: Path, stop: threading.Event, *, seed: int = 1,
+    modules: EnvModulesConfig | None = None,
+) -> dict[str, str]:
+    """
+    Run a session until all its environments are done; go on with the one in the folder.
+
+    Args:
+        file: agents, environments and bodies.
+        run_dir: folder of the session, with a run for each agent.
+        stop: interrupts the session.
+        seed: of the session.
+        modules: which modules register environments; they are imported.
+
+    Returns:
+        By agent why its run ended, see :meth:`Trainer.run`.
+
+    Raises:
+        ValueError: settings, bodies, spaces, a module, a folder or a checkpoint that cannot be
+            used.
+    """
+    import_modules(modules or EnvModulesConfig())
+    torch.set_num_threads(1)
+    names = list(file.agents)
+    seeds = [seed, *seeds_for(seed, len(names) - 1)]
+    with contextlib.ExitStack() as cleanup:
+        envs: dict[tuple[int, int], VectorEnvironment] = {}
+        together: dict[int, list[tuple[list[int], StepTogether]]] = {}
+        bodies: dict[tuple[int, int], str] = {}
+        for number in range(len(file.envs)):
+            together[number] = []
+            _make_envs(file, number, seeds, envs, together[number], bodies, cleanup)
+        agents = []
+        for index, name in enumerate(names):
+            its_envs = file.envs_of(index)
+            settings = file.resolved(index) | {
+                'bodies': bodies.get((index, its_envs[0]), ''),
+                **({} if is_world(str(file.envs[its_envs[0]].get('env_id'))) else
+                   {'num_envs': file.count(index, its_envs[0])})}
+            agent = _Agent(
+                name, settings, seeds[index], {each: envs[index, each] for each in its_envs},
+                run_dir / name, str(file.agents[name].get('init', '')), stop)
+            cleanup.callback(agent.close)
+            agents.append(agent)
+        groups = [(number, [agents[each] for each in indices], SharedActors(
+            [agents[each].actors[number] for each in indices], step))
+            for number, found in together.items() for indices, step in found]
+        _run(groups, agents, stop)
+        return {agent.name: agent.reason for agent in agents}
+
+
+def _make_envs(
+    file: AgentsFile, number: int, seeds: Sequence[int],
+    envs: dict[tuple[int, int], VectorEnvironment],
+    together: list[tuple[list[int], StepTogether]], bodies: dict[tuple[int, int], str],
+    cleanup: contextlib.ExitStack,
+) -> None:
+    """Make an environment for its agents: a world for all, or copies for each."""
+    config = select(EnvConfig, file.envs[number])
+    indices = file.agents_in(number)
+    if not is_world(config.env_id):
+        for index in indices:
+            env = factory.make(config, seeds[index], num_envs=file.count(index, number))
+            cleanup.callback(env.close)
+            envs[index, number] = env
+            together.append(([index], _step_one(env)))
+        return
+    if not indices:
+        return
+    shares = agents_of_world(config.env_id, factory.bodies(config),
+                             [file.count(index, number) for index in indices])
+    # The same seed for all: each resets the world, which happens once.
+    shared = factory.make_shared(config, seeds[0], shares)
+    cleanup.callback(shared.close)
+    for index, view, share in zip(indices, shared.views, shares, strict=True):
+        envs[index, number], bodies[index, number] = view, ','.join(share)
+    together.append((indices, shared.step))
+
+
+def _run(
+    groups: Sequence[tuple[int, list[_Agent], SharedActors]], agents: Sequence[_Agent],
+    stop: threading.Event,
+) -> None:
+    """Step the environments in turn until all are done, or ``stop`` is set."""
+    waiting = [(env, members, shared) for env, members, shared in groups
+               if any(not each.reason for each in members)]
+    while waiting and not stop.is_set():
+        for env, members, shared in waiting:
+            # Until each agent has learned once.
+            missing = set(range(len(members)))
+            while missing and not stop.is_set():
+                for index in shared.step():
+                    members[index].finish_unroll(env)
+                    missing.discard(index)
+        if any(each.reason == NOT_FINITE for each in agents):
+            stop.set()
+        waiting = [each for each in waiting if any(not agent.reason for agent in each[1])]
+    for agent in agents:
+        agent.interrupt()
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a session from the command line."""
+    parser = OneLineParser(
+        prog='python -m vdl_ros.multi_agent_training', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('file', type=Path, metavar='FILE', help='agents, environments, bodies')
+    parser.add_argument('--run_dir', type=Path, required=True,
+                        help='folder of the session; one that is there goes on')
+    parser.add_argument('--seed', type=whole_number(0, 2**31 - 1), default=1, help='[1]')
+    parser.add_argument('--env_modules', default='', help='modules that register environments')
+    parser.add_argument('--parent', type=int, metavar='PID',
+                        help='process that starts this one, and with whose death it ends')
+    options = parser.parse_args(args)
+    stop = threading.Event()
+    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    if options.parent:
+        signal_at_death_of(options.parent, signal.SIGTERM)
+    try:
+        import_modules(EnvModulesConfig(env_modules=options.env_modules))
+        reasons = train(read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
+    except (ValueError, OSError) as error:
+        print(f'multi_agent_training: {error}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    for name, reason in reasons.items():
+        print(f'{name}: ended by {reason}; written to {options.run_dir / name}')
+    return 1 if NOT_FINITE in reasons.values() else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
