@@ -29,6 +29,7 @@ from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
 from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.nodes.viewer_config import ViewConfig
+from vdl_ros.nodes.world_actor_config import WorldActorConfig
 from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
@@ -78,6 +79,7 @@ PAGES = (
     ('The policy that is watched', PolicyRendererConfig,
      'Launch arguments of `train.launch.py`, parameters of `policy_renderer`.'),
     ('One actor', ActorConfig, 'Launch arguments of `actors.launch.py`, parameters of `actor`.'),
+    ('The actor of several agents', WorldActorConfig, 'Parameters of `world_actor`.'),
     ('Evaluation', EvaluateConfig,
      'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.'),
     ('Recording', RecordConfig, 'Parameters of `recorder`.'),

@@ -77,7 +77,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize('config', HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_policy_is_refused_in_one_line_and_a_good_one_is_used(actor, capfd, config):
-    actor._on_policy(policy(config))
+    actor._policies.put(policy(config))
     assert not actor.act()
     output = ''.join(capfd.readouterr())
     assert 'policy refused, waiting for another: ' in output
@@ -85,19 +85,19 @@ def test_a_hostile_policy_is_refused_in_one_line_and_a_good_one_is_used(actor, c
     assert len(output) < 400
     assert '\x1b' not in output
     assert 'antigravity' not in sys.modules
-    actor._on_policy(policy(SETTINGS))
+    actor._policies.put(policy(SETTINGS))
     actor.act()
     assert ' acts in 1 x CartPole-v1' in ''.join(capfd.readouterr())
 
 
 def test_weights_that_are_not_finite_are_refused(actor, capfd):
-    actor._on_policy(policy(SETTINGS, **{'value_head.bias': np.full(1, np.nan, np.float32)}))
+    actor._policies.put(policy(SETTINGS, **{'value_head.bias': np.full(1, np.nan, np.float32)}))
     assert not actor.act()
     assert 'value_head.bias: not all finite' in ''.join(capfd.readouterr())
 
 
 def test_an_actor_refuses_a_learner_that_learns_from_a_bag(actor, capfd):
-    actor._on_policy(policy({**SETTINGS, 'relearn': True}))
+    actor._policies.put(policy({**SETTINGS, 'relearn': True}))
     assert not actor.act()
     assert 'relearn: the learner learns from a bag and needs no actors' in ''.join(
         capfd.readouterr())
@@ -124,7 +124,7 @@ def recorded_actor(actor):
 
 
 def test_an_actor_sends_its_first_trajectory_once_a_recorder_is_there(recorded_actor):
-    recorded_actor._on_policy(policy(SETTINGS))
+    recorded_actor._policies.put(policy(SETTINGS))
     deadline = time.monotonic() + 120.0
     recorded_actor.act()
     while not recorded_actor._mode._publisher.get_subscription_count():
@@ -139,7 +139,7 @@ def test_an_actor_sends_its_first_trajectory_once_a_recorder_is_there(recorded_a
 def test_an_actor_that_starts_after_the_end_of_its_recorder_goes_on_without(
         recorded_actor, monkeypatch, capfd):
     monkeypatch.setattr(actor_modes, '_RECORDER_S', 0.001)
-    recorded_actor._on_policy(policy(SETTINGS))
+    recorded_actor._policies.put(policy(SETTINGS))
     recorded_actor.act()
     until_it_sends(recorded_actor)
     assert 'no recorder of the trajectories within' in ''.join(capfd.readouterr())
@@ -152,7 +152,7 @@ def test_an_actor_goes_on_whose_trajectories_are_all_lost_while_others_learn(act
     while sent < 6:
         assert time.monotonic() < deadline, f'{sent} trajectories, and no more'
         version += 50
-        actor._on_policy(policy(SETTINGS, version=version))
+        actor._policies.put(policy(SETTINGS, version=version))
         actor.act()
         sent = actor._mode.sequence
 
@@ -161,14 +161,14 @@ def test_an_actor_stays_with_its_learner_when_a_second_training_starts(actor, ca
     publishers = [actor.create_publisher(Policy, 'policy', qos.TOPICS['policy']) for _ in '12']
     other = {**SETTINGS, 'env_id': 'vdl/Counter-v0'}
     # Not silent within this test, however slow the machine is.
-    actor._choice = LearnerChoice(1e6)
+    actor._policies.choice = LearnerChoice(1e6)
     for version in range(3):
-        actor._on_policy(policy(SETTINGS, 'first', version))
+        actor._policies.put(policy(SETTINGS, 'first', version))
         actor.act()
-        actor._on_policy(policy(other, 'second', version))
+        actor._policies.put(policy(other, 'second', version))
         actor.act()
     # The second, whose policy is latched, may publish no other before it has trajectories.
-    actor._on_policy(policy(SETTINGS, 'first', 3))
+    actor._policies.put(policy(SETTINGS, 'first', 3))
     actor.act()
     output = ''.join(capfd.readouterr())
     assert output.count(' acts in ') == 1

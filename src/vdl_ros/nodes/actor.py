@@ -34,11 +34,10 @@ from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Episode, Policy
 from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.rl.acting.learner_choice import LearnerChoice
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.ros import qos_overrides
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import (
@@ -53,8 +52,8 @@ from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.robots.registration import register
 from vdl_ros.ros.statistics.reaction_time_statistics import ReactionTimeStatistics
 from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
+from vdl_ros.ros.training.policy_inbox import PolicyInbox
 from vdl_ros.ros.training.trajectories import policy_config
 from vdl_ros.saved_policy import load_surrogate
 
@@ -86,57 +85,25 @@ class ActorNode(Node):
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
-        self._policy: Policy | None = None
-        self._other_policy: Policy | None = None
-        self._choice = LearnerChoice(self._settings.credit_timeout)
-        self._last_error = ''
         self._episodes = qos_overrides.create_publisher(self, Episode, 'episodes')
-        self._statistics = TopicStatistics(self, 'policy')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
         self._attack = AttackConfig()
         self._attacked: AttackedEnv | None = None
         self._diagnostics: Diagnostics | None = None
-        self._subscription = self.create_subscription(
-            Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
-
-    def _on_policy(self, message: Policy) -> None:
-        self._statistics.received(message.header.stamp)
-        if self._choice.is_over(message.learner_id):
-            return
-        if self._allows(message):
-            self._policy, other = message, self._other_policy
-            # That of another learner is kept: it may be latched, and not be published again.
-            if other is not None and other.learner_id == message.learner_id:
-                self._other_policy = None
-            return
-        # Its learner may be the new one of a training whose old one is not yet known to be gone.
-        self._other_policy = message
-        if self._choice.is_new(message.learner_id):
-            self.get_logger().warning(
-                f'another learner, {quoted(message.learner_id)}, publishes on '
-                f'{self._subscription.topic_name}: its policies are ignored while the first one '
-                'is active; give each training a namespace or a domain')
-
-    def _allows(self, message: Policy) -> bool:
-        return self._choice.allows(
-            message.learner_id, self.count_publishers(self._subscription.topic_name))
+        self._policies = PolicyInbox(self, 'policy', self._settings.credit_timeout)
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""
-        if self._other_policy is not None and self._allows(self._other_policy):
-            self._policy, self._other_policy = self._other_policy, None
-        if self._policy is not None:
-            message, self._policy = self._policy, None
+        message = self._policies.take()
+        if message is not None:
             try:
                 with self.timer('receive'):
                     self._load(message)
                 # Only now: a stranger's policy that is refused must not keep others out.
-                self._choice.stay_with(message.learner_id)
+                self._policies.choice.stay_with(message.learner_id)
             except ValueError as error:
-                if str(error) != self._last_error:  # log once, although it is published again
-                    self._last_error = str(error)
-                    self.get_logger().error(f'policy refused, waiting for another: {error}')
+                self._policies.refuse(error)
         return self._mode is not None and self._mode.act()
 
     def _load(self, message: Policy) -> None:
@@ -181,14 +148,14 @@ class ActorNode(Node):
                 mode = CentralInferenceMode(
                     self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard, on_extras=self._reaction_time.add)
+                    heard=self._policies.choice.heard, on_extras=self._reaction_time.add)
             else:
                 mode = LocalInferenceMode(
                     self, envs, train, algorithm_config, frames, actor_id=self._id,
                     start_id=self._start_id, sequence=self._sequence, seed=seed,
                     credit_timeout=self._settings.credit_timeout,
                     finished=self._publish_episodes, timer=self.timer,
-                    heard=self._choice.heard, on_extras=self._reaction_time.add,
+                    heard=self._policies.choice.heard, on_extras=self._reaction_time.add,
                     await_recorder=self._settings.await_recorder)
         except (ValueError, EnvStopped):
             # The next policy may be refused too, and each would leave its environments.

@@ -23,7 +23,7 @@ from vdl_ros.rl.acting.flow_control import Credit
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.data.unroll import Arrays, UnrollSchema
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
@@ -70,34 +70,35 @@ class LocalInferenceMode:
         actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
         finished: Finished, timer: ThreadTimer, heard: Callable[[], None],
         on_extras: OnExtras = lambda extras: None, await_recorder: bool = False,
+        namespace: str = '',
     ) -> None:
         """
         Start with trajectory number ``sequence`` at the first policy.
 
         ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
-        described in ActorConfig.
+        described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics.
         """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._timer, self._heard = finished, timer, heard
         self._on_extras = on_extras
         spaces = envs.single_observation_space, envs.single_action_space
         policy = make_policy(train, *spaces, algorithm_config)
-        self._actor = Actor(
+        self.actor = Actor(
             envs, policy, UnrollSchema(
                 *spaces, train.unroll_length, frames_per_observation, policy.state_size),
             seed, timer, exploration_schedule(algorithm_config, actor_id, train.freeze))
         if isinstance(envs, AttackedEnv):
             # The first observation is not perturbed: the policy has no weights yet.
-            envs.follow(policy, lambda: self._actor.state)
+            envs.follow(policy, lambda: self.actor.state)
         self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''
         self._awaits_recorder_until = (
             time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
         self._publisher = node.create_publisher(
-            Trajectory, 'trajectories', qos.TOPICS['trajectories'])
+            Trajectory, f'{namespace}trajectories', qos.TOPICS['trajectories'])
         self._busy = node.create_subscription(
-            String, 'learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+            String, f'{namespace}learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
 
     def _on_busy(self, message: String) -> None:
         """Wait for the policy: the learner has what it needs for its update."""
@@ -117,7 +118,7 @@ class LocalInferenceMode:
         Raises:
             ValueError: weights that are malformed or of another network.
         """
-        self._actor.load(
+        self.actor.load(
             from_tensors(message.tensors), message.version, message.agent_steps)
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
@@ -127,15 +128,28 @@ class LocalInferenceMode:
 
     def act(self) -> bool:
         """Record and publish one unroll if there is credit."""
+        if not self.is_ready():
+            return False
+        self.publish(*self.actor.unroll())
+        return True
+
+    def is_ready(self) -> bool:
+        """Return whether there is credit for an unroll, and a learner."""
         if not self._credit.available:
             self._write_off_lost()
             return False
-        subscribers = self._publisher.get_subscription_count()
+        subscribers = int(self._publisher.get_subscription_count())
         # The learner that publishes policies may not be this actor's learner.
-        if subscribers == 0 or (subscribers == 1 and self._awaits_recorder()):
-            return False
-        arrays, finished = self._actor.unroll()
-        version = self._actor.policy_version
+        return subscribers > 1 or (subscribers == 1 and not self._awaits_recorder())
+
+    @property
+    def has_learner(self) -> bool:
+        """Whether anybody subscribes to the trajectories."""
+        return bool(self._publisher.get_subscription_count())
+
+    def publish(self, arrays: Arrays, finished: list[FinishedEpisode]) -> None:
+        """Publish an unroll, and the episodes that ended."""
+        version = self.actor.policy_version
         with self._timer('encode'):
             message = to_trajectory(
                 arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
@@ -145,7 +159,6 @@ class LocalInferenceMode:
             self._publisher.publish(message)
             self._finished(finished, version)
         self._on_extras(arrays)
-        return True
 
     def _awaits_recorder(self) -> bool:
         """Return whether to go on waiting for a second subscriber of the trajectories."""
@@ -171,7 +184,7 @@ class LocalInferenceMode:
 
     def close(self) -> None:
         """Close the environments and the topic."""
-        self._actor.close()
+        self.actor.close()
         self._node.destroy_publisher(self._publisher)
         self._node.destroy_subscription(self._busy)
 

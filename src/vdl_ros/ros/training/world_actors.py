@@ -1,0 +1,241 @@
+"""Actors of several agents in the same worlds, each with the topics of its learner."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rclpy.node import Node
+
+from vdl_ros.attacks.attack_config import NONE, AttackConfig
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.msg import Episode, Policy
+from vdl_ros.rl.acting.shared_actors import SharedActors
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros import qos
+from vdl_ros.ros.messages.episodes import to_episode
+from vdl_ros.ros.training.actor_modes import LocalInferenceMode
+from vdl_ros.ros.training.policy_inbox import PolicyInbox
+from vdl_ros.ros.training.trajectories import policy_config
+
+__all__ = ['WorldActors', 'WorldAgent']
+
+
+class WorldAgent:
+    """
+    One agent: the policies of its learner, and its part of the worlds.
+
+    Attributes:
+        name: namespace of its learner.
+        policies: of its learner.
+        config: settings of its learner; {} before the first policy.
+        message: newest policy.
+        mode: records its unrolls; None before the worlds are made.
+        had_learner: whether its learner has subscribed to its trajectories.
+        sequence: number of its next trajectory.
+    """
+
+    def __init__(self, node: Node, name: str, actor_id: str, credit_timeout: float) -> None:
+        """Subscribe to the policies of its learner."""
+        self._node, self._actor_id = node, actor_id
+        self.name = name
+        self.policies = PolicyInbox(node, f'{name}/policy', credit_timeout)
+        self.config: dict[str, Any] = {}
+        self.message: Policy | None = None
+        self.mode: LocalInferenceMode | None = None
+        self.had_learner = False
+        self.sequence = 0
+        self._episodes = node.create_publisher(
+            Episode, f'{name}/episodes', qos.TOPICS['episodes'])
+
+    def publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
+        """Publish episodes of its bodies."""
+        for episode in episodes:
+            self._episodes.publish(to_episode(
+                episode, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
+                policy_version=version))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether its learner is gone; then it acts with its last policy, and records nothing."""
+        assert self.mode is not None
+        has_learner = self.mode.has_learner
+        self.had_learner |= has_learner
+        return self.had_learner and not has_learner
+
+
+class WorldActors:
+    """
+    Steps the worlds once all agents have a policy.
+
+    The worlds wait for an agent whose learner has no credit for it, and for nobody if all learners
+    are gone.
+    """
+
+    def __init__(
+        self, node: Node, names: Sequence[str], actor_id: str, *, num_worlds: int,
+        credit_timeout: float, timer: ThreadTimer,
+    ) -> None:
+        """
+        Subscribe to the policies of all agents.
+
+        Args:
+            node: the node.
+            names: namespaces of their learners.
+            actor_id: name of this actor.
+            num_worlds: number of worlds; 0: that of the learners.
+            credit_timeout: as ActorConfig has it, s.
+            timer: of the thread that calls :meth:`act`.
+        """
+        self._node, self._actor_id, self._timer = node, actor_id, timer
+        self._num_worlds, self._credit_timeout = num_worlds, credit_timeout
+        self._start_id = secrets.randbits(63)
+        self.agents = [WorldAgent(node, name, actor_id, credit_timeout) for name in names]
+        self._shared: SharedActors | None = None
+        self._close: Callable[[], None] = lambda: None
+        # Agents whose unroll is not recorded: their learner was gone at its start.
+        self._unrecorded: set[int] = set()
+        self._begun: set[int] = set()
+
+    def act(self) -> bool:
+        """Load policies that came, and step until an unroll is complete; False: it waits."""
+        for index, agent in enumerate(self.agents):
+            # An unroll is of one policy; a newer one waits.
+            message = None if index in self._begun else agent.policies.take()
+            if message is not None:
+                try:
+                    with self._timer('receive'):
+                        self._on_policy(agent, message)
+                    agent.policies.choice.stay_with(message.learner_id)
+                except ValueError as error:
+                    agent.policies.refuse(error)
+        if self._shared is None:
+            return False
+        alone = [agent.is_alone for agent in self.agents]
+        if all(alone):
+            return False
+        modes = [agent.mode for agent in self.agents if agent.mode is not None]
+        if not all(index in self._begun or alone[index] or mode.is_ready()
+                   for index, mode in enumerate(modes)):
+            return False
+        self._unrecorded |= {index for index in range(len(modes))
+                             if alone[index] and index not in self._begun}
+        self._begun = set(range(len(modes)))
+        complete: list[int] = []
+        while not complete:
+            complete = self._shared.step()
+        for index in complete:
+            self._finish(index)
+        return True
+
+    def _finish(self, index: int) -> None:
+        """Publish the unroll of an agent, or drop it."""
+        mode = self.agents[index].mode
+        assert mode is not None
+        with self._timer('encode'):
+            unroll = mode.actor.finish()
+        self._begun.discard(index)
+        if index in self._unrecorded:
+            self._unrecorded.discard(index)
+        else:
+            mode.publish(*unroll)
+
+    def _on_policy(self, agent: WorldAgent, message: Policy) -> None:
+        """
+        Use a policy from the next step on; make the worlds if it is the last one missing.
+
+        Raises:
+            ValueError: the message is malformed, or its settings cannot be used.
+        """
+        config = policy_config(message)
+        if config != agent.config or agent.mode is None:
+            _check(agent.name, config)
+            self.close()
+            agent.config, agent.message = config, message
+            if all(each.config for each in self.agents):
+                self._make()
+            return
+        agent.message = message
+        agent.mode.on_policy(message)
+
+    def _make(self) -> None:
+        """
+        Make the worlds and the actors.
+
+        Raises:
+            ValueError: settings that contradict each other, or cannot be used.
+        """
+        envs = [select(EnvConfig, agent.config) for agent in self.agents]
+        for agent, env in zip(self.agents, envs, strict=True):
+            for field in dataclasses.fields(EnvConfig):
+                mine, first = getattr(env, field.name), getattr(envs[0], field.name)
+                if mine != first and field.name != 'bodies':
+                    raise SettingError(f'{field.name}: {quoted(mine)} of {agent.name} is not '
+                                       f'{quoted(first)} of {self.agents[0].name}')
+        first = envs[0]
+        seed = (select(TrainConfig, self.agents[0].config).seed * 1_000_003
+                + zlib.crc32(self._actor_id.encode()) + self._start_id) % 2**31
+        shared = factory.make_shared(
+            first, seed, [factory.bodies(each) for each in envs], self._num_worlds or None)
+        self._close = shared.close
+        try:
+            for agent, view in zip(self.agents, shared.views, strict=True):
+                train = select(TrainConfig, agent.config)
+                agent.mode = LocalInferenceMode(
+                    self._node, view, train, make_algorithm_config(train, agent.config),
+                    factory.frames_per_observation(first), actor_id=self._actor_id,
+                    start_id=self._start_id, sequence=agent.sequence, seed=seed,
+                    credit_timeout=self._credit_timeout, finished=agent.publish_episodes,
+                    timer=self._timer, heard=agent.policies.choice.heard,
+                    namespace=f'{agent.name}/')
+                assert agent.message is not None
+                agent.mode.on_policy(agent.message)
+        except ValueError:
+            self.close()
+            raise
+        modes = [agent.mode for agent in self.agents if agent.mode is not None]
+        self._shared = SharedActors([mode.actor for mode in modes],
+                                    partial(self._step, shared.step))
+        self._node.get_logger().info(
+            f'{self._actor_id} acts in {self._num_worlds or first.num_envs} x {first.env_id} for '
+            + ', '.join(f'{agent.name} ({view.num_envs} bodies)'
+                        for agent, view in zip(self.agents, shared.views, strict=True)))
+
+    def _step(self, step: Callable[[Sequence[Any]], Any], actions: Sequence[Any]) -> Any:
+        with self._timer('step'):
+            return step(actions)
+
+    def close(self) -> None:
+        """Close the worlds and the topics of trajectories."""
+        for agent in self.agents:
+            if agent.mode is not None:
+                agent.sequence = agent.mode.sequence
+                agent.mode.close()
+                agent.mode = None
+            agent.had_learner = False
+        self._close()
+        self._close, self._shared = lambda: None, None
+        self._unrecorded.clear()
+        self._begun.clear()
+
+
+def _check(name: str, config: Mapping[str, Any]) -> None:
+    """Refuse settings that agents in one world do not have."""
+    if config.get('inference') == 'learner':
+        raise SettingError(f"inference: 'learner' of {name} is not allowed with several agents in "
+                           "one world: 'actor'")
+    if config.get('relearn'):
+        raise SettingError(f'relearn: {name} learns from a bag and needs no actors')
+    if select(AttackConfig, config).adversarial_mode != NONE:
+        raise SettingError(f'adversarial_mode: not allowed with several agents in one world, but '
+                           f'{name} has it')

@@ -1,0 +1,83 @@
+"""The actor of several agents: one world, two learners in namespaces, over DDS."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import rclpy
+
+from vdl_ros.common.settings import as_dict
+from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.msg import Policy
+from vdl_ros.nodes import world_actor
+from vdl_ros.rl.runs.recorded_run import RecordedRun
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros.training.world_actors import WorldActors
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path):
+    env = {**os.environ, 'PYTHONPATH': f'{TESTS}:{os.environ.get("PYTHONPATH", "")}'}
+
+    def start(node, *parameters, namespace='/'):
+        words = [word for each in parameters for word in ('-p', each)]
+        return launch('ros2', 'run', 'vdl_ros', node, '--ros-args', '-r', f'__ns:={namespace}',
+                      '-p', 'env_modules:=duel_world', *words, env=env)
+
+    actor = start('world_actor', 'agents:=red,blue')
+    # Episodes of red bodies have 3 and 5 steps, those of the blue one 5; blue ends first.
+    learners = {name: start(
+        'learner', 'env_id:=test/duel', f'bodies:={name}_*', 'num_envs:=2', 'num_actors:=1',
+        f'algorithm:={algorithm}', f'total_steps:={steps}', f'unroll_length:={length}',
+        f'run_dir:={tmp_path / name}', namespace=f'/{name}')
+        for name, algorithm, steps, length in (
+            ('red', 'ppo', 4000, 20), ('blue', 'impala', 300, 7))}
+    for name, learner in learners.items():
+        assert learner.wait() == 0, learner.output + actor.output
+        summary = json.loads((tmp_path / name / 'summary.json').read_text())
+        assert summary['ended_by'] == 'total_steps'
+        assert summary['trajectories_lost'] == summary['trajectories_rejected'] == 0
+        assert summary['updates'] > 0
+        length = RecordedRun(tmp_path / name).columns['mean_length_100'][-1]
+        assert length == pytest.approx(4.0 if name == 'red' else 5.0, abs=0.1)
+    assert 'red (4 bodies), blue (2 bodies)' in actor.output
+    actor.interrupt()
+    assert actor.wait() == 0
+    assert 'Traceback' not in actor.output
+
+
+@pytest.mark.parametrize('agents', ['', 'red,red', 'Red'])
+def test_wrong_names_of_agents_are_one_line_and_status_2(run_here, agents):
+    status, output = run_here(world_actor.main, f'agents:={agents!r}')
+    assert status == 2
+    assert 'is not allowed' in output
+    assert 'Traceback' not in output
+
+
+@pytest.mark.parametrize(('of_red', 'of_blue', 'reason'), [
+    ({}, {'num_envs': 3}, 'num_envs: 3 of blue is not 2 of red'),
+    ({'bodies': 'adversary_0'}, {'bodies': '*'}, 'bodies: adversary_0 is of two agents'),
+    ({'inference': 'learner'}, {}, "inference: 'learner' of red is not allowed"),
+    ({'env_id': 'CartPole-v1', 'bodies': ''}, {'env_id': 'CartPole-v1', 'bodies': ''},
+     'env_id: CartPole-v1 is no world of several bodies'),
+])
+def test_learners_that_contradict_each_other_are_refused(of_red, of_blue, reason):
+    rclpy.init()
+    node = rclpy.create_node('test')
+    try:
+        actors = WorldActors(node, ['red', 'blue'], 'actor', num_worlds=0, credit_timeout=10.0,
+                             timer=ThreadTimer())
+        settings = as_dict(EnvConfig(env_id='mpe2/simple_push_v3', num_envs=2), TrainConfig())
+        for agent, body, more in zip(actors.agents, ('adversary_0', 'agent_0'),
+                                     (of_red, of_blue), strict=True):
+            agent.policies.put(Policy(learner_id=agent.name, config=json.dumps(
+                {**settings, 'bodies': body, **more})))
+        assert not actors.act()
+        assert reason in ' '.join(agent.policies.last_error for agent in actors.agents)
+        actors.close()
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown()
