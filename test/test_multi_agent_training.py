@@ -12,6 +12,7 @@ from vdl_ros import multi_agent_training
 from vdl_ros.agents_file import AgentsFile, read_agents_file
 from vdl_ros.multi_agent_training import train
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.tools import match
 
 PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 200}
 A3C = {'algorithm': 'a3c', 'unroll_length': 5, 'batch_size': 2, 'total_steps': 500}
@@ -81,7 +82,7 @@ def test_a_fixed_opponent_keeps_the_weights_of_an_earlier_run(tmp_path):
     assert later['red'][0]['updates'] > 0
 
 
-def test_agents_learn_rewards_of_their_own_bodies(tmp_path):
+def test_agents_learn_rewards_of_their_own_bodies_as_a_match_shows(tmp_path, capsys):
     # A body's reward is its action, 0 to 3, in episodes of 5 steps.
     settings = {'algorithm': 'ppo', 'unroll_length': 25, 'batch_size': 1, 'discount': 0.5,
                 'learning_rate': 0.01, 'total_steps': 6000}
@@ -90,6 +91,16 @@ def test_agents_learn_rewards_of_their_own_bodies(tmp_path):
     # Red bodies have 3 and 5 steps: at random 6 on average, at best 12.
     assert found['red'][0]['mean_return_100'] > 11
     assert found['blue'][0]['mean_return_100'] < 9
+    assert match.main([f'red_*={tmp_path / "red"}', 'blue_*=random', '--episodes', '40']) == 0
+    returns = dict(re.findall(r'(\w+): 40 episodes: mean ([\d.]+)', capsys.readouterr().out))
+    assert float(returns['red_0']) > 8
+    assert float(returns['red_1']) > 13
+    assert float(returns['blue_0']) < 9
+    for wrong, message in (('blue_0', "'blue_0' is not allowed"),
+                           (f'blue_*={tmp_path / "red"}', 'was trained for red_0, red_1'),
+                           ('green=random', 'blue_0: nobody acts')):
+        assert match.main([f'red_*={tmp_path / "red"}', wrong]) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('text', 'message'), [

@@ -73,3 +73,10 @@ def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp
 
     assert TrainingProcess(run, SETTINGS | {'total_steps': '1'}).run(stop) is not None
     assert not psutil.pid_exists(child.pid) or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_training_that_evaluations_ended_early_is_complete(tmp_path):
+    training = TrainingProcess(tmp_path / 'run', SETTINGS | {
+        'total_steps': '100000', 'unroll_length': '20', 'learning_rate': '0',
+        'eval_every': '200', 'eval_episodes': '2', 'eval_patience': '2'})
+    assert training.run(lambda: False)['ended_by'] == 'eval_patience'

@@ -21,6 +21,7 @@ class SharedWorlds:
     Attributes:
         views: vector environments, one for each agent. Reset each with the same seed; step them
             by :meth:`step` only.
+        worlds: the worlds.
     """
 
     def __init__(self, views: Sequence[CheckedVectorEnv]) -> None:
@@ -32,7 +33,7 @@ class SharedWorlds:
         """
         self.views = list(views)
         self._bodies: list[BodyVectorEnv] = [each.unwrapped for each in views]  # type: ignore
-        self._worlds: ParallelWorlds = self._bodies[0].worlds
+        self.worlds: ParallelWorlds = self._bodies[0].worlds
         names = [name for each in self._bodies for name in each.names]
         for name in names:
             if names.count(name) > 1:
@@ -54,7 +55,7 @@ class SharedWorlds:
         chosen: dict[str, NDArray[Any]] = {}
         for view, bodies, each in zip(self.views, self._bodies, actions, strict=True):
             chosen |= bodies.split(view.to_environment(each))
-        self._worlds.step(chosen)
+        self.worlds.step(chosen)
         return [view.from_environment(bodies.outcome())
                 for view, bodies in zip(self.views, self._bodies, strict=True)]
 
