@@ -45,8 +45,9 @@ PAGES = (
      'options of `python -m vdl_ros.local_training`. Actors hear them from the learner.'),
     ('Environments of this host', EnvModulesConfig,
      'Launch argument of `train.launch.py`, `learner.launch.py`, `actors.launch.py` and '
-     '`evaluate.launch.py`, parameter of `learner`, `actor`, `evaluate` and `evaluator`, '
-     'option of `python -m vdl_ros.local_training`. See [environments.md](environments.md).'),
+     '`evaluate.launch.py`, parameter of `learner`, `actor`, `world_actor`, `evaluate` and '
+     '`evaluator`, option of `python -m vdl_ros.local_training`. See '
+     '[environments.md](environments.md).'),
     ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
     *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
       for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),

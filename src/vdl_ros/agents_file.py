@@ -147,6 +147,9 @@ def _checked(content: Mapping[str, Any]) -> AgentsFile:
     if not isinstance(envs, list) or not envs:
         raise SettingError('envs: not a list of settings')
     learning = settings_of(TrainConfig, *ALGORITHM_SETTINGS.values())
+    # A session has one seed; its actions are chosen where its environments are.
+    for name in ('seed', 'inference'):
+        del learning[name]
     found_agents = {}
     for name, each in agents.items():
         check_agent_name(name)

@@ -136,10 +136,9 @@ class Actor:
                 is_complete = self.end_step(outcome)
             return self.finish()
 
-    @torch.inference_mode()
     def begin_step(self) -> NDArray[Any]:
         """
-        Return actions for the environments, [B] or [B, A].
+        Return actions for the environments, [B] or [B, A]; call it in ``torch.inference_mode()``.
 
         With :meth:`end_step` and :meth:`finish` it is for environments that several actors step
         together; :meth:`unroll` calls them too.
@@ -158,9 +157,13 @@ class Actor:
         arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
         return stepper.clip(self.policy.distribution.to_environment(arrays['actions'][t]))
 
-    @torch.inference_mode()
     def end_step(self, outcome: tuple[Any, ...]) -> bool:
-        """Record what the environments returned; return whether there are T steps."""
+        """
+        Record what the environments returned; call it in ``torch.inference_mode()``.
+
+        Returns:
+            Whether there are T steps.
+        """
         arrays, t = self._arrays, self._step
         (self._observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
          arrays['truncated'][t], arrays['is_reset'][t + 1], extras) = self._stepper.record(outcome)
