@@ -1,10 +1,10 @@
-"""Scan a bag before the export: its content, rate, and number of rows."""
+"""Scan bags before the export: their content, rate, and number of rows."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from vdl_ros.export.messages import ArmBag, Entry, ExportError
 from vdl_ros.export.resampling import Timeline, mean_rate
 from vdl_ros.export.synchronizer import Frame, synchronize
 
-__all__ = ['ExportOptions', 'BagSummary', 'drop_reason', 'scan_bag', 'make_timeline']
+__all__ = ['ExportOptions', 'BagSummary', 'drop_reason', 'scan_bags', 'make_timeline']
 
 _DEFAULT_RATE = 30
 
@@ -25,18 +25,20 @@ class ExportOptions:
 
     Attributes:
         fps: rows per second; 0: the rate of the images, rounded.
+        only_successes: leave out bags that are not labeled as a success.
     """
 
     fps: int = 0
     gap: float = 1.0
     episode_seconds: float = 0.0
     resample: bool = False
+    only_successes: bool = False
 
 
 @dataclass
 class BagSummary:
     """
-    Content of a bag.
+    Content of the bags.
 
     Attributes:
         size: width and height of the images; (0, 0): there are none.
@@ -62,9 +64,11 @@ class BagSummary:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def scan_bag(bag: ArmBag, options: ExportOptions, progress: Callable[[int], None]) -> BagSummary:
+def scan_bags(
+    bags: Sequence[ArmBag], options: ExportOptions, progress: Callable[[int], None],
+) -> BagSummary:
     """
-    Read the bag once; of each image only its stamp is kept.
+    Read bags once, each the beginning of an episode; of each image only its stamp is kept.
 
     Raises:
         ExportError: there is nothing that can be exported, or images change their size, or their
@@ -72,35 +76,54 @@ def scan_bag(bag: ArmBag, options: ExportOptions, progress: Callable[[int], None
     """
     found = BagSummary()
     topics: Counter[str] = Counter()
+    scanned = [_scan(bag, found, topics, progress) for bag in bags]
+    found.commanded = bags[0].topics.command in topics
+    found.captured = 'capture/scene' in topics
+    kept = []
+    mask = 3 if found.captured else 1
+    for stamps, faults in scanned:
+        flags = np.frombuffer(faults, np.uint8)
+        good = (flags & mask) == 0
+        kept.append(np.frombuffer(stamps, np.int64)[good])
+        without = int(np.count_nonzero(flags & 1))
+        found.dropped.update({
+            _WITHOUT_JOINTS: without, _WITHOUT_SCENE: len(good) - len(kept[-1]) - without})
+    found.measured = mean_rate(np.concatenate(kept))
+    found.fps = options.fps or _rate(bags[0], found)
+    for each in kept:
+        _place(found, each, options)
+    if not found.rows:
+        raise ExportError('no image can become a row: ' + '; '.join(
+            f'{count} {why}' for why, count in found.dropped.items() if count))
+    return found
+
+
+def _scan(
+    bag: ArmBag, found: BagSummary, topics: Counter[str], progress: Callable[[int], None],
+) -> tuple[array[int], bytearray]:
+    """Return the stamps of a bag's images, and for each which reasons make it no row."""
     stamps, faults = array('q'), bytearray()
-    for frame in synchronize(_counted(bag, found, topics), bag.topics):
+    has_joints = False
+    for frame in synchronize(_counted(bag, topics), bag.topics):
         found.images += 1
         _same_size(bag, found, frame)
         if frame.joints and not found.joints:
             found.joints = tuple(name for name in bag.topics.names if name in frame.joints)
+        has_joints = has_joints or frame.joints is not None
         stamps.append(frame.stamp_ns)
         # Bits of both reasons; whether the second one applies is known at the end.
         faults.append((not _has_joints(found.joints, frame)) + 2 * (frame.camera is None))
         progress(found.images)
-    found.commanded, found.captured = bag.topics.command in topics, 'capture/scene' in topics
-    if not found.images:
+    if not stamps:
         broken = '; '.join(f'{count} x {why}' for why, count in bag.refused.most_common(3))
         raise ExportError(f'{bag.path}: no {"image" if bag.topics.has_camera else "message"} on '
-                          f'{bag.topics.rows}{broken and ": " + broken}')
-    if not found.joints:
-        raise ExportError(f'{bag.path}: {found.images} images, but no '
+                          f'{bag.topics.rows}{broken and ": " + broken}'
+                          f'{"; --no-images exports without" if bag.topics.has_camera else ""}')
+    if not has_joints:
+        raise ExportError(f'{bag.path}: {len(stamps)} images, but no '
                           f'{" or ".join(bag.topics.states)} at their times: the positions of the '
                           'joints are unknown')
-    mask = 3 if found.captured else 1
-    good = (np.frombuffer(faults, np.uint8) & mask) == 0
-    kept = np.frombuffer(stamps, np.int64)[good]
-    found.dropped.update(
-        {_WITHOUT_JOINTS: int(np.count_nonzero(np.frombuffer(faults, np.uint8) & 1))})
-    found.dropped.update({_WITHOUT_SCENE: len(good) - len(kept) - found.dropped[_WITHOUT_JOINTS]})
-    found.measured = mean_rate(kept)
-    found.fps = options.fps or _rate(bag, found)
-    _place(found, kept, options)
-    return found
+    return stamps, faults
 
 
 _WITHOUT_JOINTS = 'without joint states of their time'
@@ -115,7 +138,7 @@ def drop_reason(found: BagSummary, frame: Frame) -> str:
 
 
 def make_timeline(found: BagSummary, options: ExportOptions) -> Timeline:
-    """Return a new timeline, as :func:`scan_bag` uses it."""
+    """Return a new timeline, as :func:`scan_bags` uses it."""
     return Timeline(found.fps, gap=options.gap, episode_seconds=options.episode_seconds,
                     resample=options.resample, independent=found.captured)
 
@@ -124,7 +147,7 @@ def _has_joints(names: tuple[str, ...], frame: Frame) -> bool:
     return frame.joints is not None and all(name in frame.joints for name in names)
 
 
-def _counted(bag: ArmBag, found: BagSummary, topics: Counter[str]) -> Iterator[Entry]:
+def _counted(bag: ArmBag, topics: Counter[str]) -> Iterator[Entry]:
     for entry in bag.read(pixels=False):
         topics[entry.topic] += 1
         yield entry
@@ -162,6 +185,3 @@ def _place(found: BagSummary, stamps: np.ndarray[tuple[int], np.dtype[np.int64]]
         found.rows += 1 + placement.repeats
         found.repeated += placement.repeats
         found.episodes += placement.begins
-    if not found.rows:
-        raise ExportError('no image can become a row: ' + '; '.join(
-            f'{count} {why}' for why, count in found.dropped.items() if count))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,12 @@ class BagTopics:
     def has_camera(self) -> bool:
         """Return whether rows have images."""
         return self.types[self.rows] == IMAGE
+
+    def without_images(self) -> BagTopics:
+        """Return the topics of which each message of the first state is a row."""
+        return replace(
+            self, rows=next(iter(self.states)),
+            types={name: kind for name, kind in self.types.items() if kind != IMAGE})
 
 
 def _joints(message: Any) -> dict[str, float]:

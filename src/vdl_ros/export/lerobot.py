@@ -62,11 +62,13 @@ class LeRobotWriter:
         self._total: dict[str, Statistics] = {}
         self._frames = self._count = 0
         self._from_picture = 0
+        self._task = ''
         self._rows: dict[str, list[Any]] = {}
         self._images = ImageCounts()
 
-    def begin(self) -> None:
-        """Begin an episode."""
+    def begin(self, task: str) -> None:
+        """Begin an episode of one of the tasks."""
+        self._task = task
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if self._layout.has_images and (
@@ -83,7 +85,8 @@ class LeRobotWriter:
         values: dict[str, Any] = {
             'observation.state': row.state, 'action': row.action, tables.CAMERA: row.camera,
             'timestamp': number / self._layout.fps, 'frame_index': number,
-            'episode_index': self._count, 'index': self._frames + number, 'task_index': 0}
+            'episode_index': self._count, 'index': self._frames + number,
+            'task_index': self._layout.tasks.index(self._task)}
         for name, column in self._rows.items():
             column.append(values[name])
         if row.image is not None:
@@ -111,7 +114,7 @@ class LeRobotWriter:
             f'{key}/from_timestamp': self._from_picture / fps,
             f'{key}/to_timestamp': (self._from_picture + length) / fps}
         self._meta.append({
-            'episode_index': self._count, 'tasks': [self._layout.task], 'length': length,
+            'episode_index': self._count, 'tasks': [self._task], 'length': length,
             'data/chunk_index': self._data_file // _FILES_PER_CHUNK,
             'data/file_index': self._data_file % _FILES_PER_CHUNK,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
@@ -128,7 +131,7 @@ class LeRobotWriter:
         self._episodes.close()
         self._data.close()
         self._close_video()
-        tables.write_tasks(self._arrow, self._parquet, self._root, self._layout.task)
+        tables.write_tasks(self._arrow, self._parquet, self._root, self._layout.tasks)
         tables.write_statistics(self._root, self._total)
         tables.write_info(
             self._root, self._layout, self._features, self._frames, self._count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def write_statistics(root: Path, by_feature: dict[str, Statistics]) -> None:
         for feature, statistics in by_feature.items()})
 
 
-def write_tasks(arrow: Any, parquet: Any, root: Path, task: str) -> None:
+def write_tasks(arrow: Any, parquet: Any, root: Path, tasks: Sequence[str]) -> None:
     """
     Write ``meta/tasks.parquet``.
 
@@ -99,7 +99,8 @@ def write_tasks(arrow: Any, parquet: Any, root: Path, task: str) -> None:
         'creator': {'library': 'pyarrow', 'version': arrow.__version__}, 'pandas_version': '2.0.0'}
     schema = arrow.schema([('task_index', arrow.int64()), ('task', arrow.string())],
                           metadata={'pandas': json.dumps(note)})
-    parquet.write_table(arrow.table({'task_index': [0], 'task': [task]}, schema=schema),
+    parquet.write_table(arrow.table(
+        {'task_index': range(len(tasks)), 'task': list(tasks)}, schema=schema),
                         root / 'meta' / 'tasks.parquet')
 
 

@@ -1,17 +1,26 @@
-"""Export a bag to a data set: scan, write rows, verify, rename to the output folder."""
+"""Export bags to a data set: scan, write rows, verify, rename to the output folder."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from vdl_ros.export.bag_scan import BagSummary, ExportOptions, drop_reason, make_timeline, scan_bag
+from vdl_ros.bags.episodes import find_bags, read_labels
+from vdl_ros.bags.reader import BagError
+from vdl_ros.export.bag_scan import (
+    BagSummary,
+    ExportOptions,
+    drop_reason,
+    make_timeline,
+    scan_bags,
+)
 from vdl_ros.export.bag_topics import ARM, BagTopics
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.messages import ArmBag, ExportError
@@ -23,6 +32,8 @@ __all__ = ['FORMATS', 'Report', 'export']
 
 FORMATS: dict[str, Callable[[Path, Layout], Writer]] = {
     'lerobot': LeRobotWriter, 'hdf5': RobomimicWriter}
+# Where neither the user nor the bag names one.
+_TASK = 'move the arm'
 _NEEDS = {'lerobot': 'pyarrow', 'hdf5': 'h5py'}
 #: Called with the name of the stage, what is done of it, and its total (0: unknown).
 Progress = Callable[[str, int, int], None]
@@ -47,18 +58,18 @@ class Report:
 
 def export(
     path: Path, output: Path, format_name: str, options: ExportOptions, *,
-    task: str = 'move the arm', namespace: str = '', valid: float = 0.0, topics: BagTopics = ARM,
+    task: str = '', namespace: str = '', valid: float = 0.0, topics: BagTopics = ARM,
     progress: Progress = lambda *_: None,
 ) -> Report:
     """
     Write a data set; memory does not grow with the bag.
 
     Args:
-        path: of the bag.
+        path: of the bag, or of a folder of episodes.
         output: a folder that does not exist yet.
         format_name: one of :data:`FORMATS`.
         options: rate and episodes.
-        task: what the arm does, in words.
+        task: what the arm does, in words; '': what the labels of each bag say.
         namespace: of the topics, where a bag holds several robots.
         valid: share of the episodes for validation (hdf5).
         topics: which topics become rows.
@@ -71,26 +82,31 @@ def export(
     if output.exists():
         raise ExportError(f'{output} exists; name another output')
     require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
-    bag = ArmBag(path, namespace, topics)
+    bags, tasks, failures = _bags(path, options, namespace, topics, task)
     output.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, so that the last step is one rename.
     folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))
     try:
         root = folder / 'dataset'
         root.mkdir()
-        found = scan_bag(bag, options, lambda count: progress('reading', count, 0))
+        found = scan_bags(bags, options, lambda count: progress('reading', count, 0))
         layout = Layout(found.size, found.joints, topics.motors if found.commanded else (),
-                        found.captured, found.fps, task, valid, topics.robot)
+                        found.captured, found.fps, tuple(dict.fromkeys(tasks)), valid,
+                        topics.robot)
         writer = FORMATS[format_name](root, layout)
+        written = 0
         try:
-            for row, begins in _rows(bag, found, options, progress):
-                if begins is None:
-                    writer.end()
-                    continue
-                if begins:
-                    writer.begin()
-                assert row is not None
-                writer.add(row)
+            for bag, text in zip(bags, tasks, strict=True):
+                for row, begins in _rows(bag, found, options):
+                    if begins is None:
+                        writer.end()
+                        continue
+                    if begins:
+                        writer.begin(text)
+                    assert row is not None
+                    writer.add(row)
+                    written += 1
+                    progress('writing', written, found.rows)
             writer.close()
         except BaseException:
             # The first error matters more than one of closing the files.
@@ -104,16 +120,38 @@ def export(
         root.rename(output)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return Report(found, rows, episodes, _notes(bag, found))
+    notes = _notes(bags, found)
+    if failures:
+        notes.append(f'{failures} episodes were left out that were saved as a failure')
+    return Report(found, rows, episodes, notes)
+
+
+def _bags(
+    path: Path, options: ExportOptions, namespace: str, topics: BagTopics, task: str,
+) -> tuple[list[ArmBag], list[str], int]:
+    """Return the bags, the task of each, and how many were left out as failures."""
+    bags, tasks, failures = [], [], 0
+    for each in find_bags(path):
+        try:
+            labels = read_labels(each)
+        except BagError as error:
+            raise ExportError(str(error)) from None
+        if options.only_successes and not labels.success:
+            failures += 1
+            continue
+        bags.append(ArmBag(each, namespace, topics))
+        tasks.append(task or labels.task or _TASK)
+    if not bags:
+        raise ExportError(f'{path}: none of {failures} episodes was saved as a success')
+    return bags, tasks, failures
 
 
 def _rows(
-    bag: ArmBag, found: BagSummary, options: ExportOptions, progress: Progress,
+    bag: ArmBag, found: BagSummary, options: ExportOptions,
 ) -> Iterator[tuple[Row | None, bool | None]]:
     """Yield each row and whether it begins an episode; (None, None) after an episode's last."""
     timeline = make_timeline(found, options)
     last: Row | None = None
-    written = 0
     for frame in synchronize(bag.read(pixels=True), bag.topics):
         if drop_reason(found, frame):
             continue
@@ -132,8 +170,6 @@ def _rows(
                 again, row.stamp_ns - placement.repeats + number)), False
         yield row, placement.begins
         last = row
-        written += 1 + placement.repeats
-        progress('writing', written, found.rows)
     if last is not None:
         yield None, None
 
@@ -148,17 +184,16 @@ def _row(found: BagSummary, frame: Frame) -> Row:
         frame.stamp_ns)
 
 
-def _notes(bag: ArmBag, found: BagSummary) -> list[str]:
-    notes = []
-    if bag.cut_off:
-        notes.append(f'{bag.cut_off}: exported up to there')
-    notes += [f'left out {count} messages: {why}' for why, count in bag.refused.most_common(5)]
+def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
+    notes = [f'{bag.cut_off}: exported up to there' for bag in bags if bag.cut_off]
+    refused = sum((bag.refused for bag in bags), Counter())
+    notes += [f'left out {count} messages: {why}' for why, count in refused.most_common(5)]
     notes += [f'{count} images became no row: {why}'
               for why, count in found.dropped.items() if count]
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
     if not found.commanded:
-        notes.append(f'no {bag.topics.command}: rows have no action')
+        notes.append(f'no {bags[0].topics.command}: rows have no action')
     if found.captured:
         notes.append('captured frame by frame: rows are no sequence, their times only number them')
     elif abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:

@@ -41,11 +41,12 @@ class RobomimicWriter:
         self._count = self._total = self._length = 0
         self._rows: list[Row] = []
 
-    def begin(self) -> None:
-        """Begin an episode."""
+    def begin(self, task: str) -> None:
+        """Begin an episode of one of the tasks."""
         layout = self._layout
         width, height = layout.size
         self._demo = self._data.create_group(f'demo_{self._count}')
+        self._demo.attrs['task'] = task
         self._length = 0
         observations = self._demo.create_group('obs')
         if layout.has_images:
@@ -82,7 +83,7 @@ class RobomimicWriter:
         """Finish the file."""
         self._data.attrs['total'] = self._total
         arguments = {'fps': self._layout.fps, 'joints': list(self._layout.joints),
-                     'motors': list(self._layout.motors), 'task': self._layout.task}
+                     'motors': list(self._layout.motors), 'task': '; '.join(self._layout.tasks)}
         self._data.attrs['env_args'] = json.dumps({
             'env_name': 'vdl_ros', 'type': _GYM, 'env_type': _GYM, 'env_kwargs': arguments})
         names = np.array([f'demo_{number}' for number in range(self._count)], dtype='S')

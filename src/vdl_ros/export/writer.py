@@ -25,7 +25,7 @@ class Layout:
         motors: names of the motors in ``action``; none if the bag holds no commands.
         camera: rows hold the camera pose.
         fps: rows per second.
-        task: what the arm does, in words.
+        tasks: what the arm does in the episodes, in words, each text once.
         valid: share of the episodes for validation.
         robot: its name.
     """
@@ -35,7 +35,7 @@ class Layout:
     motors: tuple[str, ...]
     camera: bool
     fps: int
-    task: str
+    tasks: tuple[str, ...]
     valid: float = 0.0
     robot: str = 'owi535'
 
@@ -68,8 +68,8 @@ class Row:
 class Writer(Protocol):
     """Writes a data set, episode by episode."""
 
-    def begin(self) -> None:
-        """Begin an episode."""
+    def begin(self, task: str) -> None:
+        """Begin an episode of one of the tasks."""
 
     def add(self, row: Row) -> None:
         """Add a row to the episode."""

@@ -16,10 +16,9 @@ from pathlib import Path
 from rclpy.node import Node
 
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.ros.bags.bag_writer import BagWriter
-from vdl_ros.ros.bags.recording import Recording
+from vdl_ros.ros.bags.recording import Recording, topics_of
 from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
@@ -45,20 +44,14 @@ class RecorderNode(Node):
         if not config.output:
             raise SettingError('output: none is given: output:=<folder of the bag>')
         if config.robot:
-            config = replace(config, topics=self._topics_of(find_contract(config.robot)))
+            config = replace(config, topics=topics_of(
+                find_contract(config.robot), self.resolve_topic_name))
         self.bag = BagWriter(Path(config.output), compression=config.compression,
                              distribution=os.environ.get('ROS_DISTRO', ''))
         self.recording = Recording(self, config, self.bag)
         self._diagnostics = Diagnostics(self, self._health)
         self._timer = self.create_timer(0.5, self.recording.discover_topics)
         self.recording.discover_topics()
-
-    def _topics_of(self, contract: Contract) -> str:
-        """Return the topics of all robots of a contract."""
-        names = [name if name.startswith('/') or not (space := contract.topics_of(copy))
-                 else f'{space}/{name}'
-                 for copy in range(contract.copies) for name in contract.recorded]
-        return ','.join(dict.fromkeys(map(self.resolve_topic_name, names)))
 
     def _health(self) -> Health:
         dropped = self.recording.dropped

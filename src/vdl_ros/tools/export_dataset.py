@@ -60,7 +60,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog='export_dataset',
         description='Export images, joint positions and motor commands of a bag as a data set.')
-    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file')
+    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; or '
+                        'the folder of record_episodes, each of whose bags begins an episode')
     parser.add_argument('--format', required=True, choices=sorted(FORMATS),
                         help='lerobot: LeRobotDataset v3; hdf5: robomimic\'s')
     parser.add_argument('--output', required=True, type=Path,
@@ -74,7 +75,12 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--resample', action='store_true',
                         help='drop and repeat images where their rate varies; else that is an '
                         'error')
-    parser.add_argument('--task', default='move the arm', help='what the arm does, in words')
+    parser.add_argument('--task', default='',
+                        help='what the arm does, in words (that of record_episodes)')
+    parser.add_argument('--only-successes', action='store_true',
+                        help='leave out episodes that were saved as a failure')
+    parser.add_argument('--no-images', action='store_true',
+                        help='a row for each message of the joints, instead of each image')
     parser.add_argument('--namespace', default='',
                         help='of the topics, if there are several robots')
     parser.add_argument('--robot', default='',
@@ -91,10 +97,12 @@ def main(args: Sequence[str] | None = None) -> int:
     options = parse(args)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        topics = of_contract(find_contract(options.robot)) if options.robot else ARM
         report = export(
             options.bag, options.output, options.format,
-            ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample),
-            topics=of_contract(find_contract(options.robot)) if options.robot else ARM,
+            ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample,
+                          options.only_successes),
+            topics=topics.without_images() if options.no_images else topics,
             task=options.task, namespace=options.namespace, valid=options.valid,
             progress=ProgressLine())
     except KeyboardInterrupt:
@@ -106,7 +114,8 @@ def main(args: Sequence[str] | None = None) -> int:
     for note in report.notes:
         print(note)
     found = report.summary
-    print(f'{options.output}: {found.images} images, {report.rows} rows in {report.episodes} '
+    what = 'messages' if options.no_images else 'images'
+    print(f'{options.output}: {found.images} {what}, {report.rows} rows in {report.episodes} '
           f'episodes at {found.fps} frames/s; every row is there and times increase')
     return 0
 

@@ -82,6 +82,7 @@ class BagWriter:
     Attributes:
         path: the folder.
         count: messages written.
+        labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class BagWriter:
         except OSError as error:
             raise BagError(f'{path} cannot be made: {error.strerror}') from None
         self.path, self.count = path, 0
+        self.labels: dict[str, str] = {}
         self._earlier = list(earlier)
         self._compression, self._distribution = compression, distribution
         self._name = f'{path.name}_{len(self._earlier)}.mcap'
@@ -212,5 +214,5 @@ class BagWriter:
                 'path': part.file, 'starting_time': {'nanoseconds_since_epoch': part.start_ns},
                 'duration': {'nanoseconds': part.end_ns - part.start_ns},
                 'message_count': part.count} for part in parts],
-            'custom_data': None, 'ros_distro': self._distribution}}
+            'custom_data': self.labels or None, 'ros_distro': self._distribution}}
         (self.path / 'metadata.yaml').write_text(yaml.safe_dump(info, sort_keys=False))

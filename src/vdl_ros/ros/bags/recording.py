@@ -5,18 +5,29 @@ from __future__ import annotations
 import fnmatch
 import queue
 import threading
+from collections.abc import Callable
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from vdl_ros.bags.reader import BagError
 from vdl_ros.common.quoting import quoted
+from vdl_ros.robots.contract import Contract
 from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.bags.episode_bags import EpisodeBags
 from vdl_ros.ros.bags.message_types import check_topic, message_class
 from vdl_ros.ros.bags.qos_profiles import DEPTH, weakest
 from vdl_ros.ros.bags.recording_config import RecordConfig
 
-__all__ = ['Recording']
+__all__ = ['Recording', 'topics_of']
+
+
+def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
+    """Return the topics of all robots of a contract, separated by commas."""
+    names = [name if name.startswith('/') or not (space := contract.topics_of(copy))
+             else f'{space}/{name}'
+             for copy in range(contract.copies) for name in contract.recorded]
+    return ','.join(dict.fromkeys(map(resolve, names)))
 
 
 class Recording:
@@ -29,13 +40,16 @@ class Recording:
         failure: why writing ended early; None while it continues.
     """
 
-    def __init__(self, node: Node, config: RecordConfig, bag: BagWriter) -> None:
+    def __init__(
+        self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags,
+    ) -> None:
         """Start the writing thread; call :meth:`discover_topics` to subscribe."""
         self._node, self._bag = node, bag
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20
         self._bag_lock, self._budget_lock = threading.Lock(), threading.Lock()
-        self._messages: queue.SimpleQueue[tuple[int, int, bytes] | None] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[
+            tuple[int, int, bytes] | threading.Event | None] = queue.SimpleQueue()
         self._seen: set[str] = set()
         self.received = self.dropped = 0
         self.failure: OSError | None = None
@@ -95,6 +109,9 @@ class Recording:
 
     def _write(self) -> None:
         while (item := self._messages.get()) is not None:
+            if isinstance(item, threading.Event):
+                item.set()
+                continue
             handle, stamp, data = item
             if self.failure is None:
                 try:
@@ -104,6 +121,12 @@ class Recording:
                     self.failure = error
             with self._budget_lock:
                 self._free += len(data)
+
+    def flush(self) -> None:
+        """Wait until everything that was received is written."""
+        written = threading.Event()
+        self._messages.put(written)
+        written.wait()
 
     def close(self) -> None:
         """Write the queued messages and end the thread."""

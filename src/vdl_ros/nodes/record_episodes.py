@@ -1,0 +1,176 @@
+"""
+Record demonstrations, one bag for each episode; ``ros2 run vdl_ros record_episodes --help``.
+
+Subscribes to the topics of a robot's contract, with the quality of service that their publishers
+offer, and writes them from the key ``s`` to ``y`` (a success) or ``n`` (a failure). Without a
+terminal the keys are lines of standard input. See docs/demonstrations.md.
+
+Exit status: 0 at the end of the input or after ``q``; 2 for an input that cannot be used; 3 when
+the disk is full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from rclpy.node import Node
+
+from vdl_ros.bags.episodes import EpisodeLabels
+from vdl_ros.common.command_line import OneLineParser
+from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
+from vdl_ros.robots.contract_file import find_contract
+from vdl_ros.ros.bags.episode_bags import EpisodeBags
+from vdl_ros.ros.bags.recording import Recording, topics_of
+from vdl_ros.ros.bags.recording_config import RecordConfig
+from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
+
+SETTINGS = (ProcessConfig,)
+EXIT_DISK = 3
+# Time between looks at the keys, s.
+POLL_S = 0.02
+
+
+class RecordEpisodesNode(Node):
+    """Records the topics while an episode lasts."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """
+        Discover the topics.
+
+        Raises:
+            ValueError: a contract, a parameter or a folder that cannot be used.
+        """
+        super().__init__('record_episodes')
+        _, self.process = take_settings(self, *SETTINGS)
+        self._contract = find_contract(options.robot)
+        self._task = options.task
+        self.bags = EpisodeBags(options.output, compression=options.compression,
+                                distribution=os.environ.get('ROS_DISTRO', ''))
+        topics = topics_of(self._contract, self.resolve_topic_name)
+        self.recording = Recording(self, RecordConfig(
+            topics=','.join(filter(None, [topics, options.topics]))), self.bags)
+        self._timer = self.create_timer(0.5, self.recording.discover_topics)
+        self.recording.discover_topics()
+
+    def on_request(self, request: Request) -> None:
+        """
+        Start, save or discard an episode, or change the text of the task.
+
+        Raises:
+            ValueError, OSError: a bag cannot be written.
+        """
+        log = self.get_logger()
+        if request.name in ('', 'help'):
+            log.info(HELP if request.name else f'{request.text!r} is no key: {HELP}')
+        elif request.name == 'ask':
+            log.info('task, and Enter:')
+        elif request.name == 'task':
+            self._task = request.text
+            log.info(f'task: {self._task}')
+        elif request.name == 'start':
+            self._start()
+        elif not self.bags.is_recording:
+            log.warning(f'{request.name}: no episode is being recorded; s starts one')
+        elif request.name == 'discard':
+            self.discard()
+        else:
+            self._save(request.name == 'success')
+
+    def discard(self) -> None:
+        """Discard the episode that is being recorded."""
+        self.get_logger().info(f'{self.bags.name}: discarded')
+        self.bags.discard()
+
+    def _start(self) -> None:
+        log = self.get_logger()
+        if self.bags.is_recording:
+            log.warning(f'start: {self.bags.name} is being recorded; y or n saves it, d discards '
+                        'it')
+            return
+        self.recording.discover_topics()
+        silent = [topic.topic for topic in self._contract.topics.values()
+                  if not self.count_publishers(topic.topic)]
+        if silent:
+            log.warning(f'start: nobody publishes {", ".join(silent)}: no episode is begun')
+            return
+        # What was received before is not of this episode.
+        self.recording.flush()
+        self.bags.start(self.get_clock().now().nanoseconds)
+        log.info(f'{self.bags.name}: recording: {self._task}')
+
+    def _save(self, success: bool) -> None:
+        self.recording.flush()
+        count = self.bags.count
+        path = self.bags.save(EpisodeLabels(self._task, success, self._contract.name))
+        self.get_logger().info(
+            f'{path}: saved as a {"success" if success else "failure"}, {count} messages, '
+            f'{self.recording.dropped} dropped; {self.bags.saved} episodes')
+
+
+class Record:
+    """Records until the input ends, ``q``, a signal or a full disk."""
+
+    def __call__(self, node: RecordEpisodesNode, stop: threading.Event) -> int:
+        """Return the exit status."""
+        executor = make_executor(node.process.executor)
+        executor.add_node(node)
+        node.get_logger().info(f'{node.bags.path}: {node.bags.saved} episodes; {HELP}')
+        failure: OSError | None = None
+        try:
+            with EpisodeKeys() as keys:
+                while not stop.is_set() and node.recording.failure is None:
+                    call_back(executor, POLL_S)
+                    request = keys.read()
+                    if request is not None and request.name == 'quit':
+                        break
+                    if request is not None:
+                        node.on_request(request)
+            if node.bags.is_recording and node.recording.failure is None:
+                node.discard()
+        except OSError as error:
+            failure = error
+        executor.remove_node(node)
+        node.recording.close()
+        failure = failure or node.recording.failure
+        if failure is not None:
+            node.get_logger().error(f'{node.bags.path}: {failure.strerror}: recording has ended; '
+                                    'the episodes that were saved are whole')
+            return EXIT_DISK
+        return EXIT_OK
+
+
+def parser() -> OneLineParser:
+    """Return the command line."""
+    found = OneLineParser(
+        prog='record_episodes', description='Record demonstrations, one bag for each episode.',
+        epilog=f'keys: {HELP}')
+    found.add_argument('--output', required=True, type=Path,
+                       help='folder of the episodes; those that it holds stay')
+    found.add_argument('--task', default='move the arm', help='what the robot does, in words')
+    found.add_argument('--robot', default='owi535',
+                       help='the name of a contract of this package, or its file: its topics are '
+                       'recorded (owi535)')
+    found.add_argument('--topics', default='',
+                       help='more topics to record: shell patterns, separated by commas')
+    found.add_argument('--compression', default='none', choices=('none', 'lz4', 'zstd'),
+                       help='of the bags (none)')
+    return found
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node."""
+    words = list(sys.argv[1:] if args is None else args)
+    count = words.index('--ros-args') if '--ros-args' in words else len(words)
+    options = parser().parse_args(words[:count])
+    return run_node('record_episodes', lambda: RecordEpisodesNode(options), Record(), SETTINGS,
+                    words[count:])
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,132 @@
+"""The episode recorder as a process: keys in, a labeled bag for each episode out."""
+
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sensor_msgs.msg import JointState
+
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.bags.episodes import EpisodeLabels, find_bags, read_labels
+from vdl_ros.bags.messages import decode
+from vdl_ros.bags.reader import BagReader
+from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.tools.export_dataset import main as export_dataset
+
+
+class Recorder:
+    """The process, whose keys are the lines of a named pipe."""
+
+    def __init__(self, launch, folder, output):
+        keys = folder / 'keys'
+        os.mkfifo(keys)
+        self.process = launch(
+            'bash', '-c', f'exec ros2 run vdl_ros record_episodes --output {output} '
+            f'--task "reach the ball" < {keys}')
+        self._keys = keys.open('w')
+
+    def press(self, line):
+        print(line, file=self._keys, flush=True)
+
+    def end(self):
+        self._keys.close()
+        return self.process.wait()
+
+
+class Arm:
+    """Publishes joint states, whose base says their number, and what the motors do."""
+
+    def __init__(self, peer):
+        self._peer, self.count = peer, 0
+        self.states, self.sent, self.stops = (
+            peer.node.create_publisher(kind, topic, qos.TOPICS[topic]) for kind, topic in (
+                (JointState, 'arm/joint_states'), (MotorCommand, 'arm/motors_sent'),
+                (EmergencyStopState, 'arm/emergency_stop_state')))
+        self.stops.publish(EmergencyStopState(sender='before'))
+
+    def _say(self):
+        self.count += 1
+        message = JointState(
+            name=list(JOINTS), position=[0.001 * self.count, 0.0, 0.0, 0.0, 0.0])
+        command = MotorCommand(base=1)
+        message.header.stamp = command.header.stamp = self._peer.node.get_clock().now().to_msg()
+        self.sent.publish(command)
+        self.states.publish(message)
+
+    def until(self, condition, what):
+        self._peer.until(condition, what, say=self._say)
+
+
+def positions(bag):
+    return [decode(each.data, each.type).position[0] for each in BagReader(bag)
+            if each.topic == '/arm/joint_states']
+
+
+def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, capsys):
+    output, arm = tmp_path / 'demos', Arm(peer)
+    recorder = Recorder(launch, tmp_path, output)
+
+    def press(line, answer):
+        before = recorder.process.output.count(answer)
+        recorder.press(line)
+        arm.until(lambda: recorder.process.output.count(answer) > before, answer)
+
+    def record():
+        press('s', ': recording: ')
+        end = arm.count + 60
+        arm.until(lambda: arm.count >= end, 'an episode')
+
+    arm.until(lambda: all(each.get_subscription_count() for each in (
+        arm.states, arm.sent, arm.stops)), 'the recorder')
+    press('y', 'no episode is being recorded')
+    record()
+    press('s', 'is being recorded; y or n')
+    press('y', 'saved as a success')
+    record()
+    press('d', 'discarded')
+    press('t push the cube', 'task: push the cube')
+    record()
+    press('n', 'saved as a failure')
+    press('s', ': recording: ')
+    assert recorder.end() == 0, recorder.process.output
+
+    bags = find_bags(output)
+    assert [each.name for each in bags] == ['episode_0000', 'episode_0001']
+    assert sorted(each.name for each in output.iterdir()) == [each.name for each in bags], (
+        'an episode that was not saved leaves nothing')
+    assert [read_labels(each) for each in bags] == [
+        EpisodeLabels('reach the ball', True, 'owi535'),
+        EpisodeLabels('push the cube', False, 'owi535')]
+    first, second = (positions(each) for each in bags)
+    # Each from its start to its end and not between, without a gap.
+    for each in (first, second):
+        np.testing.assert_allclose(np.diff(each), 0.001, atol=1e-9)
+    assert second[0] - first[-1] > 0.05
+    latched = [b'before' in bytes(each.data) for each in BagReader(bags[1])
+               if each.topic == '/arm/emergency_stop_state']
+    assert latched == [True], 'each episode has the state that was latched before it'
+
+    data = tmp_path / 'data'
+    assert export_dataset([str(output), '--format', 'lerobot', '--no-images', '--resample',
+                           '--gap', '60', '--output', str(data)]) == 0, capsys.readouterr().err
+    episodes = pq.read_table(data / 'meta/episodes/chunk-000/file-000.parquet').to_pylist()
+    assert [each['tasks'] for each in episodes] == [['reach the ball'], ['push the cube']]
+    assert pq.read_table(data / 'meta/tasks.parquet')['task'].to_pylist() == [
+        'reach the ball', 'push the cube']
+    rows = pq.read_table(data / 'data/chunk-000/file-000.parquet').to_pylist()
+    assert {(each['episode_index'], each['task_index']) for each in rows} == {(0, 0), (1, 1)}
+    assert rows[0]['observation.state'][0] == pytest.approx(first[0])
+    assert export_dataset([str(output), '--format', 'lerobot', '--no-images', '--resample',
+                           '--only-successes', '--output', str(tmp_path / 'good')]) == 0
+    assert '1 episodes were left out' in capsys.readouterr().out
+
+
+def test_a_folder_with_something_else_is_refused(run_here, tmp_path):
+    from vdl_ros.nodes.record_episodes import main
+    (tmp_path / 'notes.txt').touch()
+    status, output = run_here(lambda args: main(['--output', str(tmp_path), *args]))
+    assert status == 2
+    assert 'holds notes.txt, which is no episode; name another folder' in output
+    assert 'Traceback' not in output
