@@ -2,13 +2,14 @@
 Cubes that a random policy, a scripted controller and a trained policy bring to their goals.
 
     ros2 run vdl_ros bench_cube [--task push|pick_place] [--checkpoint FILE] [--episodes N]
-        [--seed N] [--quick] [--json] [--output FILE]
+        [--seed N] [--quick] [--json] [--output FILE] [--demonstrations FOLDER]
 
 Each gets the same arms, starts, cubes and goals, one episode each, inside the ranges of training
 and outside of them, joints by truth; success and time limits are those of
 ``vdl_ros/OWI535Push-v0`` and ``vdl_ros/OWI535PickPlace-v0``. *random* chooses each motor's
 direction at random. *controller* is ``benchmarks/cube/controller.py``. *likeliest* and *sampled*
-are the policy's actions.
+are the policy's actions. With ``--demonstrations`` nothing is measured: the controller's episodes
+with success become a LeRobot data set (docs/demonstrations.md).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from benchmarks import report
 from benchmarks.bench_reach import RandomPolicy, TrainedPolicy
 from benchmarks.cube.controller import ScriptedController
+from vdl_ros.demonstrations.env_recorder import new_data_set
 from vdl_ros.envs.owi535.arm_observation import RATE
 from vdl_ros.envs.owi535.arm_task import HOLD
 from vdl_ros.envs.owi535.cube.cube_task import CubeTask, PickPlaceTask, PushTask
@@ -76,6 +78,27 @@ def measure(name: str, twins: str, options: argparse.Namespace) -> dict[str, Any
             'median_s': round(statistics.median(seconds), 2) if seconds else None}
 
 
+def demonstrate(options: argparse.Namespace) -> None:
+    """Write the controller's episodes, inside the ranges, that end with success."""
+    kind, env_id, limit = TASKS[options.task]
+    task = kind(options.episodes)
+    random = np.random.default_rng(options.seed)
+    observations = task.reset(np.arange(options.episodes), random)
+    controller = ScriptedController(task)
+    over = np.zeros(options.episodes, np.bool_)
+    seen, done = [], []
+    with new_data_set(options.demonstrations, env_id, options.task, RATE) as write:
+        for _ in range(limit):
+            seen.append(observations)
+            done.append(controller.act(observations))
+            outcome = task.step(done[-1], random)
+            observations = outcome.observations.copy()
+            for row in np.flatnonzero(outcome.success & ~over):
+                write(*(np.stack([each[row] for each in steps]) for steps in (seen, done)))
+                report.log(f'{len(seen)} steps of arm {row}')
+            over |= outcome.terminated
+
+
 def arguments() -> argparse.Namespace:
     """Return the options; ValueError for one that is not allowed."""
     parser = report.Parser('bench_cube', __doc__, quick='10 episodes')
@@ -83,6 +106,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--episodes', type=int, help='(100; quick: 10)')
     parser.add_argument('--checkpoint', type=Path, metavar='FILE', help='measure this policy too')
     parser.add_argument('--seed', type=int, default=0, help='of arms, cubes and goals (0)')
+    parser.add_argument('--demonstrations', type=Path, metavar='FOLDER',
+                        help='write episodes of the controller, and measure nothing')
     options = parser.parse_args()
     report.complete(options, {'episodes': (100, 10)},
                     {'episodes': (1, 10_000), 'seed': (0, 2**31)})
@@ -99,6 +124,9 @@ def main() -> int:
 def _measure_and_deliver(options: argparse.Namespace) -> None:
     # More threads do not pay for such small batches.
     torch.set_num_threads(1)
+    if options.demonstrations:
+        demonstrate(options)
+        return
     names = ['random', 'controller', *(['likeliest', 'sampled'] if options.policy else [])]
     figures = []
     for twins in TWINS:

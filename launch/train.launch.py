@@ -1,6 +1,8 @@
 """
 Train a policy on this machine: start one or several learners, and actors or the player of a bag.
 
+With algorithm:=bc the learner reads demonstrations, and there are no actors.
+
 Without env_id, algorithm or resume: the reach of the arm, with ppo.
 """
 
@@ -100,12 +102,14 @@ def start(context):
     verify_attack(*(select(each, resumed | given)
                     for each in (AttackConfig, TrainConfig, SurrogateConfig)))
     env_id = str(given.get('env_id') or resumed.get('env_id', ''))
+    cloning = (given.get('algorithm') or resumed.get('algorithm')) == 'bc'
     one = {}
-    if env_id.startswith(ROBOT):
-        # One actor has all robots of a contract.
+    # One actor has all robots of a contract; demonstrations count as one actor.
+    if cloning or env_id.startswith(ROBOT):
         if given.get('num_actors', 1) != 1:
+            reason = "algorithm 'bc'" if cloning else env_id
             raise SettingError(f'num_actors: {given["num_actors"]} is not allowed with '
-                               f'{env_id}: 1')
+                               f'{reason}: 1')
         one = {'num_actors': '1'}
     address = given.get('group_address') or (free_address() if count > 1 else '')
     verify_run(select(RunConfig, given | {'group_address': address, 'relearn': bool(bag)}))
@@ -118,8 +122,9 @@ def start(context):
                              relearn=str(bool(bag)).lower(), **task, **one,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    return [*learners, *(player(context, bag) if bag else [actors(context, one)]),
-            *evaluator(context, resumed | given), *watchers(context, watching, given)]
+    sources = player(context, bag) if bag else [] if cloning else [actors(context, one)]
+    return [*learners, *sources, *evaluator(context, resumed | given),
+            *watchers(context, watching, given)]
 
 
 def actors(context, one):

@@ -23,6 +23,7 @@ from vdl_ros.common.settings import as_dict, select, settings_of
 from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
 from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.config_file import read_config
+from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
@@ -33,10 +34,12 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
+    BcConfig,
     make_algorithm_config,
     verify,
 )
 from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.inbox import Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
@@ -116,13 +119,19 @@ def train(
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
         learner = Learner(config, *spaces, frames, timer,
                           algorithm_config=algorithm_config, init=init)
-        policy = make_policy(config, *spaces, algorithm_config)
         flow_stats = FlowStats()
-        actor = Actor(envs, policy, learner.schema, config.seed, timer,
-                      exploration_schedule(algorithm_config, 'serial', config.freeze))
-        if isinstance(envs, AttackedEnv):
-            # The first observation is not perturbed: the policy has no weights yet.
-            envs.follow(policy, lambda: actor.state)
+        inbox: Inbox
+        if isinstance(algorithm_config, BcConfig):
+            inbox = demonstration_inbox(
+                env, config, algorithm_config, modules, learner, flow_stats)
+        else:
+            policy = make_policy(config, *spaces, algorithm_config)
+            actor = Actor(envs, policy, learner.schema, config.seed, timer,
+                          exploration_schedule(algorithm_config, 'serial', config.freeze))
+            if isinstance(envs, AttackedEnv):
+                # The first observation is not perturbed: the policy has no weights yet.
+                envs.follow(policy, lambda: actor.state)
+            inbox = SerialInbox(actor, learner, flow_stats, timer)
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
         if config.eval_every:
@@ -132,7 +141,7 @@ def train(
         trainer = Trainer(
             learner, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env),
-            inbox=SerialInbox(actor, learner, flow_stats, timer), flow_stats=flow_stats,
+            inbox=inbox, flow_stats=flow_stats,
             publish=lambda: None, log=print, evaluator=evaluator, timers={TRAINING: timer})
         return trainer.run(stop)
 

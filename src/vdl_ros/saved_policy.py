@@ -133,7 +133,8 @@ def save_policy(checkpoint: Path, path: Path) -> None:
     found = load_checkpoint(checkpoint)
     # Settings of the run may be folders and addresses of its machine.
     config = {name: value for name, value in found['config'].items()
-              if name not in settings_of(RunConfig, EnvModulesConfig, SurrogateConfig)}
+              if name not in settings_of(RunConfig, EnvModulesConfig, SurrogateConfig)
+              and name != 'demonstrations'}
     learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
     save_checkpoint(path, config=config, learner=learner, progress={})
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +22,7 @@ from vdl_ros.export.bag_scan import (
 from vdl_ros.export.bag_topics import ARM, BagTopics
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.messages import ArmBag, ExportError
+from vdl_ros.export.new_folder import new_folder
 from vdl_ros.export.robomimic import RobomimicWriter
 from vdl_ros.export.synchronizer import Frame, synchronize
 from vdl_ros.export.writer import Layout, Row, Writer, require_module
@@ -79,16 +78,9 @@ def export(
         ExportError: nothing was exported.
         OSError: the disk is full, or the folder is not writable.
     """
-    if output.exists():
-        raise ExportError(f'{output} exists; name another output')
     require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
     bags, tasks, failures = _bags(path, options, namespace, topics, task)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, so that the last step is one rename.
-    folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))
-    try:
-        root = folder / 'dataset'
-        root.mkdir()
+    with new_folder(output) as root:
         found = scan_bags(bags, options, lambda count: progress('reading', count, 0))
         layout = Layout(found.size, found.joints, topics.motors if found.commanded else (),
                         found.captured, found.fps, tuple(dict.fromkeys(tasks)), valid,
@@ -117,9 +109,6 @@ def export(
         if (rows, episodes) != (found.rows, found.episodes):
             raise ExportError(f'{path}: {rows} rows in {episodes} episodes were written instead '
                               f'of {found.rows} in {found.episodes}; did the bag change?')
-        root.rename(output)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     notes = _notes(bags, found)
     if failures:
         notes.append(f'{failures} episodes were left out that were saved as a failure')

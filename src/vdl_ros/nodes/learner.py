@@ -1,6 +1,8 @@
 """
 The learner node: trains a policy on the trajectories of actors, or of a bag, and publishes it.
 
+With ``algorithm:=bc`` it learns from the files of demonstrations instead, without actors.
+
 Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
 inference:=learner; ``/statistics``, for TensorBoard. Publishes: ``policy`` (vdl_ros/Policy,
 latched; only learner 0) after every ``publish_every`` updates; ``learner_busy`` (std_msgs/String)
@@ -116,6 +118,9 @@ class LearnerNode(Node):
         if self.run.relearn and train.inference == 'learner':
             raise SettingError("inference: 'learner' is not allowed with relearn true: 'actor'; "
                                'a bag of observations holds no trajectories')
+        if self.run.relearn and train.algorithm == 'bc':
+            raise SettingError("algorithm: 'bc' is not allowed with bag: it learns from "
+                               'demonstrations')
         attack = select(AttackConfig, self._values)
         return env, verify_attack(attack, train), algorithm_config, attack
 

@@ -3,7 +3,8 @@ Record demonstrations, one bag for each episode; ``ros2 run vdl_ros record_episo
 
 Subscribes to the topics of a robot's contract, with the quality of service that their publishers
 offer, and writes them from the key ``s`` to ``y`` (a success) or ``n`` (a failure). Without a
-terminal the keys are lines of standard input. See docs/demonstrations.md.
+terminal the keys are lines of standard input. With ``--env`` a policy acts in an environment
+instead, without topics, and its episodes become a LeRobot data set. See docs/demonstrations.md.
 
 Exit status: 0 at the end of the input or after ``q``; 2 for an input that cannot be used; 3 when
 the disk is full.
@@ -21,7 +22,7 @@ from pathlib import Path
 from rclpy.node import Node
 
 from vdl_ros.bags.episodes import EpisodeLabels
-from vdl_ros.common.command_line import OneLineParser
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.ros.bags.episode_bags import EpisodeBags
@@ -160,7 +161,36 @@ def parser() -> OneLineParser:
                        help='more topics to record: shell patterns, separated by commas')
     found.add_argument('--compression', default='none', choices=('none', 'lz4', 'zstd'),
                        help='of the bags (none)')
+    policy = found.add_argument_group(
+        'episodes of a policy in an environment, instead of a robot\'s topics')
+    policy.add_argument('--env', default='', help='id of the environment; --output becomes a '
+                        'LeRobot data set of the episodes with success')
+    policy.add_argument('--policy', type=Path, help='checkpoint of a policy of this environment')
+    policy.add_argument('--episodes', type=whole_number(1, 1_000_000), default=50,
+                        help='how many (50)')
+    policy.add_argument('--seed', type=whole_number(0, 2**31 - 1), default=1,
+                        help='of the environment (1)')
+    policy.add_argument('--sampled', action='store_true',
+                        help='sample actions; else the likeliest ones')
     return found
+
+
+def record_policy(options: argparse.Namespace) -> int:
+    """Record a policy in an environment; return the exit status."""
+    # Imported here because it takes a second.
+    from vdl_ros.demonstrations.env_recorder import record_environment
+    try:
+        if options.policy is None:
+            raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
+        episodes, failures = record_environment(
+            options.env, options.policy, options.episodes, options.output, task=options.task,
+            seed=options.seed, deterministic=not options.sampled)
+    except (ValueError, OSError) as error:
+        print(f'record_episodes: {" ".join(str(error).split())}', file=sys.stderr)
+        return EXIT_BAD_INPUT
+    print(f'{options.output}: {episodes} episodes; {failures} others without success were left '
+          'out')
+    return EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -168,6 +198,8 @@ def main(args: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])
+    if options.env:
+        return record_policy(options)
     return run_node('record_episodes', lambda: RecordEpisodesNode(options), Record(), SETTINGS,
                     words[count:])
 

@@ -9,9 +9,9 @@ from vdl_ros.common.settings import SettingError, as_dict, select, setting, sett
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = [
-    'ALGORITHM_SETTINGS', 'A3cConfig', 'AlgorithmConfig', 'DqnConfig', 'ImpalaConfig',
-    'PpoConfig', 'ReinforceConfig', 'ReplayConfig', 'SacConfig', 'make_algorithm_config',
-    'reject_other_algorithm_settings', 'verify',
+    'ALGORITHM_SETTINGS', 'A3cConfig', 'AlgorithmConfig', 'BcConfig', 'DqnConfig',
+    'ImpalaConfig', 'PpoConfig', 'ReinforceConfig', 'ReplayConfig', 'SacConfig',
+    'make_algorithm_config', 'reject_other_algorithm_settings', 'verify',
 ]
 
 
@@ -141,10 +141,23 @@ class SacConfig(ReplayConfig):
         minimum=0.0, maximum=1.0)
 
 
-AlgorithmConfig = ImpalaConfig | A3cConfig | PpoConfig | ReinforceConfig | DqnConfig | SacConfig
+@dataclass(frozen=True)
+class BcConfig:
+    """Settings of ``bc``, behaviour cloning (docs/demonstrations.md)."""
+
+    demonstrations: str = setting(
+        '', 'Folder of the demonstrations, on the learner\'s host: of record_episodes, or a '
+        'LeRobot data set.')
+    bc_batch: int = setting(
+        256, 'Steps of the demonstrations in one update, in whole unrolls.', minimum=1,
+        maximum=1_000_000, unit='steps')
+
+
+AlgorithmConfig = (
+    ImpalaConfig | A3cConfig | PpoConfig | ReinforceConfig | DqnConfig | SacConfig | BcConfig)
 ALGORITHM_SETTINGS: Mapping[str, type[AlgorithmConfig]] = {
     'impala': ImpalaConfig, 'a3c': A3cConfig, 'ppo': PpoConfig, 'reinforce': ReinforceConfig,
-    'dqn': DqnConfig, 'sac': SacConfig}
+    'dqn': DqnConfig, 'sac': SacConfig, 'bc': BcConfig}
 
 
 def make_algorithm_config(train: TrainConfig, values: Mapping[str, object]) -> AlgorithmConfig:
@@ -213,6 +226,8 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
         _verify_dqn(algorithm_config)
     if isinstance(algorithm_config, SacConfig):
         _verify_sac(train)
+    if isinstance(algorithm_config, BcConfig):
+        _verify_bc(train, num_learners)
 
 
 def _verify_ppo(train: TrainConfig, ppo: PpoConfig) -> None:
@@ -256,8 +271,25 @@ def _verify_dqn(dqn: DqnConfig) -> None:
 
 
 def _verify_sac(train: TrainConfig) -> None:
+    # The replay holds no state of the critics to start from.
+    _reject_state(train)
+
+
+def _verify_bc(train: TrainConfig, num_learners: int) -> None:
+    # Steps of demonstrations are drawn one by one, without what was before them.
+    _reject_state(train)
+    for name, value, allowed in (
+            ('inference', train.inference, 'actor'), ('num_learners', num_learners, 1),
+            # The sample before tanh is not known.
+            ('action_distribution', train.action_distribution, 'gaussian')):
+        if value != allowed:
+            raise SettingError(
+                f"{name}: {value!r} is not allowed with algorithm 'bc': {allowed!r}")
+
+
+def _reject_state(train: TrainConfig) -> None:
+    """Raise a SettingError if the policy has a state."""
     if train.lstm_size or train.last_action_reward:
-        # The replay holds no state of the critics to start from.
         name, allowed = ('lstm_size', '0') if train.lstm_size else ('last_action_reward', 'false')
-        raise SettingError(f"{name}: {getattr(train, name)} is not allowed with algorithm 'sac': "
-                           f'{allowed}')
+        raise SettingError(f'{name}: {getattr(train, name)} is not allowed with algorithm '
+                           f'{train.algorithm!r}: {allowed}')

@@ -8,7 +8,7 @@ from vdl_ros.common.settings import setting
 
 __all__ = ['ALGORITHMS', 'NETWORKS', 'TrainConfig']
 
-ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac')
+ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc')
 # See networks.py.
 NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')
 

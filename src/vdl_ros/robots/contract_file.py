@@ -11,7 +11,7 @@ import yaml
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.resources import find_resource
-from vdl_ros.common.settings import suggestion
+from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.robots.contract import (
     CONVERSIONS,
     UNITS,
@@ -32,7 +32,7 @@ from vdl_ros.robots.contract import (
 )
 from vdl_ros.robots.section import Section
 
-__all__ = ['find_contract', 'find_contracts', 'read_contract']
+__all__ = ['find_contract', 'find_contracts', 'known_contracts', 'read_contract']
 
 _NAME = re.compile(r'[A-Za-z][A-Za-z0-9_]*')
 _INCLUDED = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]*\.yaml')
@@ -56,6 +56,21 @@ def find_contracts(folders: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
+def known_contracts(folder: str = '') -> dict[str, Path]:
+    """
+    Return the contracts of this host by name: those of the user's folder, then the package's.
+
+    Raises:
+        SettingError: the folder is not there.
+    """
+    folders = [find_resource('config/robots')]
+    if folder:
+        if not Path(folder).is_dir():
+            raise SettingError(f'robots: {folder!r} is not allowed: a folder of contracts')
+        folders.insert(0, Path(folder))
+    return find_contracts(folders)
+
+
 def find_contract(name: str) -> Contract:
     """
     Return a contract by its file, or by its name in this package.
@@ -65,7 +80,7 @@ def find_contract(name: str) -> Contract:
     """
     if name.endswith('.yaml'):
         return read_contract(Path(name))
-    known = find_contracts([find_resource('config/robots')])
+    known = known_contracts()
     if name not in known:
         raise ContractError(f'robot: {quoted(name)} is not allowed: FOLDER/NAME.yaml, or one of '
                             f'{", ".join(sorted(known))}{suggestion(name, known)}')

@@ -67,6 +67,19 @@ class Task:
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         """Begin an episode: draw its goal."""
 
+    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
+        """
+        Begin an episode that somebody else has played: its goal is what was reached at its end.
+
+        Raises:
+            ContractError: the task has a goal, and its class does not say how to find it.
+        """
+        draws = type(self).begin is not Task.begin
+        if (self.goals or draws) and type(self).begin_demonstrated is Task.begin_demonstrated:
+            raise ContractError(
+                f'{self.contract.name}: demonstrations need {type(self).__name__}.'
+                'begin_demonstrated, which sets the goal that was reached')
+
     def goal(self, measured: Measured) -> Sequence[float]:
         """Return the numbers of ``goals``, -1 to 1; others are clipped."""
         return ()

@@ -28,8 +28,8 @@ __all__ = [
 _LOG_2PI = math.log(2 * math.pi)
 # A logit whose probability is 0. It is finite: infinity times 0 is NaN.
 _NEVER = -1e9
-#: Algorithms that can act in every space, in words.
-OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac'))
+#: Algorithms that learn by acting, in every space, in words.
+OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac', 'bc'))
 # Limits that keep a policy from collapsing to a point or overflowing float32.
 _LOG_STD = (-5.0, 2.0)
 

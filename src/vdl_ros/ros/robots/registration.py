@@ -9,31 +9,13 @@ from typing import Any
 import gymnasium
 from rclpy.node import Node
 
-from vdl_ros.common.resources import find_resource
-from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
-from vdl_ros.robots.contract_file import find_contracts, read_contract
+from vdl_ros.robots.contract_file import known_contracts, read_contract
 from vdl_ros.robots.task import describe_task
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 
-__all__ = ['contracts', 'register']
-
-
-def contracts(config: EnvModulesConfig) -> dict[str, Path]:
-    """
-    Return the contracts of this host by name: those of the user's folder, then the package's.
-
-    Raises:
-        SettingError: the folder is not there.
-    """
-    folders = [find_resource('config/robots')]
-    if config.robots:
-        own = Path(config.robots)
-        if not own.is_dir():
-            raise SettingError(f'robots: {config.robots!r} is not allowed: a folder of contracts')
-        folders.insert(0, own)
-    return find_contracts(folders)
+__all__ = ['register']
 
 
 def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> None:
@@ -50,7 +32,7 @@ def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> Non
     Raises:
         SettingError: the user's folder is not there.
     """
-    for name, path in contracts(config).items():
+    for name, path in known_contracts(config.robots).items():
         gymnasium.registry.pop(f'{ROBOT}{name}', None)
         gymnasium.register(
             f'{ROBOT}{name}', vector_entry_point=_creator(path, node.get_namespace(), stop))

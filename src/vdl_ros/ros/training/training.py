@@ -16,6 +16,7 @@ from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.perturbed_observations import observed
 from vdl_ros.common.settings import as_dict
 from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
+from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -23,9 +24,10 @@ from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.central_inference import CentralInference
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
-from vdl_ros.rl.algorithm_config import AlgorithmConfig
+from vdl_ros.rl.algorithm_config import AlgorithmConfig, BcConfig
 from vdl_ros.rl.device import describe
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.learning.demonstration_inbox import DemonstrationInbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
@@ -129,10 +131,16 @@ class Training:
         self._announced = False
         self._inference = self._make_inference() if train.inference == 'learner' else None
         self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
-        self._inbox = self._inference or TrajectoryInbox(
-            self._learner.schema, self._flow_stats, settings.learner_id, self._warn,
-            self._timers[TRAINING], is_over=self._end_of_bag.is_over if self._end_of_bag else None)
-        self._subscribe()
+        self._inbox: InferenceService | TrajectoryInbox | DemonstrationInbox
+        if isinstance(algorithm_config, BcConfig):
+            self._inbox = demonstration_inbox(
+                env, train, algorithm_config, settings.modules, self._learner, self._flow_stats)
+        else:
+            self._inbox = self._inference or TrajectoryInbox(
+                self._learner.schema, self._flow_stats, settings.learner_id, self._warn,
+                self._timers[TRAINING],
+                is_over=self._end_of_bag.is_over if self._end_of_bag else None)
+            self._subscribe(self._inbox)
         self._trainer = Trainer(
             self._learner, self.folder,
             as_dict(env, settings.modules, train, algorithm_config, attack, run,
@@ -169,7 +177,7 @@ class Training:
             publish=self._node.create_publisher(Action, 'actions', qos.TOPICS['actions']).publish,
             warn=self._warn, timer=timer, training_timer=self._timers[TRAINING])
 
-    def _subscribe(self) -> None:
+    def _subscribe(self, inbox: InferenceService | TrajectoryInbox) -> None:
         """Enqueue the actors' messages in the inbox."""
         central = self._inference is not None
         topic, kind = ('observations', Observation) if central else ('trajectories', Trajectory)
@@ -178,7 +186,7 @@ class Training:
             self._node, topic, lost=None if central else lambda: self._flow_stats.lost)
 
         def receive(message: Trajectory | Observation) -> None:
-            self._inbox.put(message, statistics.received(message.header.stamp))
+            inbox.put(message, statistics.received(message.header.stamp))
             if self._end_of_bag is not None:
                 self._end_of_bag.on_message()
 
@@ -210,8 +218,10 @@ class Training:
             finally:
                 over.set()
 
-        node.get_logger().info(f'learning on {describe(self._settings.device)}; waiting for '
-                               f'trajectories; the run is {where}')
+        of_demonstrations = isinstance(self._inbox, DemonstrationInbox)
+        source = '' if of_demonstrations else 'waiting for trajectories; '
+        node.get_logger().info(f'learning on {describe(self._settings.device)}; {source}the run '
+                               f'is {where}')
         executor = make_executor(self._settings.process.executor)
         executor.add_node(node)
         thread = threading.Thread(target=loop, name='training')

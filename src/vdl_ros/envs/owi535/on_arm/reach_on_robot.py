@@ -8,6 +8,7 @@ and learn here. The truth is not known: distances are those of the measured join
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,14 @@ class ReachOnRobot(Task):
         drawn = space.draw(random, 1)
         self.target = space.places[drawn[0]]
         self._at_target = space.neighbours(random, drawn, POSES_AT_TARGET)[0]
+        self._forget()
+
+    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
+        """Take the place of ``tool0`` at the end as the target."""
+        self.target = self._kinematics.pose(self._positions(measured[-1]))[:3, 3]
+        self._forget()
+
+    def _forget(self) -> None:
         self._latest = self._earlier = None
         self._close_since, self._success = math.nan, False
 

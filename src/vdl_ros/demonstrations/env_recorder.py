@@ -1,0 +1,137 @@
+"""Record the episodes of a policy in an environment, without ROS, as a LeRobot data set."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from vdl_ros.envs import factory
+from vdl_ros.export.lerobot import LeRobotWriter
+from vdl_ros.export.messages import ExportError
+from vdl_ros.export.new_folder import new_folder
+from vdl_ros.export.writer import Layout, Row
+from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.saved_policy import load_policy
+
+__all__ = ['new_data_set', 'record_environment']
+
+#: Writes an episode: observations, actions.
+Write = Callable[[NDArray[Any], NDArray[Any]], None]
+_ENVIRONMENTS = 16
+# Where the environment does not say how fast it is.
+_RATE = 30
+
+
+def record_environment(
+    env_id: str, policy: Path, episodes: int, output: Path, *, task: str, seed: int = 1,
+    deterministic: bool = True, progress: Callable[[int], None] = lambda _: None,
+) -> tuple[int, int]:
+    """
+    Write the episodes in which a policy succeeds; return how many, and how many others it played.
+
+    Without a success in the environment's info all count. The environments have equal shares, or
+    short episodes would count more.
+
+    Args:
+        env_id: of the environment, whose observations are numbers.
+        policy: checkpoint of a policy of this environment.
+        episodes: how many to write.
+        output: a folder that does not exist yet.
+        task: what is done, in words.
+        seed: of the environments.
+        deterministic: take the likeliest actions; else sample.
+        progress: called with the number of episodes so far.
+
+    Raises:
+        ValueError: an environment, a checkpoint or a folder that cannot be used.
+        OSError: the disk is full, or the folder is not writable.
+    """
+    saved = load_policy(policy, env_id=env_id)
+    act = saved.act(deterministic)
+    envs = factory.make(saved.env, seed, num_envs=min(_ENVIRONMENTS, episodes))
+    space = envs.single_observation_space
+    with contextlib.closing(envs):
+        if space.dtype != np.float32 or len(space.shape or ()) != 1:
+            raise ExportError(f'{env_id}: observations of the space {space} cannot be recorded: '
+                              'numbers, without an image')
+        with new_data_set(output, env_id, task, envs.metadata.get('render_fps') or _RATE) as write:
+            return episodes, _play(envs, act, episodes, seed, write, progress)
+
+
+def _play(
+    envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write,
+    progress: Callable[[int], None],
+) -> int:
+    """Write episodes with success; return how many had none."""
+    failures = 0
+    shares = np.full(envs.num_envs, episodes // envs.num_envs)
+    shares[:episodes % envs.num_envs] += 1
+    rows: list[list[tuple[NDArray[Any], NDArray[Any]]]] = [[] for _ in shares]
+    stepper, rewards = EnvStepper(envs, seed), np.zeros(envs.num_envs)
+    while shares.any():
+        before, is_reset = stepper.observation.copy(), stepper.is_reset
+        actions = act(before, is_reset, rewards)
+        step = stepper.step(actions)
+        rewards = step.reward
+        for index in np.flatnonzero(shares):
+            if step.is_reset[index]:
+                continue
+            rows[index].append((before[index], np.atleast_1d(actions[index]).ravel()))
+            if not (step.terminated[index] or step.truncated[index]):
+                continue
+            if step.success is None or step.success[index]:
+                write(*(np.stack(each) for each in zip(*rows[index], strict=True)))
+                shares[index] -= 1
+                progress(episodes - int(shares.sum()))
+            else:
+                failures += 1
+            rows[index] = []
+    return failures
+
+
+@contextlib.contextmanager
+def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[Write]:
+    """
+    Yield a function that writes an episode of an environment to a LeRobot data set.
+
+    It takes the observations, [N, D], and the actions, [N] or [N, A].
+
+    Args:
+        output: a folder that does not exist yet; it is there when the block ends.
+        env_id: of the environment.
+        task: what is done, in words.
+        rate: steps per second.
+
+    Raises:
+        ExportError: the folder exists, or no episode was written.
+        OSError: the disk is full, or the folder is not writable.
+    """
+    with new_folder(output) as root:
+        writer: LeRobotWriter | None = None
+
+        def write(observations: NDArray[Any], actions: NDArray[Any]) -> None:
+            nonlocal writer
+            actions = actions.reshape(len(observations), -1)
+            if writer is None:
+                writer = LeRobotWriter(root, Layout(
+                    (0, 0), tuple(f'observation_{each}' for each in range(observations.shape[1])),
+                    tuple(f'action_{each}' for each in range(actions.shape[1])), False,
+                    max(1, round(rate)), (task,), robot=env_id))
+            writer.begin(task)
+            for number, (observation, action) in enumerate(zip(
+                    observations.astype(np.float32), actions.astype(np.float32), strict=True)):
+                writer.add(Row(None, observation, action, None, number))
+            writer.end()
+
+        yield write
+        if writer is None:
+            raise ExportError(f'{output}: there is no episode with success')
+        writer.close()
+        writer.verify()

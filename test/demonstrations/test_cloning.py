@@ -1,0 +1,144 @@
+"""Behaviour cloning: what is learned, what goes on from it, and what is refused."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from vdl_ros.demonstrations.lerobot_reader import read_lerobot
+from vdl_ros.envs import factory
+from vdl_ros.local_training import main as train
+from vdl_ros.nodes.record_episodes import main as record_episodes
+from vdl_ros.rl.acting.evaluation import evaluate
+from vdl_ros.saved_policy import load_policy
+
+
+def push_under(observation):
+    """Return the action of an expert for CartPole: under the pole, and back to the middle."""
+    position, velocity, angle, turning = observation
+    return int(angle + 0.3 * turning + 0.02 * position + 0.04 * velocity > 0.0)
+
+
+def write(folder, states, actions, *, episodes=None, robot='cart', **info):
+    """Write what is read of a LeRobot data set."""
+    states, actions = (np.asarray(each, np.float32) for each in (states, actions))
+    episodes = np.zeros(len(states), np.int64) if episodes is None else episodes
+    (folder / 'meta').mkdir(parents=True)
+    (folder / 'data/chunk-000').mkdir(parents=True)
+    (folder / 'meta/info.json').write_text(json.dumps({
+        'codebase_version': 'v3.0', 'fps': 50, 'robot_type': robot, 'features': {
+            name: {'dtype': 'float32', 'shape': [each.shape[1]], 'names': None}
+            for name, each in (('observation.state', states), ('action', actions))}} | info))
+    pq.write_table(pa.table({
+        'observation.state': list(states), 'action': list(actions), 'episode_index': episodes}),
+        folder / 'data/chunk-000/file-000.parquet')
+    return folder
+
+
+@pytest.fixture(scope='module')
+def demonstrations(tmp_path_factory):
+    """Return a data set of the expert, disturbed by random pushes that are not recorded."""
+    env, random = gymnasium.make('CartPole-v1'), np.random.default_rng(1)
+    states, actions, episodes = [], [], []
+    for episode in range(8):
+        state, _ = env.reset(seed=episode)
+        done = False
+        while not done and len(states) < 300 * (episode + 1):
+            chosen = push_under(state)
+            states.append(state)
+            actions.append([chosen])
+            episodes.append(episode)
+            if random.random() < 0.2:
+                chosen = int(random.integers(2))
+            state, _, done, _, _ = env.step(chosen)
+    return write(tmp_path_factory.mktemp('expert') / 'data', states, actions,
+                 episodes=np.array(episodes))
+
+
+def returns_of(checkpoint):
+    saved = load_policy(checkpoint)
+    envs = factory.make(saved.env, seed=1000, num_envs=10)
+    found = evaluate(envs, saved.act(), 10, 1000).mean
+    envs.close()
+    return found
+
+
+def clone(folder, run, *options):
+    return train(['--env_id', 'CartPole-v1', '--algorithm', 'bc', '--demonstrations', str(folder),
+                  '--run_dir', str(run), *options])
+
+
+def test_a_cloned_policy_acts_as_its_expert_is_recorded_and_goes_on_with_ppo(
+        demonstrations, tmp_path, capsys):
+    run = tmp_path / 'bc'
+    assert clone(demonstrations, run, '--total_steps', '150000') == 0, capsys.readouterr()
+    assert returns_of(run / 'checkpoint.pt') > 400.0, 'of 500'
+
+    # The policy demonstrates in turn.
+    output = tmp_path / 'again'
+    assert record_episodes(['--env', 'CartPole-v1', '--policy', str(run / 'checkpoint.pt'),
+                            '--episodes', '3', '--output', str(output)]) == 0
+    again = read_lerobot(output)
+    assert (again.robot, again.fps) == ('CartPole-v1', 50.0)
+    assert np.bincount(again.episodes).shape == (3,)
+    assert np.mean([push_under(state) == action for state, (action,) in zip(
+        again.states, again.actions, strict=True)]) > 0.75
+
+    # Nothing of the policy is lost by the first updates of another algorithm.
+    options = ['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096']
+    assert train([*options, '--init', str(run / 'checkpoint.pt'), '--learning_rate', '1e-5',
+                  '--run_dir', str(tmp_path / 'ppo')]) == 0
+    assert returns_of(tmp_path / 'ppo/checkpoint.pt') > 350.0
+
+
+STATES, ACTIONS = np.zeros((9, 4)), np.ones((9, 1))
+
+
+@pytest.mark.parametrize(('make', 'reason'), [
+    (lambda folder: folder.mkdir(), 'no bag is there'),
+    (lambda folder: write(folder, np.zeros((9, 5)), ACTIONS),
+     'observations of shape [5] do not fit the environment: [4]'),
+    (lambda folder: write(folder, STATES, 2 * ACTIONS),
+     'action 2 of row 0, part 0, does not fit the actions of the environment: Discrete(2)'),
+    (lambda folder: write(folder, STATES, 0.5 * ACTIONS), 'action 0.5 of row 0'),
+    (lambda folder: write(folder, STATES, np.zeros((9, 2))), '2 numbers in an action do not fit'),
+    (lambda folder: write(folder, STATES + np.nan, ACTIONS), 'observations that are not finite'),
+    (lambda folder: write(folder, STATES, ACTIONS, codebase_version='v2.1'),
+     'info.json: not that of a LeRobotDataset v3.0'),
+    (lambda folder: write(folder, STATES[:0], ACTIONS[:0]),
+     'rows of null instead of lists of numbers'),
+    (lambda folder: write(folder, STATES, ACTIONS, features={
+        name: {'shape': [3]} for name in ('observation.state', 'action')}),
+     '36 numbers in 9 rows of 3')])
+def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys, make, reason):
+    make(tmp_path / 'data')
+    assert clone(tmp_path / 'data', tmp_path / 'run') == 2
+    line = capsys.readouterr().err
+    assert reason in line
+    assert line.count('\n') == 1
+    assert 'demonstrations: ' in line
+
+
+@pytest.mark.parametrize(('options', 'reason'), [
+    (['--lstm_size', '8'], "lstm_size: 8 is not allowed with algorithm 'bc': 0"),
+    (['--action_distribution', 'squashed'], "not allowed with algorithm 'bc': 'gaussian'"),
+    (['--demonstrations', ''], "demonstrations: '' is not allowed with algorithm 'bc'")])
+def test_settings_that_do_not_fit_cloning_are_refused(
+        demonstrations, tmp_path, capsys, options, reason):
+    assert clone(demonstrations, tmp_path / 'run', *options) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_launch_clones_without_actors(launch, demonstrations, tmp_path):
+    run = tmp_path / 'run'
+    process = launch(
+        'ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_id:=CartPole-v1', 'algorithm:=bc',
+        f'demonstrations:={demonstrations}', 'total_steps:=150000', 'video:=false',
+        f'run_dir:={run}')
+    assert process.wait() == 0, process.output
+    assert 'ended by total_steps' in process.output
+    assert 'actor' not in process.output
+    assert returns_of(run / 'checkpoint.pt') > 400.0

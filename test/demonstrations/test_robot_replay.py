@@ -1,0 +1,125 @@
+"""Bags of the arm, and data sets exported from them, as demonstrations of reaching."""
+
+import numpy as np
+import pytest
+from builtin_interfaces.msg import Time
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Header
+
+from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.bags.episodes import EpisodeLabels
+from vdl_ros.demonstrations.loading import load_demonstrations
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.owi535.reach_observation import FEATURES
+from vdl_ros.envs.registration import REACH
+from vdl_ros.msg import MotorCommand
+from vdl_ros.robots.contract_file import known_contracts
+from vdl_ros.ros import qos
+from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.tools.export_dataset import main as export_dataset
+
+START_S = 1_700_000_000
+# Seconds from the start of the recording, and motors that run until then.
+PHASES = [(2.0, {}), (4.0, {'base': 1}), (6.0, {}), (7.0, {'base': 1, 'shoulder': -1}), (10.0, {})]
+SPEED = 0.35
+NAMES = [feature.name for feature in FEATURES]
+
+
+def positions(time):
+    """Return the joints at a time, rad: base and shoulder as PHASES move them."""
+    turned = np.clip(time - 2.0, 0.0, 2.0) + np.clip(time - 6.0, 0.0, 1.0)
+    return [SPEED * turned, -SPEED * np.clip(time - 6.0, 0.0, 1.0), 0.3, 0.1, 0.0]
+
+
+def record(path, labels):
+    """Write what an arm does in 10 s: joints at 50 Hz, and what its motors do at 20 Hz."""
+    messages = []
+    for number in range(500):
+        time = number / 50
+        messages.append((time, 'arm/joint_states', JointState(
+            name=list(JOINTS), position=[float(each) for each in positions(time)])))
+    for number in range(200):
+        time = number / 20
+        motors = next(motors for end, motors in PHASES if time < end)
+        messages.append((time, 'arm/motors_sent', MotorCommand(**motors)))
+    with BagWriter(path) as bag:
+        kinds = {'arm/joint_states': 'sensor_msgs/msg/JointState',
+                 'arm/motors_sent': 'vdl_ros/msg/MotorCommand'}
+        handles = {name: bag.add_topic(f'/{name}', kind, [qos.TOPICS[name]])
+                   for name, kind in kinds.items()}
+        for time, name, message in sorted(messages, key=lambda each: each[0]):
+            ns = START_S * 10**9 + round(time * 1e9)
+            message.header = Header(stamp=Time(sec=ns // 10**9, nanosec=ns % 10**9))
+            # Recorded a millisecond after it was measured.
+            bag.write(handles[name], ns + 10**6, serialize_message(message))
+        bag.labels = labels.texts()
+
+
+@pytest.fixture(scope='module')
+def demos(tmp_path_factory):
+    """Return a folder of a success and a failure."""
+    folder = tmp_path_factory.mktemp('recorded') / 'demos'
+    record(folder / 'episode_0000', EpisodeLabels('reach', True, 'owi535'))
+    record(folder / 'episode_0001', EpisodeLabels('reach', False, 'owi535'))
+    return folder
+
+
+@pytest.fixture(scope='module')
+def spaces():
+    return factory.spaces(EnvConfig(env_id=REACH))
+
+
+def test_a_bag_becomes_what_the_task_observes_on_the_way_to_where_it_ended(demos, spaces):
+    found = load_demonstrations(demos, REACH, spaces, known_contracts())
+    assert found.episodes == 1, 'the failure is left out'
+    # From the first motion, to a second after the last one; of the rest between, half a second.
+    assert len(found.observations) == 20 + 5 + 10 + 10
+    expected = ([[2, 1, 1, 1]] * 20 + [[1, 1, 1, 1]] * 5 + [[2, 0, 1, 1]] * 10
+                + [[1, 1, 1, 1]] * 10)
+    wrong = np.any(found.actions != expected, axis=1)
+    # Ticks are not at the times of the commands.
+    assert wrong.sum() <= 3
+
+    def feature(name):
+        return found.observations[:, NAMES.index(name)]
+
+    goal = Kinematics(load()).pose(np.array([positions(10.0)]))[0, :3, 3]
+    for index, axis in enumerate('xyz'):
+        np.testing.assert_allclose(
+            feature(f'tool_{axis}') + feature(f'target_from_tool_{axis}'), goal[index], atol=1e-6)
+    assert np.abs(feature('target_from_tool_x')[-5:]).max() < 1e-3
+    assert np.abs(feature('base_position')[[0, 20]] - [0.0, 0.7]).max() < 0.05
+    np.testing.assert_allclose(feature('base_velocity')[5:15], SPEED, rtol=0.01)
+    # As in the environment, an observation has the commands before it.
+    np.testing.assert_array_equal(feature('base_command_1')[1:20], found.actions[:19, 0] - 1)
+    assert np.all((feature('age') > 0.0) & (feature('age') < 0.03))
+
+
+def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
+    output = tmp_path / 'data'
+    assert export_dataset([
+        str(demos), '--format', 'lerobot', '--output', str(output), '--no-images',
+        '--only-successes', '--robot', 'owi535']) == 0
+    bags, data = (load_demonstrations(each, REACH, spaces, known_contracts())
+                  for each in (demos, output))
+    assert bags.actions.shape == data.actions.shape
+    assert np.any(bags.actions != data.actions, axis=1).sum() <= 4
+    tool = [NAMES.index(f'tool_{axis}') for axis in 'xyz']
+    np.testing.assert_allclose(
+        bags.observations[:, tool], data.observations[:, tool], atol=0.01)
+
+
+@pytest.mark.parametrize(('robot', 'env_id', 'reason'), [
+    ('cleaner', REACH, "of robot 'cleaner', of which this host has no contract: owi535"),
+    ('owi535', 'CartPole-v1', "of robot 'owi535', whose observations of shape [59] do not fit")])
+def test_bags_of_another_robot_are_refused(tmp_path, robot, env_id, reason):
+    record(tmp_path / 'demos/episode_0000', EpisodeLabels('reach', True, robot))
+    with pytest.raises(ValueError, match='episode_0000|demos') as error:
+        load_demonstrations(tmp_path / 'demos', env_id,
+                            factory.spaces(EnvConfig(env_id=env_id)), known_contracts())
+    assert reason in str(error.value)
+    assert '\n' not in str(error.value)
