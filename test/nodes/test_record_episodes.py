@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.bags.episodes import EpisodeLabels, find_bags, read_labels
@@ -73,10 +75,13 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
         recorder.press(line)
         arm.until(lambda: recorder.process.output.count(answer) > before, answer)
 
+    def publish():
+        end = arm.count + 60
+        arm.until(lambda: arm.count >= end, 'messages')
+
     def record():
         press('s', ': recording: ')
-        end = arm.count + 60
-        arm.until(lambda: arm.count >= end, 'an episode')
+        publish()
 
     arm.until(lambda: all(each.get_subscription_count() for each in (
         arm.states, arm.sent, arm.stops)), 'the recorder')
@@ -84,8 +89,15 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     record()
     press('s', 'is being recorded; y or n')
     press('y', 'saved as a success')
-    record()
-    press('d', 'discarded')
+    publish()
+    # The services, which the buttons of the view call, do the same.
+    states = peer.listen(String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
+    assert peer.call(Trigger, 'record_episodes/start', Trigger.Request()).success
+    answer = peer.call(Trigger, 'record_episodes/discard', Trigger.Request())
+    assert (answer.success, answer.message) == (
+        True, 'episode_0001: discarded; 1 episodes are saved')
+    assert not peer.call(Trigger, 'record_episodes/success', Trigger.Request()).success
+    peer.until(lambda: states and 'no episode is being recorded' in states[-1].data, 'the state')
     press('t push the cube', 'task: push the cube')
     record()
     press('n', 'saved as a failure')

@@ -23,6 +23,7 @@ import pytest
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Empty, String
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
@@ -317,6 +318,30 @@ def test_go_and_home_send_trajectories_within_motor_speed(page, peer):
     assert list(home.positions) == [0.0] * 5
     # 0.5 rad at 0.349 rad/s.
     assert home.time_from_start.sec + home.time_from_start.nanosec * 1e-9 > 1.43
+
+
+def test_buttons_of_episodes_are_there_while_there_is_a_recorder(page, peer):
+    called = []
+
+    def serve(name):
+        def on_call(_, response):
+            called.append(name)
+            return response
+        return peer.node.create_service(Trigger, f'record_episodes/{name}', on_call)
+
+    assert 'Start episode' not in page.browser.text
+    services = [serve(name) for name in ('start', 'success', 'failure', 'discard')]
+    state = peer.talk(String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
+    state.publish(String(data='2 episodes are [saved](http://example.org)'))
+    page.until(lambda: '2 episodes are [saved](http' in page.browser.text, 'the state, as text')
+    for label in ('Start episode', 'Save as success', 'Save as failure', 'Discard'):
+        count = len(called)
+        page.browser.click(label)
+        page.until(lambda: len(called) > count, label)  # noqa: B023
+    assert called == ['start', 'success', 'failure', 'discard']
+    for each in services:
+        peer.node.destroy_service(each)
+    page.until(lambda: 'Start episode' not in page.browser.text, 'no buttons')
 
 
 def test_images_are_shown_and_invalid_ones_refused(page, peer):

@@ -2,9 +2,12 @@
 Record demonstrations, one bag for each episode; ``ros2 run vdl_ros record_episodes --help``.
 
 Subscribes to the topics of a robot's contract, with the quality of service that their publishers
-offer, and writes them from the key ``s`` to ``y`` (a success) or ``n`` (a failure). Without a
-terminal the keys are lines of standard input. With ``--env`` a policy acts in an environment
-instead, without topics, and its episodes become a LeRobot data set. See docs/demonstrations.md.
+offer, and writes them from the key ``s`` to ``y`` (a success) or ``n`` (a failure). The services
+``record_episodes/start``, ``success``, ``failure`` and ``discard`` (std_srvs/Trigger) do the same
+for the buttons of the viewer. Publishes: ``record_episodes/state`` (std_msgs/String, latched).
+Without a terminal the keys are lines of standard input. With ``--env`` a policy acts in an
+environment instead, without topics, and its episodes become a LeRobot data set. See
+docs/demonstrations.md.
 
 Exit status: 0 at the end of the input or after ``q``; 2 for an input that cannot be used; 3 when
 the disk is full.
@@ -17,14 +20,20 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rclpy.node import Node
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
 from vdl_ros.bags.episodes import EpisodeLabels
+from vdl_ros.bags.reader import BagError
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_file import find_contract
+from vdl_ros.ros import qos
 from vdl_ros.ros.bags.episode_bags import EpisodeBags
 from vdl_ros.ros.bags.recording import Recording, topics_of
 from vdl_ros.ros.bags.recording_config import RecordConfig
@@ -33,8 +42,17 @@ from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ProcessConfig,)
 EXIT_DISK = 3
+#: Requests that are services too, std_srvs/Trigger.
+SERVICES = ('start', 'success', 'failure', 'discard')
 # Time between looks at the keys, s.
 POLL_S = 0.02
+
+
+class Answer(NamedTuple):
+    """Whether a request was carried out, and a line about it."""
+
+    done: bool
+    text: str
 
 
 class RecordEpisodesNode(Node):
@@ -58,60 +76,80 @@ class RecordEpisodesNode(Node):
             topics=','.join(filter(None, [topics, options.topics]))), self.bags)
         self._timer = self.create_timer(0.5, self.recording.discover_topics)
         self.recording.discover_topics()
+        #: Why it cannot go on; None while it can.
+        self.failure: OSError | BagError | None = None
+        self._state_publisher = self.create_publisher(
+            String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
+        for name in SERVICES:
+            self.create_service(Trigger, f'record_episodes/{name}', partial(self._on_call, name))
+        self._publish_state(f'{self.bags.saved} episodes are saved')
 
-    def on_request(self, request: Request) -> None:
-        """
-        Start, save or discard an episode, or change the text of the task.
-
-        Raises:
-            ValueError, OSError: a bag cannot be written.
-        """
-        log = self.get_logger()
-        if request.name in ('', 'help'):
-            log.info(HELP if request.name else f'{request.text!r} is no key: {HELP}')
-        elif request.name == 'ask':
-            log.info('task, and Enter:')
-        elif request.name == 'task':
-            self._task = request.text
-            log.info(f'task: {self._task}')
-        elif request.name == 'start':
-            self._start()
-        elif not self.bags.is_recording:
-            log.warning(f'{request.name}: no episode is being recorded; s starts one')
-        elif request.name == 'discard':
-            self.discard()
+    def on_request(self, request: Request) -> Answer:
+        """Start, save or discard an episode, or change the text of the task; log the answer."""
+        try:
+            answer = self._answer(request)
+        except (OSError, BagError) as error:
+            self.failure = error
+            return Answer(False, 'the episode cannot be written')
+        if answer.done:
+            self.get_logger().info(answer.text)
         else:
-            self._save(request.name == 'success')
+            self.get_logger().warning(answer.text)
+        if request.name in (*SERVICES, 'task'):
+            self._publish_state(answer.text)
+        return answer
 
-    def discard(self) -> None:
-        """Discard the episode that is being recorded."""
-        self.get_logger().info(f'{self.bags.name}: discarded')
-        self.bags.discard()
+    def _on_call(
+        self, name: str, _: Trigger.Request, response: Trigger.Response,
+    ) -> Trigger.Response:
+        response.success, response.message = self.on_request(Request(name))
+        return response
 
-    def _start(self) -> None:
-        log = self.get_logger()
+    def _publish_state(self, text: str) -> None:
+        self._state_publisher.publish(String(data=text))
+
+    def _answer(self, request: Request) -> Answer:
+        if request.name == 'help':
+            return Answer(True, HELP)
+        if request.name == 'ask':
+            return Answer(True, 'task, and Enter:')
+        if request.name == 'task':
+            self._task = request.text
+            return Answer(True, f'task: {self._task}')
+        if request.name == 'start':
+            return self._start()
+        if request.name not in SERVICES:
+            return Answer(False, f'{request.text!r} is no key: {HELP}')
+        if not self.bags.is_recording:
+            return Answer(False, f'{request.name}: no episode is being recorded; s starts one')
+        if request.name == 'discard':
+            name = self.bags.name
+            self.bags.discard()
+            return Answer(True, f'{name}: discarded; {self.bags.saved} episodes are saved')
+        return self._save(request.name == 'success')
+
+    def _start(self) -> Answer:
         if self.bags.is_recording:
-            log.warning(f'start: {self.bags.name} is being recorded; y or n saves it, d discards '
-                        'it')
-            return
+            return Answer(False, f'start: {self.bags.name} is being recorded; y or n saves it, d '
+                          'discards it')
         self.recording.discover_topics()
         silent = [topic.topic for topic in self._contract.topics.values()
                   if not self.count_publishers(topic.topic)]
         if silent:
-            log.warning(f'start: nobody publishes {", ".join(silent)}: no episode is begun')
-            return
+            return Answer(False, f'start: nobody publishes {", ".join(silent)}: no episode is '
+                          'begun')
         # What was received before is not of this episode.
         self.recording.flush()
         self.bags.start(self.get_clock().now().nanoseconds)
-        log.info(f'{self.bags.name}: recording: {self._task}')
+        return Answer(True, f'{self.bags.name}: recording: {self._task}')
 
-    def _save(self, success: bool) -> None:
+    def _save(self, success: bool) -> Answer:
         self.recording.flush()
         count = self.bags.count
         path = self.bags.save(EpisodeLabels(self._task, success, self._contract.name))
-        self.get_logger().info(
-            f'{path}: saved as a {"success" if success else "failure"}, {count} messages, '
-            f'{self.recording.dropped} dropped; {self.bags.saved} episodes')
+        return Answer(True, (
+            f'{path.name}: saved as a {"success" if success else "failure"}, {count} messages, '
+            f'{self.recording.dropped} dropped; {self.bags.saved} episodes are saved'))
 
 
 class Record:
@@ -122,26 +160,23 @@ class Record:
         executor = make_executor(node.process.executor)
         executor.add_node(node)
         node.get_logger().info(f'{node.bags.path}: {node.bags.saved} episodes; {HELP}')
-        failure: OSError | None = None
-        try:
-            with EpisodeKeys() as keys:
-                while not stop.is_set() and node.recording.failure is None:
-                    call_back(executor, POLL_S)
-                    request = keys.read()
-                    if request is not None and request.name == 'quit':
-                        break
-                    if request is not None:
-                        node.on_request(request)
-            if node.bags.is_recording and node.recording.failure is None:
-                node.discard()
-        except OSError as error:
-            failure = error
+        with EpisodeKeys() as keys:
+            while not stop.is_set() and not (node.failure or node.recording.failure):
+                call_back(executor, POLL_S)
+                request = keys.read()
+                if request is not None and request.name == 'quit':
+                    break
+                if request is not None:
+                    node.on_request(request)
+        if node.bags.is_recording and not (node.failure or node.recording.failure):
+            node.on_request(Request('discard'))
         executor.remove_node(node)
         node.recording.close()
-        failure = failure or node.recording.failure
+        failure = node.failure or node.recording.failure
         if failure is not None:
-            node.get_logger().error(f'{node.bags.path}: {failure.strerror}: recording has ended; '
-                                    'the episodes that were saved are whole')
+            node.get_logger().error(
+                f'{node.bags.path}: {getattr(failure, "strerror", failure)}: recording has ended; '
+                'the episodes that were saved are whole')
             return EXIT_DISK
         return EXIT_OK
 

@@ -3,7 +3,8 @@ Browser view of the arm, with buttons that move it.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
 ``arm/motors_sent``, ``arm/trajectory_status``, ``arm/target_status``,
-``arm/emergency_stop_state``. Publishes: ``arm/motors`` while a button is held,
+``arm/emergency_stop_state``, ``record_episodes/state``, whose services its buttons call.
+Publishes: ``arm/motors`` while a button is held,
 ``arm/joint_trajectory``, ``arm/target`` while it is dragged, ``arm/emergency_stop`` (latched),
 ``arm/viewer_alive`` while it handles input, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
@@ -21,6 +22,7 @@ from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Empty, String
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.control.standstill import StandstillDetector
@@ -53,9 +55,11 @@ from vdl_ros.view.access import is_local
 from vdl_ros.view.held_buttons import HeldButtons
 from vdl_ros.view.page_server import serve
 from vdl_ros.view.panel import (
+    EPISODES,
     HOLD_HZ,
     ClientClosed,
     EmergencyStop,
+    Episode,
     Event,
     Hold,
     Lamp,
@@ -64,7 +68,7 @@ from vdl_ros.view.panel import (
     Release,
 )
 from vdl_ros.view.scene import ArmScene
-from vdl_ros.view.state_text import ArmStatus, state_text
+from vdl_ros.view.state_text import ArmStatus, plain, state_text
 from vdl_ros.view.target import DraggedTarget
 
 SETTINGS = (ViewConfig, ProcessConfig)
@@ -111,6 +115,7 @@ class ViewerNode(Node):
         self._ghost_at = -math.inf
         self._image: Image | None = None
         self._refused: set[str] = set()
+        self._episodes = ''
         self._subscribe()
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._trajectories = self.create_publisher(
@@ -150,6 +155,10 @@ class ViewerNode(Node):
         self.create_subscription(
             EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
             qos.TOPICS['arm/emergency_stop_state'])
+        self.create_subscription(String, 'record_episodes/state', self._on_episodes,
+                                 qos.TOPICS['record_episodes/state'])
+        self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
+                          for name in EPISODES}
 
     def stop(self) -> None:
         """Release every button and end the server."""
@@ -217,6 +226,9 @@ class ViewerNode(Node):
         elif message.neutral_required and self._held.directions(time.monotonic()) is None:
             self._command(Motors())
 
+    def _on_episodes(self, message: String) -> None:
+        self._episodes = plain(message.data, 200)
+
     def _process_input(self) -> None:
         """Handle the users' inputs and command the motors of held buttons."""
         self._standstill.update()
@@ -269,6 +281,9 @@ class ViewerNode(Node):
             self._request_stop(event.engaged)
         elif isinstance(event, MoveTo):
             self._move_to(event)
+        elif isinstance(event, Episode) and self._recorder[event.request].service_is_ready():
+            # Its answer comes as its state.
+            self._recorder[event.request].call_async(Trigger.Request())
 
     def _request_stop(self, engage: bool) -> None:
         """Request the emergency stop, or the release of the state that was received last."""
@@ -307,6 +322,8 @@ class ViewerNode(Node):
             None if ghost is None else positions_of(ghost),
             ghost is not None and ghost.confident)
         self._panel.follow(self._positions.tolist())
+        self._panel.show_episodes(
+            self._episodes if self._recorder['start'].service_is_ready() else '')
         self._panel.show_state(state_text(self._arm_status, self._positions, ghost, now))
 
     def _draw_image(self) -> None:

@@ -93,6 +93,7 @@ TOPICS = {
     'camera/image_raw': SENSOR,
     'camera/image_attacked': SENSOR,
     'camera/camera_info': SENSOR,
+    'record_episodes/state': LATCHED,
     'robot_description': LATCHED,
     '/tf': REPORT,
     '/tf_static': LATCHED,

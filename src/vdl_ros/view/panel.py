@@ -1,5 +1,5 @@
 """
-The side panel: emergency stop, buttons for the motors, sliders for the joints, camera, state.
+The side panel: emergency stop, buttons for motors and episodes, sliders, camera, state.
 
 :meth:`Panel.events` returns the users' inputs in order. viser calls back in threads of its own;
 the callbacks only queue such an event. They check that an element is enabled and a value within
@@ -21,13 +21,17 @@ from numpy.typing import NDArray
 from vdl_ros.arm.model.geometry import Positions
 from vdl_ros.arm.model.joints import JOINTS
 
-__all__ = ['ClientClosed', 'EmergencyStop', 'Event', 'Hold', 'Lamp', 'MoveTo', 'Panel', 'Release']
+__all__ = ['ClientClosed', 'EmergencyStop', 'Episode', 'Event', 'Hold', 'Lamp', 'MoveTo', 'Panel',
+           'Release']
 
 #: Rate of the events of a held button, Hz.
 HOLD_HZ = 20.0
 # Labels of forward and backward, see urdf/owi535.urdf.xacro.
 LABELS = {'base': ('left', 'right'), 'shoulder': ('down', 'up'), 'elbow': ('down', 'up'),
           'wrist': ('down', 'up'), 'gripper': ('open', 'close')}
+#: Buttons of ``record_episodes`` by its services.
+EPISODES = {'start': 'Start episode', 'success': 'Save as success', 'failure': 'Save as failure',
+            'discard': 'Discard'}
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,14 @@ class MoveTo:
     positions: Mapping[str, float]
 
 
-Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo
+@dataclass(frozen=True)
+class Episode:
+    """A request to ``record_episodes``: start, success, failure or discard."""
+
+    request: str
+
+
+Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo | Episode
 
 
 class Panel:
@@ -103,6 +114,12 @@ class Panel:
         with self._motors_folder:
             self._add_motors()
         self._joints_folder = gui.add_folder('Joints: set, then go')
+        # The last one, so that no button moves when it comes.
+        self._episodes_folder = gui.add_folder('Demonstrations', visible=False)
+        with self._episodes_folder:
+            self._episodes_text = gui.add_markdown('')
+            for request, label in EPISODES.items():
+                self._add_episode_button(request, label)
         self._on(self._stop, lambda: EmergencyStop(True))
         self._on(self._release, lambda: EmergencyStop(False))
 
@@ -160,6 +177,13 @@ class Panel:
         self._release.color = 'green' if engaged else 'gray'
         self._stop.label = 'EMERGENCY STOP IS ENGAGED' if engaged else 'EMERGENCY STOP'
 
+    def show_episodes(self, text: str) -> None:
+        """Show the state of ``record_episodes``, Markdown, with its buttons; '' hides them."""
+        if self._episodes_text.content != text:
+            self._episodes_text.content = text
+        if self._episodes_folder.visible != bool(text):
+            self._episodes_folder.visible = bool(text)
+
     def follow(self, positions: Sequence[float]) -> None:
         """Set the sliders to the joints' positions, rad, unless a user has moved one."""
         if not self._following:
@@ -185,6 +209,9 @@ class Panel:
                 self._events.put(Lamp(bool(event.target.value)))
 
         self._lamp.on_update(switched)
+
+    def _add_episode_button(self, request: str, label: str) -> None:
+        self._on(self._server.gui.add_button(label), lambda: Episode(request))
 
     def _add_hold_callbacks(self, button: Any, joint: str, direction: int) -> None:
         async def held(event: Any) -> None:
