@@ -25,13 +25,15 @@ __all__ = ['new_data_set', 'record_environment']
 #: Writes an episode: observations, actions.
 Write = Callable[[NDArray[Any], NDArray[Any]], None]
 _ENVIRONMENTS = 16
+# Failures for each episode that is wanted, at most.
+_PATIENCE = 50
 # Where the environment does not say how fast it is.
 _RATE = 30
 
 
 def record_environment(
     env_id: str, policy: Path, episodes: int, output: Path, *, task: str, seed: int = 1,
-    deterministic: bool = True, progress: Callable[[int], None] = lambda _: None,
+    deterministic: bool = True,
 ) -> tuple[int, int]:
     """
     Write the episodes in which a policy succeeds; return how many, and how many others it played.
@@ -47,7 +49,6 @@ def record_environment(
         task: what is done, in words.
         seed: of the environments.
         deterministic: take the likeliest actions; else sample.
-        progress: called with the number of episodes so far.
 
     Raises:
         ValueError: an environment, a checkpoint or a folder that cannot be used.
@@ -62,13 +63,10 @@ def record_environment(
             raise ExportError(f'{env_id}: observations of the space {space} cannot be recorded: '
                               'numbers, without an image')
         with new_data_set(output, env_id, task, envs.metadata.get('render_fps') or _RATE) as write:
-            return episodes, _play(envs, act, episodes, seed, write, progress)
+            return episodes, _play(envs, act, episodes, seed, write)
 
 
-def _play(
-    envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write,
-    progress: Callable[[int], None],
-) -> int:
+def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> int:
     """Write episodes with success; return how many had none."""
     failures = 0
     shares = np.full(envs.num_envs, episodes // envs.num_envs)
@@ -89,9 +87,11 @@ def _play(
             if step.success is None or step.success[index]:
                 write(*(np.stack(each) for each in zip(*rows[index], strict=True)))
                 shares[index] -= 1
-                progress(episodes - int(shares.sum()))
             else:
                 failures += 1
+                if failures >= _PATIENCE * episodes:
+                    raise ExportError(f'the policy failed in {failures} episodes before it had '
+                                      f'{episodes} with success')
             rows[index] = []
     return failures
 
