@@ -19,6 +19,7 @@ if [ -f "$VIRTUAL_ENV/stamps/section-ros" ]; then
   export _ROS_WHEELS_BOOTSTRAP_COMPLETE=1
   LD_LIBRARY_PATH=$(printf ':%s' "$VIRTUAL_ENV"/lib "$VIRTUAL_ENV"/lib/python3.*/site-packages/ros_*.libs)
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
+  case $- in *i*) source "$_vdl_root/bootstrap/completion.bash" ;; esac
 fi
 source "$_vdl_root/install/local_setup.bash"
 if [ -d "$VIRTUAL_ENV/lib" ] && [ ! -f "$VIRTUAL_ENV/stamps/section-ros" ]; then
