@@ -1,5 +1,5 @@
 """
-Set up this checkout: `python3 bootstrap [--with-tests] [--force]`.
+Set up this checkout: `python3 bootstrap [--with-tests] [--no-build] [--force]`.
 
 Installs missing system packages, creates a Python environment, installs Python packages and builds
 the workspace. Each step is skipped if nothing it depends on has changed.
@@ -23,14 +23,20 @@ def main() -> int:
     """Run every step; return the exit status."""
     parser = argparse.ArgumentParser(prog='python3 bootstrap', description=__doc__)
     parser.add_argument('--with-tests', action='store_true', help='also install the test tools')
+    parser.add_argument('--no-build', action='store_true',
+                        help='install Python packages only; needs no file but those of bootstrap/')
     parser.add_argument('--force', action='store_true', help='run every step again')
     options = parser.parse_args()
     sections = ['torch', 'python', 'arm', 'atari']
     sections += ['export', 'onnx', 'box2d', 'worlds', 'test'] if options.with_tests else []
     try:
-        system_packages.install(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
+        if not options.no_build:
+            system_packages.install(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
         environment = Environment(ROOT, force=options.force)
         environment.install(sections)
+        workspace.prepare(ROOT, environment, force=options.force)
+        if options.no_build:
+            return 0
         workspace.build(ROOT, environment, force=options.force)
     except SetupError as error:
         print(f'setup: {error}', file=sys.stderr)

@@ -9,12 +9,23 @@ from environment import Environment, can_import
 from steps import SetupError, Stamp, fingerprint, run
 
 
-def build(root: Path, environment: Environment, *, force: bool = False) -> None:
+def prepare(root: Path, environment: Environment, *, force: bool = False) -> None:
     """
-    Run colcon if an input has changed, and install the ``ros2`` stand-in if required.
+    Link the environment to the checkout, and install the ``ros2`` stand-in if required.
 
     Raises:
-        SetupError: the build failed, or a sourced distribution has no ros2launch.
+        SetupError: a sourced distribution has no ros2launch.
+    """
+    _link_to_checkout(root, environment.prefix)
+    _install_standin(root, environment, force)
+
+
+def build(root: Path, environment: Environment, *, force: bool = False) -> None:
+    """
+    Run colcon if an input has changed.
+
+    Raises:
+        SetupError: the build failed.
     """
     python = environment.python
     checkout = _link_to_checkout(root, environment.prefix)
@@ -41,7 +52,6 @@ def build(root: Path, environment: Environment, *, force: bool = False) -> None:
         ], environment.prefix / 'log' / 'colcon.log', env=environment.variables(), cwd=root)
         remove_dead_links(root / 'install')
         stamp.set()
-    _install_standin(root, environment, force)
 
 
 def remove_dead_links(folder: Path) -> None:
