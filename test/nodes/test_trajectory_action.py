@@ -112,6 +112,8 @@ def arm(launch, peer):
     return Arm(peer)
 
 
+# A client that is silent for 2 s is gone, and a controller that stands still ends a goal.
+@pytest.mark.alone
 def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, tmp_path):
     # Reached, with feedback.
     handle, feedback = arm.send(['base', 'elbow'], [[0.6, 0.2]], [1.0])
