@@ -245,7 +245,7 @@ def test_missing_rviz_is_refused_in_one_line(monkeypatch):
     # It may be installed here.
     monkeypatch.setitem(rviz.__globals__, 'get_package_prefix', missing)
     with pytest.raises(SettingError, match='rviz: rviz2 is not installed'):
-        rviz()
+        rviz(None)
 
 
 def test_missing_arm_is_waited_for(arm_launch, peer, bench):

@@ -18,7 +18,7 @@ BAD_SETTINGS = {
     'unknown environment': (['env_id:=CartPoll-v1'], "did you mean 'CartPole-v1'?"),
     'unknown algorithm': (['algorithm:=impalla'], "algorithm: 'impalla' is not allowed: "
                                                   "one of 'impala', 'a3c', 'ppo', 'reinforce', "
-                                                  "'dqn', 'sac'; did you mean 'impala'?"),
+                                                  "'dqn', 'sac', 'bc'; did you mean 'impala'?"),
     'setting of another algorithm': (
         ['algorithm:=dqn', 'ppo_clip:=0.1'],
         "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'dqn'"),
