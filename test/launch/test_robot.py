@@ -21,25 +21,30 @@ def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, p
         f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
         'batch_size:=2', f'run_dir:={run}')
 
-    def says(text, times=1):
-        return lambda: training.output.count(text) >= times
+    def says(text):
+        """Return a condition: the training prints it from now on."""
+        before = training.output.count(text)
+        return lambda: training.output.count(text) > before
 
     # One actor, without a word about it.
     training.wait_for(lambda: run.steps > 100, 'updates')
     assert len(training.nodes('actor')) == 1
     peer.until(lambda: sent and moves(sent[-1]), 'motion')
     # The emergency stop, and its release: another episode, and learning goes on.
+    is_engaged = says(f'waits: {STATE}: engaged')
     stop.publish(stop_request('/test', 'test'))
-    peer.until(says(f'waits: {STATE}: engaged'), 'the emergency stop')
+    peer.until(is_engaged, 'the emergency stop')
     peer.until(lambda: sent and not moves(sent[-1]), 'motors off')
     peer.until(lambda: states and states[-1].engaged, 'its state')
+    goes_on = says('goes on')
     stop.publish(stop_request('/test', 'test', releases=states[-1]))
-    peer.until(says('goes on', 2), 'the release')
+    peer.until(goes_on, 'the release')
     peer.until(lambda: moves(sent[-1]), 'motion')
     # A killed actor leaves no motor on, and the next one takes over.
+    acts = says(' acts in ')
     training.nodes('actor')[0].send_signal(signal.SIGKILL)
     peer.until(lambda: not moves(sent[-1]), 'motors off')
-    peer.until(says('goes on', 3), 'the next actor')
+    peer.until(acts, 'the next actor')
     peer.until(lambda: moves(sent[-1]), 'motion')
     steps = run.steps
     training.wait_for(lambda: run.steps > steps, 'updates')
