@@ -98,7 +98,7 @@ def delayed_interrupts() -> Iterator[None]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Interrupt a process group; kill it if it outlives the time that launch grants its nodes."""
-    from vdl_ros.ros.launch_arguments import SAVING_S
+    from vdl_ros.ros.launch_nodes import SAVING_S
     for number in (signal.SIGINT, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from benchmarks import graph
-from vdl_ros.ros.launch_arguments import SAVING_S
+from vdl_ros.ros.launch_nodes import SAVING_S
 
 
 @pytest.fixture
