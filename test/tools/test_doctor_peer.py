@@ -71,7 +71,8 @@ def test_packets_that_are_too_large_for_the_link(hosts, check):
     assert status == 1
     assert not_ok(findings) == {'path MTU': 'fail', 'IP fragments': 'warn', 'DDS': 'fail'}
     assert 'more than 1280 bytes do not arrive at 10.91.7.2' in findings['path MTU']['finding']
-    assert '0.3 MB did not come back' in findings['DDS']['finding']
+    # Which message is the first that is too large depends on what discovery sends.
+    assert 'did not come back' in findings['DDS']['finding']
 
 
 def test_fragments_that_are_dropped(hosts, check):
