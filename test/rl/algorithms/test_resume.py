@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.common.array_file import load_array_file, save_array_file
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.runs.array_file import load_array_file, save_array_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
 # One step of the optimiser or more with each update, so that nothing is left waiting.

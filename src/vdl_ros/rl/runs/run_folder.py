@@ -14,8 +14,8 @@ from typing import Any
 from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
-from vdl_ros.common.array_file import load_array_file, save_array_file
 from vdl_ros.common.run_files import BEST, CHECKPOINT, ProgressTable, atomic_file, write_text
+from vdl_ros.rl.runs.array_file import load_array_file, save_array_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder_config import NONE, RunFolderConfig
 from vdl_ros.rl.runs.run_lock import LAUNCH_FILE, lock
