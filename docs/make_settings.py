@@ -11,7 +11,7 @@ from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
-from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement, ImageTransportConfig
 from vdl_ros.cluster.cluster_config import ClusterConfig
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig
@@ -98,6 +98,8 @@ PAGES = (
     ('The camera', CameraConfig,
      'Parameters of `camera`; the launch argument for `source` is `camera`.'),
     ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),
+    ('Images that are subscribed to', ImageTransportConfig,
+     'Launch argument of `arm.launch.py`, parameter of `pose_estimator`, `attacker`, `viewer`.'),
     ('Capturing', CaptureConfig,
      'Launch arguments of `capture.launch.py`, parameters of `capture`.'),
     ('The pose network', PoseModelConfig,

@@ -20,7 +20,7 @@ from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig
-from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
+from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement, ImageTransportConfig
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import Setting, SettingError, select
@@ -38,10 +38,11 @@ NODES = {
     'arm_controller': (ControllerConfig, GeometryConfig, ProcessConfig),
     'policy': (PolicyConfig, GeometryConfig, ProcessConfig),
     'camera': (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig),
-    'viewer': (ViewConfig, ProcessConfig),
+    'viewer': (ViewConfig, ImageTransportConfig, ProcessConfig),
     'robot_state': (ProcessConfig,),
-    'attacker': (AttackConfig, SurrogateConfig, PoseModelConfig, ProcessConfig),
-    'pose_estimator': (PoseModelConfig, PoseConfig, ProcessConfig),
+    'attacker': (AttackConfig, SurrogateConfig, PoseModelConfig, ImageTransportConfig,
+                 ProcessConfig),
+    'pose_estimator': (PoseModelConfig, PoseConfig, ImageTransportConfig, ProcessConfig),
 }
 SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
 ARM = Setting('arm', str, 'sim', 'The arm: simulated, on the USB, or none, to play a bag.',
@@ -132,7 +133,9 @@ def start(context):
         nodes.append(node('attacker', given))
     if on['pose'] or by_camera:
         text = ParameterValue(description, value_type=str)
-        nodes += [node('pose_estimator', given, joint_states=by_camera,
+        # The attacker publishes images as they are.
+        transport = {'image_transport': 'raw'} if is_attacked else {}
+        nodes += [node('pose_estimator', given | transport, joint_states=by_camera,
                        remappings=ATTACKED if is_attacked else []),
                   node('robot_state', given, name='estimated_state', source='pose',
                        frame_prefix='estimated/', robot_description=text)]

@@ -17,10 +17,12 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import CaptureScene, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
-from vdl_ros.ros.messages.images import to_image
+from vdl_ros.ros.messages.images import to_compressed_image, to_image
 
 KINDS = {
-    'camera/image_raw': 'sensor_msgs/msg/Image', 'arm/joint_states': 'sensor_msgs/msg/JointState',
+    'camera/image_raw': 'sensor_msgs/msg/Image',
+    'camera/image_raw/compressed': 'sensor_msgs/msg/CompressedImage',
+    'arm/joint_states': 'sensor_msgs/msg/JointState',
     'arm/motors_sent': 'vdl_ros/msg/MotorCommand', 'capture/scene': 'vdl_ros/msg/CaptureScene'}
 START_NS = 1_700_000_000 * 10**9
 MS = 10**6
@@ -51,6 +53,9 @@ class BagBuilder:
 
     def image(self, ns, pixels, encoding='rgb8', late_ns=0):
         self.add('camera/image_raw', ns, to_image(pixels, stamp(ns), encoding=encoding), late_ns)
+
+    def compressed_image(self, ns, pixels):
+        self.add('camera/image_raw/compressed', ns, to_compressed_image(pixels, stamp(ns), 95))
 
     def joints(self, ns, positions, late_ns=0, names=JOINTS):
         self.add('arm/joint_states', ns, JointState(
@@ -134,4 +139,5 @@ def captured(builder):
 def helpers():
     """Return the content of the bags, to compare with."""
     return SimpleNamespace(positions=positions, command=command, picture=picture, MS=MS,
-                           START_NS=START_NS, add_scenario=add_scenario, BagBuilder=BagBuilder)
+                           START_NS=START_NS, add_scenario=add_scenario, BagBuilder=BagBuilder,
+                           stamp=stamp)

@@ -11,7 +11,10 @@ from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from rclpy.serialization import serialize_message
 from robot_contract import GOOD
+from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import Header
 
+from vdl_ros.common.resources import find_resource
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.tools.export_dataset import main
@@ -90,6 +93,27 @@ def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(
     assert main([str(bag), '--format', 'lerobot', '--output', str(tmp_path / 'plain')]) == 0
     assert [each['action'] for each in rows_of(tmp_path / 'plain')] == [
         each['action'] for each in rows_of(output)]
+
+
+def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path, helpers):
+    (tmp_path / 'owi535.yaml').write_text(find_resource('config/robots/owi535.yaml').read_text())
+    contract = tmp_path / 'compressed.yaml'
+    contract.write_text('include: owi535.yaml\ncamera: camera/image_raw/compressed\n')
+    for row in range(20):
+        at = helpers.START_NS + row * 50 * helpers.MS
+        builder.joints(at, helpers.positions(at))
+        builder.motors(at, helpers.command(at))
+        builder.compressed_image(at, helpers.picture(row))
+    # A damaged one is left out.
+    builder.add('camera/image_raw/compressed', at + 10 * helpers.MS, CompressedImage(
+        header=Header(stamp=helpers.stamp(at + 10 * helpers.MS)), data=b'no image'))
+    output = tmp_path / 'out'
+    assert main([str(builder.write()), '--format', 'hdf5', '--output', str(output), '--robot',
+                 str(contract)]) == 0
+    with h5py.File(output / 'dataset.hdf5') as file:
+        images = file['data/demo_0/obs/camera_image'][:]
+    assert len(images) == 20
+    assert np.abs(images[5].astype(int) - helpers.picture(5)).mean() < 4.0
 
 
 @pytest.mark.parametrize(('robot', 'reason'), [

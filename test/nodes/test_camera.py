@@ -15,7 +15,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.time import Time
-from sensor_msgs.msg import CameraInfo, Image, JointState
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from statistics_msgs.msg import MetricsMessage, StatisticDataType
 from std_msgs.msg import Header
 
@@ -183,6 +183,24 @@ class TestSimulated:
         np.testing.assert_allclose(
             np.reshape(info.k, (3, 3)), [[focal, 0, 79.5], [0, focal, 59.5], [0, 0, 1]])
         assert any(0.0 < point(each, 'AVERAGE') < 500.0 for each in windows('message_age'))
+        end(camera)
+
+    def test_compressed_images_are_published_while_somebody_subscribes(self, launch, watcher):
+        camera = start(launch, watcher, 'image_width:=160', 'image_height:=120')
+        wait_for_arm(camera, watcher)
+        found = []
+        subscription = watcher.node.create_subscription(
+            CompressedImage, 'camera/image_raw/compressed', found.append,
+            qos.TOPICS['camera/image_raw/compressed'])
+        spin_until(camera, watcher, lambda: (watcher.state(), found)[1], 'a compressed image')
+        compressed = found[-1]
+        spin_until(camera, watcher, lambda: any(
+            each.header.stamp == compressed.header.stamp for each in watcher.images), 'its image')
+        image = next(each for each in watcher.images
+                     if each.header.stamp == compressed.header.stamp)
+        difference = from_image(compressed).astype(int) - from_image(image)
+        assert np.abs(difference).mean() < 3.0
+        watcher.node.destroy_subscription(subscription)
         end(camera)
 
     def test_only_new_states_are_rendered_and_the_lamp_is_visible(self, launch, watcher):

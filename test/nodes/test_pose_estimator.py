@@ -5,7 +5,7 @@ import pytest
 import torch
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
-from sensor_msgs.msg import Image, JointState
+from sensor_msgs.msg import CompressedImage, Image, JointState
 from statistics_msgs.msg import MetricsMessage
 from std_msgs.msg import Header
 
@@ -15,6 +15,7 @@ from vdl_ros.nodes import pose_estimator
 from vdl_ros.pose.model_file import save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
+from vdl_ros.ros.messages.images import to_compressed_image
 
 RANDOM = np.random.default_rng(0)
 NOISE = RANDOM.integers(0, 256, (128, 128, 3), np.uint8)
@@ -121,6 +122,20 @@ def test_pictures_of_other_sizes_are_cropped_and_scaled(estimator):
                            np.zeros((256, 40, 3), np.uint8)], 1)
     node.until(lambda: node.poses, 'a pose', wide)
     assert not node.states
+
+
+def test_compressed_pictures_have_poses_and_damaged_ones_are_rejected(launch, peer, model):
+    process = launch('ros2', 'run', 'vdl_ros', 'pose_estimator', '--ros-args', '-p',
+                     f'model:={model}', '-p', 'image_transport:=compressed')
+    topic = 'camera/image_raw/compressed'
+    poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    images = peer.talk(CompressedImage, topic, qos.TOPICS[topic])
+    whole = to_compressed_image(NOISE, Time(sec=7), 95)
+    damaged = CompressedImage(format='jpeg', data=bytes(whole.data[:2000]))
+    peer.until(lambda: 'compressed image: damaged' in process.output, 'a refusal',
+               every=0.1, say=lambda: images.publish(damaged))
+    peer.until(lambda: poses, 'a pose', every=0.1, say=lambda: images.publish(whole))
+    assert {pose.header.stamp.sec for pose in poses} == {7}
 
 
 def test_invalid_messages_are_rejected_and_the_node_survives(estimator, peer):

@@ -16,11 +16,12 @@ KEYS = {
     'ale_py': '', 'av': '', 'cmaes': '', 'gymnasium': 'python3-gymnasium-pip',
     'libusb_package': '', 'matplotlib': 'python3-matplotlib', 'mcap': '', 'msgspec': '',
     'mujoco': 'python3-mujoco-pip', 'numpy': 'python3-numpy', 'onnx': '',
-    'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'psutil': 'python3-psutil',
-    'rosbags': 'python3-rosbags-pip', 'sqlalchemy': 'python3-sqlalchemy',
-    'tensorboard': 'python3-tensorboard-pip', 'torch': 'python3-torch', 'usb': 'python3-usb',
-    'viser': '', 'websockets': 'python3-websockets', 'yaml': 'python3-yaml',
-    'yourdfpy': 'python3-yourdfpy-pip', 'zstandard': '',
+    'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'PIL': 'python3-pil',
+    'psutil': 'python3-psutil', 'rosbags': 'python3-rosbags-pip',
+    'sqlalchemy': 'python3-sqlalchemy', 'tensorboard': 'python3-tensorboard-pip',
+    'torch': 'python3-torch', 'usb': 'python3-usb', 'viser': '',
+    'websockets': 'python3-websockets', 'yaml': 'python3-yaml', 'yourdfpy': 'python3-yourdfpy-pip',
+    'zstandard': '',
 }
 # Imported only on request, or if it is there.
 OPTIONAL = {'mlflow', 'trackio', 'triton', 'wandb'}
@@ -28,8 +29,8 @@ OPTIONAL = {'mlflow', 'trackio', 'triton', 'wandb'}
 COMES_WITH = {'msgspec': 'viser', 'sqlalchemy': 'optuna', 'websockets': 'viser',
               'zstandard': 'mcap'}
 # Names of distributions that are not those of their imports.
-DISTRIBUTIONS = {'ale_py': 'ale-py', 'libusb_package': 'libusb-package', 'usb': 'pyusb',
-                 'yaml': 'pyyaml'}
+DISTRIBUTIONS = {'ale_py': 'ale-py', 'libusb_package': 'libusb-package', 'PIL': 'pillow',
+                 'usb': 'pyusb', 'yaml': 'pyyaml'}
 DEPENDS = {each.text for each in xml.etree.ElementTree.parse(ROOT / 'package.xml').getroot()
            if each.tag in ('depend', 'exec_depend')}
 

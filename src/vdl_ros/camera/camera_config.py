@@ -6,10 +6,12 @@ import dataclasses
 
 from vdl_ros.common.settings import SettingError, setting, settings_of
 
-__all__ = ['SIMULATED', 'CameraConfig', 'CameraPlacement']
+__all__ = ['COMPRESSED', 'SIMULATED', 'CameraConfig', 'CameraPlacement', 'ImageTransportConfig']
 
 #: The source that is the simulated arm.
 SIMULATED = 'sim'
+#: The transport of JPEG images.
+COMPRESSED = 'compressed'
 _SIMULATED_SIZE = (320, 240)
 _SMALLEST = 8
 
@@ -41,6 +43,16 @@ class CameraPlacement:
 
 
 @dataclasses.dataclass(frozen=True)
+class ImageTransportConfig:
+    """The nodes that subscribe to the camera."""
+
+    image_transport: str = setting(
+        'raw', 'Images that are subscribed to: camera/image_raw, or JPEG images on '
+        'camera/image_raw/compressed, for a camera on another host.',
+        choices=('raw', COMPRESSED))
+
+
+@dataclasses.dataclass(frozen=True)
 class CameraConfig:
     """The node ``camera``."""
 
@@ -62,6 +74,8 @@ class CameraConfig:
     field_of_view: float = setting(
         0.75, 'Vertical field of view of the simulated camera.', minimum=0.05, maximum=2.5,
         unit='rad')
+    jpeg_quality: int = setting(
+        95, 'Quality of camera/image_raw/compressed.', minimum=1, maximum=100)
     captured: bool = setting(
         False, 'Render each frame of capture/scene; only with sim.')
     calibration: str = setting(

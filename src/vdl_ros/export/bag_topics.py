@@ -14,7 +14,8 @@ from vdl_ros.robots.reading import ReadingError, follow, read_feature
 
 __all__ = ['ARM', 'BagTopics', 'of_contract']
 
-IMAGE = 'sensor_msgs/msg/Image'
+IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
+_IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ class BagTopics:
     @property
     def has_camera(self) -> bool:
         """Return whether rows have images."""
-        return self.types[self.rows] == IMAGE
+        return self.types[self.rows] in _IMAGES
 
     def without_images(self) -> BagTopics:
         """Return the topics of which each message of the first state is a row."""
         return replace(
             self, rows=next(iter(self.states)),
-            types={name: kind for name, kind in self.types.items() if kind != IMAGE})
+            types={name: kind for name, kind in self.types.items() if kind not in _IMAGES})
 
 
 def _joints(message: Any) -> dict[str, float]:
@@ -89,7 +90,7 @@ def of_contract(contract: Contract) -> BagTopics:
     rows = next(iter(states))
     if contract.camera:
         rows = contract.camera.strip('/')
-        types[rows] = IMAGE
+        types[rows] = COMPRESSED_IMAGE if rows.endswith('/compressed') else IMAGE
     parts = (*contract.actions.parts, *contract.actions.recorded)
     return BagTopics(
         types, states, command, partial(_parts, parts), rows,

@@ -18,9 +18,10 @@ from vdl_ros.bags.messages import (
     stamp_of,
 )
 from vdl_ros.bags.reader import BagError, BagReader
+from vdl_ros.camera import jpeg
 from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import shown
-from vdl_ros.export.bag_topics import ARM, IMAGE, BagTopics
+from vdl_ros.export.bag_topics import ARM, COMPRESSED_IMAGE, IMAGE, BagTopics
 
 __all__ = ['ArmBag', 'Entry', 'ExportError', 'Picture', 'Value']
 
@@ -174,6 +175,8 @@ def _entry(
     if topics.types[topic] == IMAGE:
         value = Picture(image_format(message), message.data if pixels else None)
         value.check()
+    elif topics.types[topic] == COMPRESSED_IMAGE:
+        value = _decompressed(bytes(message.data), pixels)
     elif topic in topics.states:
         value = topics.states[topic](message)
     elif topic == topics.command:
@@ -182,3 +185,14 @@ def _entry(
         value = message.camera_distance, message.camera_elevation, message.camera_azimuth
     stamp = stamp_of(message) if topics.by_stamp else logged_ns
     return Entry(topic, stamp, logged_ns, value)
+
+
+def _decompressed(data: bytes, pixels: bool) -> Picture:
+    """Return the picture of a compressed image; MessageError if it is damaged."""
+    try:
+        width, height = jpeg.size_of(data)
+        found = jpeg.decode(data).reshape(-1) if pixels else None
+    except jpeg.JpegError as error:
+        raise MessageError('a compressed image that is damaged or too large') from error
+    size = height * width * 3
+    return Picture(ImageFormat(height, width, 'rgb8', width * 3, size), found)

@@ -1,7 +1,8 @@
 """
 Attack the pose estimator: perturb the camera's images by the gradients of its network.
 
-Subscribes: ``camera/image_raw`` (sensor_msgs/Image). Publishes: ``camera/image_attacked``
+Subscribes: ``camera/image_raw`` (sensor_msgs/Image), or with ``image_transport:=compressed``
+``camera/image_raw/compressed`` (sensor_msgs/CompressedImage). Publishes: ``camera/image_attacked``
 (sensor_msgs/Image, rgb8) with the same stamp; on ``/diagnostics``, always as a warning, that it is
 there; ``/statistics``: the age of an image when it is published.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros attacker --help``.
@@ -17,18 +18,20 @@ from sensor_msgs.msg import Image
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.attacks.pose.image_attack import ImageAttack, warning
+from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.settings import select
 from vdl_ros.nodes.pose_estimator_config import PoseModelConfig
 from vdl_ros.pose.estimator import PoseEstimator
 from vdl_ros.pose.model_file import model_path
 from vdl_ros.ros import qos_overrides
+from vdl_ros.ros.arm.camera_images import AnyImage, subscribe_to_images
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image, to_image
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
-SETTINGS = (AttackConfig, SurrogateConfig, PoseModelConfig, ProcessConfig)
+SETTINGS = (AttackConfig, SurrogateConfig, PoseModelConfig, ImageTransportConfig, ProcessConfig)
 
 
 class AttackerNode(Node):
@@ -54,7 +57,8 @@ class AttackerNode(Node):
         self._images = qos_overrides.create_publisher(self, Image, 'camera/image_attacked')
         self._statistics = TopicStatistics(self, 'camera/image_attacked')
         self._diagnostics = Diagnostics(self, self._health)
-        qos_overrides.create_subscription(self, Image, 'camera/image_raw', self._on_image)
+        subscribe_to_images(
+            self, select(ImageTransportConfig, given).image_transport, self._on_image)
         self.get_logger().warning(f'{self._told} by the gradients of {path}')
         if text := warning(config):
             self.get_logger().warning(text)
@@ -64,7 +68,7 @@ class AttackerNode(Node):
         return (f'attacks the images of the camera: {self._config.adversarial_mode}, epsilon '
                 f'{self._config.adversarial_epsilon:g}')
 
-    def _on_image(self, message: Image) -> None:
+    def _on_image(self, message: AnyImage) -> None:
         try:
             found = self._attack.perturb(from_image(message))
         except ValueError as error:

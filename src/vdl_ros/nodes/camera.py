@@ -3,6 +3,7 @@ Camera: images of the simulated arm, a device, a video or a folder of images.
 
 Subscribes with ``source:=sim``: ``arm/joint_states`` (sensor_msgs/JointState), ``arm/motors_sent``
 (vdl_ros/MotorCommand). Publishes: ``camera/image_raw`` (sensor_msgs/Image, rgb8),
+``camera/image_raw/compressed`` (sensor_msgs/CompressedImage, JPEG) while somebody subscribes to it,
 ``camera/camera_info`` (sensor_msgs/CameraInfo) with the same stamp, ``/diagnostics``, and on
 ``/statistics`` the period and age of the images when they are published.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros camera --help``.
@@ -17,7 +18,7 @@ import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.node import Node
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.camera.camera_config import SIMULATED, CameraConfig, CameraPlacement
@@ -27,7 +28,7 @@ from vdl_ros.ros.arm.camera_feeds import Feed, RealFeed, SimulatedFeed
 from vdl_ros.ros.arm.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.camera_info import stamped
-from vdl_ros.ros.messages.images import to_image
+from vdl_ros.ros.messages.images import to_compressed_image, to_image
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
@@ -49,6 +50,9 @@ class CameraNode(Node):
         given, self.process = take_settings(self, *SETTINGS)
         config = select(CameraConfig, given)
         self._images = qos_overrides.create_publisher(self, Image, 'camera/image_raw')
+        self._compressed = qos_overrides.create_publisher(
+            self, CompressedImage, 'camera/image_raw/compressed')
+        self._jpeg_quality = config.jpeg_quality
         self._infos = qos_overrides.create_publisher(self, CameraInfo, 'camera/camera_info')
         self._source, self._published, self._size = config.source, 0, 'unknown'
         self.feed: Feed
@@ -66,6 +70,8 @@ class CameraNode(Node):
         image = to_image(pixels, stamp)
         self._infos.publish(stamped(info, stamp))
         self._images.publish(image)
+        if self._compressed.get_subscription_count():
+            self._compressed.publish(to_compressed_image(pixels, stamp, self._jpeg_quality))
         self._statistics.received(stamp)
         self._published += 1
         self._size = f'{image.width} x {image.height}'

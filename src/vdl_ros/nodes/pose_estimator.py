@@ -1,8 +1,9 @@
 """
 Estimate the arm's pose from the camera's newest picture.
 
-Subscribes: ``camera/image_raw`` (sensor_msgs/Image). Publishes: ``arm/pose`` (vdl_ros/ArmPose)
-with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is the latency from
+Subscribes: ``camera/image_raw`` (sensor_msgs/Image), or with ``image_transport:=compressed``
+``camera/image_raw/compressed`` (sensor_msgs/CompressedImage). Publishes: ``arm/pose``
+(vdl_ros/ArmPose) with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is the latency from
 picture to pose. With ``joint_states:=true`` it tracks the joints: it also subscribes to
 ``arm/motors_sent`` (vdl_ros/MotorCommand) and publishes ``arm/joint_states``
 (sensor_msgs/JointState).
@@ -16,12 +17,13 @@ from collections.abc import Sequence
 import torch
 from builtin_interfaces.msg import Time
 from rclpy.node import Node
-from sensor_msgs.msg import Image, JointState
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.model.geometry_config import GeometryConfig
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError
+from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
@@ -32,6 +34,7 @@ from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.pose.tracker import JointTracker
 from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import motors_from_message
+from vdl_ros.ros.arm.camera_images import AnyImage, subscribe_to_images
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import seconds
@@ -39,7 +42,7 @@ from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
-SETTINGS = (PoseModelConfig, PoseConfig, GeometryConfig, ProcessConfig)
+SETTINGS = (PoseModelConfig, PoseConfig, ImageTransportConfig, GeometryConfig, ProcessConfig)
 JOINT_NAMES = list(OUTPUTS[JOINT_OUTPUTS])
 _REASONS = 20
 
@@ -68,10 +71,11 @@ class PoseEstimatorNode(Node):
             self._tracking = _JointTracking(self, config, select(GeometryConfig, given))
         self._latency = TopicStatistics(self, 'arm/pose')
         self._diagnostics = Diagnostics(self, self._health)
-        qos_overrides.create_subscription(self, Image, 'camera/image_raw', self._on_image)
+        subscribe_to_images(
+            self, select(ImageTransportConfig, given).image_transport, self._on_image)
         self.get_logger().info(f'{self._estimator.name} of {path}')
 
-    def _on_image(self, message: Image) -> None:
+    def _on_image(self, message: AnyImage) -> None:
         try:
             picture = crop_square(from_image(message))
         except ValueError as error:

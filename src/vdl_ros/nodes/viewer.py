@@ -1,7 +1,8 @@
 """
 Browser view of the arm, with buttons that move it.
 
-Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw``,
+Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw`` or, with
+``image_transport:=compressed``, ``camera/image_raw/compressed``,
 ``arm/motors_sent``, ``arm/trajectory_status``, ``arm/target_status``,
 ``arm/emergency_stop_state``, ``record_episodes/state``, whose services its buttons call.
 Publishes: ``arm/motors`` while a button is held,
@@ -20,7 +21,7 @@ import numpy as np
 from geometry_msgs.msg import PointStamped
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
-from sensor_msgs.msg import Image, JointState
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
@@ -29,6 +30,7 @@ from vdl_ros.arm.control.standstill import StandstillDetector
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.settings import select
 from vdl_ros.msg import (
     ArmPose,
@@ -46,6 +48,7 @@ from vdl_ros.ros.arm.arm_topics import (
     stop_request,
     wait_for_acks,
 )
+from vdl_ros.ros.arm.camera_images import AnyImage, subscribe_to_images
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import run_node, spin_node, take_settings
@@ -71,7 +74,7 @@ from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
 from vdl_ros.view.target import DraggedTarget
 
-SETTINGS = (ViewConfig, ProcessConfig)
+SETTINGS = (ViewConfig, ImageTransportConfig, ProcessConfig)
 # Period of processing the users' inputs, s.
 INPUT_S = 0.02
 # A button without repetition for this time is released, s: a browser may stutter.
@@ -113,10 +116,10 @@ class ViewerNode(Node):
         self._positions = np.full(len(JOINTS), math.nan)
         self._ghost: ArmPose | None = None
         self._ghost_at = -math.inf
-        self._image: Image | None = None
+        self._image: AnyImage | None = None
         self._refused: set[str] = set()
         self._episodes = ''
-        self._subscribe()
+        self._subscribe(select(ImageTransportConfig, given).image_transport)
         self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self._trajectories = self.create_publisher(
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
@@ -138,14 +141,14 @@ class ViewerNode(Node):
                 f'host {config.host}: everyone who can reach this address can move the arm with '
                 'its token, which is sent without encryption')
 
-    def _subscribe(self) -> None:
+    def _subscribe(self, image_transport: str) -> None:
         self._statistics = TopicStatistics(self, 'camera/image_raw')
         self.create_subscription(
             String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
         qos_overrides.create_subscription(
             self, JointState, 'arm/joint_states', self._on_joint_states)
         qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
-        qos_overrides.create_subscription(self, Image, 'camera/image_raw', self._on_image)
+        subscribe_to_images(self, image_transport, self._on_image)
         self.create_subscription(
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
         self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
@@ -199,7 +202,7 @@ class ViewerNode(Node):
             return
         self._ghost, self._ghost_at = message, time.monotonic()
 
-    def _on_image(self, message: Image) -> None:
+    def _on_image(self, message: AnyImage) -> None:
         self._statistics.received(message.header.stamp)
         self._image = message
 

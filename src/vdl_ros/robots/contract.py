@@ -242,8 +242,9 @@ class Contract:
         limits: safety limits.
         limit_penalty: subtracted from the reward of a step that breaks one.
         episode_steps: steps after which an episode is truncated.
-        camera: topic of images (``sensor_msgs/Image``) that are recorded and exported beside the
-            rest, and not observed; '': none.
+        camera: topic of images (``sensor_msgs/Image``, or ``CompressedImage`` if its name ends
+            with ``/compressed``) that are recorded and exported beside the rest, and not
+            observed; '': none.
         namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
         copies: how many robots there are.
     """

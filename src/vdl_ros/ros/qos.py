@@ -91,6 +91,7 @@ TOPICS = {
     'capture/scene': STREAM,
     'capture/pose': STREAM,
     'camera/image_raw': SENSOR,
+    'camera/image_raw/compressed': SENSOR,
     'camera/image_attacked': SENSOR,
     'camera/camera_info': SENSOR,
     'record_episodes/state': LATCHED,

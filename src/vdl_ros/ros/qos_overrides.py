@@ -25,7 +25,8 @@ from vdl_ros.ros import qos
 __all__ = ['OVERRIDABLE', 'check', 'create_publisher', 'create_subscription']
 
 OVERRIDABLE = ('arm/joint_states', 'arm/pose', 'camera/image_raw', 'camera/camera_info',
-               'camera/image_attacked', 'policy/image_raw', 'episodes', '/tf')
+               'camera/image_raw/compressed', 'camera/image_attacked', 'policy/image_raw',
+               'episodes', '/tf')
 _PREFIX = 'qos_overrides.'
 _ENDS = ('publisher', 'subscription')
 _POLICIES = {each.name: each for each in (

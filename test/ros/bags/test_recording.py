@@ -23,11 +23,11 @@ def node():
     rclpy.shutdown(context=context)
 
 
-def discover(node, tmp_path, *found):
+def discover(node, tmp_path, *found, topics='*'):
     """Return the topics that are recorded if discovery finds these names and types."""
     node.get_topic_names_and_types = lambda: [(name, [kind]) for name, kind in found]
     with BagWriter(tmp_path / 'bag') as bag:
-        recording = Recording(node, RecordConfig(), bag)
+        recording = Recording(node, RecordConfig(topics=topics), bag)
         try:
             recording.discover_topics()
             recording.discover_topics()
@@ -64,3 +64,15 @@ def test_a_name_that_ros_does_not_allow_is_left_out(node, tmp_path, capfd):
     output = ''.join(capfd.readouterr())
     assert r"'/a b\x1b[2J\nforged' is not recorded: not a topic name of ROS" in output
     assert '\x1b' not in output
+
+
+@pytest.mark.parametrize(('topics', 'recorded'), [
+    ('*', ['/image_raw']), ('image_raw,compressed', ['/image_raw', '/image_raw/compressed']),
+    ('*/compressed', ['/image_raw/compressed'])])
+def test_compressed_copies_are_recorded_only_by_name(node, tmp_path, topics, recorded):
+    # What is recorded depends on names alone.
+    found = [('/image_raw', 'std_msgs/msg/String'),
+             ('/image_raw/compressed', 'std_msgs/msg/String')]
+    talkers = [node.create_publisher(String, name, qos.REPORT) for name, _ in found]
+    assert discover(node, tmp_path, *found, topics=topics) == recorded
+    assert len(talkers) == 2

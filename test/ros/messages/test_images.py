@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import yaml
 from builtin_interfaces.msg import Time
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage, Image
 
 from vdl_ros.arm.model import geometry
 from vdl_ros.common.settings import SettingError
 from vdl_ros.ros.messages import camera_info, images
-from vdl_ros.ros.messages.images import ImageError, from_image, to_image
+from vdl_ros.ros.messages.images import ImageError, from_image, to_compressed_image, to_image
 
 STAMP = Time(sec=12, nanosec=345)
 
@@ -36,6 +36,41 @@ def test_a_picture_there_and_back():
     # A view: nothing is copied, and nobody can change the message through it.
     assert np.shares_memory(back, np.frombuffer(message.data, np.uint8))
     assert not back.flags.writeable
+
+
+def ramp(height, width):
+    """Return a picture without edges, of which JPEG keeps nearly all."""
+    rows, columns = np.mgrid[:height, :width]
+    return np.stack([rows, columns, 255 - rows], axis=2).astype(np.uint8)
+
+
+def test_a_compressed_picture_there_and_back():
+    pixels = ramp(120, 160)
+    message = to_compressed_image(pixels, STAMP, 95)
+    assert (message.header.stamp, message.header.frame_id) == (STAMP, 'camera_optical_frame')
+    assert message.format == 'rgb8; jpeg compressed bgr8'
+    assert len(message.data) < pixels.size / 10
+    back = from_image(message)
+    assert back.shape == pixels.shape
+    assert np.abs(back.astype(int) - pixels).max() <= 8
+
+
+def claims(width, height):
+    """Return a JPEG whose header claims a size."""
+    data = bytearray(to_compressed_image(ramp(16, 16), STAMP, 95).data)
+    at = data.index(b'\xff\xc0') + 5
+    data[at:at + 4] = height.to_bytes(2, 'big') + width.to_bytes(2, 'big')
+    return bytes(data)
+
+
+@pytest.mark.parametrize(('data', 'reason'), [
+    (b'', 'neither JPEG nor PNG'), (b'GIF89a' + bytes(20), 'neither JPEG nor PNG'),
+    (bytes(to_compressed_image(picture(64, 64, 3), STAMP, 95).data)[:2000], 'damaged'),
+    (claims(65_535, 65_535), 'neither JPEG nor PNG'),
+    (claims(9000, 9000), '9000 x 9000 is not allowed: at most 16777216 pixels')])
+def test_compressed_pictures_that_are_refused(data, reason):
+    with pytest.raises(ImageError, match=f'^compressed image: {reason}'):
+        from_image(CompressedImage(format='jpeg', data=array.array('B', data)))
 
 
 def test_what_is_sent_is_a_copy():

@@ -79,9 +79,11 @@ class Recording:
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 
     def _matches(self, name: str) -> bool:
+        """Return whether a pattern chooses a topic; compressed copies have to be named."""
         return any(fnmatch.fnmatchcase(name, pattern)
                    or fnmatch.fnmatchcase(name.rsplit('/', 1)[-1], pattern)
-                   for pattern in self._patterns)
+                   for pattern in self._patterns
+                   if not name.endswith('/compressed') or pattern.endswith('compressed'))
 
     def _subscribe(
         self, name: str, kind: type, handle: int, offered: list[QoSProfile],

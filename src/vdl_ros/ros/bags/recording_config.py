@@ -14,7 +14,9 @@ class RecordConfig:
     """Settings of the node ``recorder``."""
 
     output: str = setting('', 'Folder of the bag; it must not exist.')
-    topics: str = setting('*', 'Topics to record: shell patterns, separated by commas.')
+    topics: str = setting(
+        '*', 'Topics to record: shell patterns, separated by commas. Compressed images only by a '
+        'pattern that ends with compressed.')
     robot: str = setting(
         '', 'Record the topics of a robot instead of topics: the name of its contract in this '
         'package, or its file, FOLDER/NAME.yaml.')

@@ -1,5 +1,5 @@
 """
-Conversion between NumPy images and ``sensor_msgs/Image``.
+Conversion between NumPy images and ``sensor_msgs/Image`` or ``sensor_msgs/CompressedImage``.
 
 Encodings of one byte per channel are converted here, others by ``cv_bridge`` where it is
 installed. A ``uint8[]`` field is filled by one ``array.array``, never by element.
@@ -13,13 +13,14 @@ import importlib
 import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
+from vdl_ros.camera import jpeg
 from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import quoted, shown
 
-__all__ = ['CAMERA_FRAME', 'ImageError', 'from_image', 'to_image']
+__all__ = ['CAMERA_FRAME', 'ImageError', 'from_image', 'to_compressed_image', 'to_image']
 
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
@@ -58,7 +59,24 @@ def to_image(
                  encoding=encoding, is_bigendian=0, step=shape[1] * channels, data=data)
 
 
-def from_image(message: Image) -> NDArray[np.uint8]:
+def to_compressed_image(
+    pixels: NDArray[np.uint8], stamp: Time, quality: int, frame_id: str = CAMERA_FRAME,
+) -> CompressedImage:
+    """
+    Return the message of an image as JPEG; its ``format`` is that of image_transport.
+
+    Args:
+        pixels: RGB, uint8 [height, width, 3].
+        stamp: time of the exposure.
+        quality: of the JPEG, 1 to 100.
+        frame_id: the camera's optical frame.
+    """
+    return CompressedImage(
+        header=Header(stamp=stamp, frame_id=frame_id), format='rgb8; jpeg compressed bgr8',
+        data=array.array('B', jpeg.encode(pixels, quality)))
+
+
+def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
     """
     Return the image in a message, RGB, uint8 [height, width, 3].
 
@@ -66,8 +84,13 @@ def from_image(message: Image) -> NDArray[np.uint8]:
 
     Raises:
         ImageError: no pixels, fewer bytes in a row than its pixels need, a wrong number of bytes,
-            or an encoding that cannot be converted.
+            an encoding that cannot be converted, or a compressed image that is damaged.
     """
+    if isinstance(message, CompressedImage):
+        try:
+            return jpeg.decode(bytes(message.data))
+        except jpeg.JpegError as error:
+            raise ImageError(str(error)) from error
     height, width = int(message.height), int(message.width)
     if not height or not width:
         raise ImageError(f'image: {width} x {height} has no pixels')

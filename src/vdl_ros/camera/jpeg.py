@@ -1,0 +1,69 @@
+"""JPEG images by Pillow; PNG images, which cameras of others publish, are read as well; no ROS."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+__all__ = ['JpegError', 'decode', 'encode', 'size_of']
+
+_FORMATS = ('JPEG', 'PNG')
+#: The largest image that is decoded, pixels: a few bytes can claim to be 65,535 x 65,535.
+_MOST_PIXELS = 4096 * 4096
+
+
+class JpegError(ValueError):
+    """Bytes that are no image, or one that is too large."""
+
+
+def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
+    """
+    Return an image as JPEG.
+
+    Args:
+        pixels: RGB, uint8 [height, width, 3].
+        quality: 1 to 100.
+    """
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, 'JPEG', quality=quality)
+    return file.getvalue()
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """
+    Return width and height of an image, pixels; only its header is read.
+
+    Raises:
+        JpegError: neither JPEG nor PNG, or more than 16 million pixels.
+    """
+    return _open(data).size
+
+
+def decode(data: bytes) -> NDArray[np.uint8]:
+    """
+    Return an image, RGB, uint8 [height, width, 3].
+
+    Raises:
+        JpegError: as of :func:`size_of`, or the image is damaged.
+    """
+    image = _open(data)
+    try:
+        return np.asarray(image.convert('RGB'), np.uint8)
+    # What Pillow raises depends on the format and on where the damage is.
+    except (OSError, SyntaxError, ValueError, struct.error) as error:
+        raise JpegError('compressed image: damaged') from error
+
+
+def _open(data: bytes) -> Image.Image:
+    try:
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+        raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
+    if image.width * image.height > _MOST_PIXELS:
+        raise JpegError(f'compressed image: {image.width} x {image.height} is not allowed: at '
+                        f'most {_MOST_PIXELS} pixels')
+    return image
