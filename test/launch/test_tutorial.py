@@ -13,7 +13,7 @@ from vdl_ros.ros import qos
 
 PAGE = Path(__file__).resolve().parents[2] / 'docs' / 'tutorials' / 'your_environment.md'
 REFUSED = ("policy refused, waiting for another: env_id: no environment 'tutorial/Walk-v0' on "
-           'this host, whose env_modules register others')
+           'this host; env_modules:=MODULE names the module that registers it')
 
 
 def test_the_commands_of_the_tutorial_train_evaluate_and_go_on(

@@ -8,7 +8,12 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.msg import EmergencyStop, EmergencyStopState, JointTrajectoryStatus
+from vdl_ros.msg import (
+    EmergencyStop,
+    EmergencyStopState,
+    JointTrajectoryStatus,
+    TargetStatus,
+)
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -68,3 +73,41 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
     refused = go_to('0.1', '0.15', '0.15')
     assert refused.wait() == 1
     assert 'emergency stop: release it first' in refused.output
+
+
+def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, peer):
+    for name in ('robot_state', 'sim_arm'):
+        launch('ros2', 'run', 'vdl_ros', name)
+
+    def go_to(*place):
+        return launch('ros2', 'run', 'vdl_ros', 'go_to', *place, '--policy')
+
+    def distance():
+        tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
+        return np.linalg.norm(tool - [0.12, 0.1, 0.2])
+
+    # It waits for a policy that starts later.
+    move = go_to('0.12', '0.1', '0.2')
+    launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', 'policy:=reach')
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    peer.until(lambda: move.process.poll() is not None, 'the end')
+    assert move.wait() == 0, move.output
+    away = re.search(r'tool0 is (\d+) mm from \(0.12, 0.1, 0.2\) m, after ', move.output)
+    assert away is not None
+    assert int(away[1]) <= 20
+    peer.until(lambda: states and distance() < 0.02, 'the arm there')
+
+    far = go_to('1', '1', '1')
+    assert far.wait() == 1
+    assert 'motors off: no pose without a collision comes nearer' in far.output
+    # The target is given up: nothing moves when the reason has passed.
+    peer.until(lambda: status[-1].state == 'idle', 'no target')
+
+    back = go_to('-0.1', '0.15', '0.15')
+    peer.until(lambda: status[-1].state == 'running', 'it moves')
+    back.interrupt()
+    assert back.wait() == 1
+    assert 'interrupted: the motors were switched off' in back.output
+    peer.until(lambda: status[-1].state == 'idle', 'it stops')
+    assert 'switched the motors off' in status[-1].reason

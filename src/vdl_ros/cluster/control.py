@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vdl_ros.cluster.archive import unpack
 from vdl_ros.cluster.plan import FIRST_LEARNER, Plan, plan_file, save_plan
 from vdl_ros.cluster.ssh import HostError, Request, ask
 from vdl_ros.common.quoting import shown
@@ -142,8 +143,7 @@ class Control:
                 copy.seek(0)
                 home.mkdir(parents=True, exist_ok=True)
                 with tarfile.open(fileobj=copy, mode='r:') as archive:
-                    # No path leads out of the folder, and there are no links or devices.
-                    archive.extractall(home, filter='data')
+                    unpack(archive, home)
         except (OSError, tarfile.TarError) as error:
             raise HostError(f'{host}: its files cannot be brought to {home}: '
                             f'{shown(str(error), 200)}') from None

@@ -40,15 +40,16 @@ class EpisodeKeys:
     def __init__(self, source: int | None = None) -> None:
         """Read the descriptor ``source``, standard input by default."""
         self._source = sys.stdin.fileno() if source is None else source
-        self._is_terminal = os.isatty(self._source)
-        self._by_line = not self._is_terminal
+        #: Else lines of a file or another program are read.
+        self.is_terminal = os.isatty(self._source)
+        self._by_line = not self.is_terminal
         self._buffer = b''
         self._has_ended = False
         self._before: list[Any] = []
 
     def __enter__(self) -> EpisodeKeys:
         """Change the terminal, if it is one."""
-        if self._is_terminal:
+        if self.is_terminal:
             self._before = termios.tcgetattr(self._source)
             tty.setcbreak(self._source, termios.TCSANOW)
         return self
@@ -94,7 +95,7 @@ class EpisodeKeys:
             return None
         self._buffer = rest
         text = ' '.join(line.decode(errors='replace').split())
-        if self._is_terminal:
+        if self.is_terminal:
             self._by_line = False
             with contextlib.suppress(termios.error, OSError):
                 tty.setcbreak(self._source, termios.TCSANOW)
@@ -104,6 +105,6 @@ class EpisodeKeys:
         return Request(name, rest_of_line if name == 'task' else word) if text else None
 
     def _restore(self) -> None:
-        if self._is_terminal:
+        if self.is_terminal:
             with contextlib.suppress(termios.error, OSError):
                 termios.tcsetattr(self._source, termios.TCSANOW, self._before)

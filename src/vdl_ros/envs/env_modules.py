@@ -67,5 +67,5 @@ def _reason(name: str, error: BaseException) -> str:
     if not isinstance(error, ModuleNotFoundError) or error.name not in (name, top):
         return cause(error)
     here = Path(f'{top}.py').is_file() or Path(top).is_dir()
-    return f'{error}; ' + ('it is in this folder: export PYTHONPATH=$PWD' if here else
+    return f'{error}; ' + ('it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else
                            'install it, or add its folder to PYTHONPATH')

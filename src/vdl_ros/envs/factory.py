@@ -259,8 +259,8 @@ def _spec(env_id: str) -> EnvSpec:
             f'{suggestion(env_id, gymnasium.registry)}')
     if spec is None:
         raise EnvError(
-            f'env_id: no environment {quoted(env_id)} on this host, whose env_modules register '
-            f'others{suggestion(env_id, gymnasium.registry)}')
+            f'env_id: no environment {quoted(env_id)} on this host; env_modules:=MODULE names the '
+            f'module that registers it{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(
             f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')

@@ -177,7 +177,8 @@ def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
     notes = [f'{bag.cut_off}: exported up to there' for bag in bags if bag.cut_off]
     refused = sum((bag.refused for bag in bags), Counter())
     notes += [f'left out {count} messages: {why}' for why, count in refused.most_common(5)]
-    notes += [f'{count} images became no row: {why}'
+    noun = 'images' if bags[0].topics.has_camera else 'messages'
+    notes += [f'{count} {noun} became no row: {why}'
               for why, count in found.dropped.items() if count]
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
@@ -186,5 +187,5 @@ def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
     if found.captured:
         notes.append('captured frame by frame: rows are no sequence, their times only number them')
     elif abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:
-        notes.append(f'images came at {found.measured:.2f} Hz, rows are numbered at {found.fps}')
+        notes.append(f'{noun} came at {found.measured:.2f} Hz, rows are numbered at {found.fps}')
     return notes

@@ -11,10 +11,12 @@ Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -58,6 +60,8 @@ from vdl_ros.ros.training.trajectories import policy_config
 from vdl_ros.saved_policy import load_surrogate
 
 SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
+# Waiting without a learner, after which the likely reasons are logged, s.
+PATIENCE_S = 20.0
 
 
 class ActorNode(Node):
@@ -168,6 +172,17 @@ class ActorNode(Node):
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         return mode
 
+    def tell_if_alone(self) -> None:
+        """Log where a learner was looked for, if there is none."""
+        if self.count_publishers('policy'):
+            return
+        domain = os.environ.get('ROS_DOMAIN_ID') or '0'
+        scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
+        self.get_logger().warning(
+            f'no learner publishes {self.resolve_topic_name("policy")} in domain '
+            f'{quoted(domain)}, discovery range {quoted(scope)}; one on another host needs the '
+            'same domain and the range SUBNET: ros2 run vdl_ros doctor --peer HOST')
+
     def _health(self) -> Health:
         """Return the attack; of a learner that had one, and was followed by one without, none."""
         mode, epsilon = self._attack.adversarial_mode, self._attack.adversarial_epsilon
@@ -198,12 +213,15 @@ def act(node: ActorNode, stop: threading.Event) -> int:
     with set_up():
         register(node.modules, node, stop)
     node.get_logger().info('waiting for a policy')
-    acted = False
+    acted, patience = False, time.monotonic() + PATIENCE_S
     try:
         while not stop.is_set():
             with node.timer.executor_wait():
                 call_back(executor, 0.0 if acted else 0.1)
             acted = node.act()
+            if not acted and time.monotonic() > patience:
+                patience = math.inf
+                node.tell_if_alone()
     except EnvStopped:
         pass  # in the middle of an unroll
     finally:

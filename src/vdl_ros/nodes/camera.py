@@ -3,7 +3,7 @@ Camera: images of the simulated arm, a device, a video or a folder of images.
 
 Subscribes with ``source:=sim``: ``arm/joint_states`` (sensor_msgs/JointState), ``arm/motors_sent``
 (vdl_ros/MotorCommand). Publishes: ``camera/image_raw`` (sensor_msgs/Image, rgb8),
-``camera/image_raw/compressed`` (sensor_msgs/CompressedImage, JPEG) while somebody subscribes to it,
+``camera/image_raw/compressed`` (sensor_msgs/CompressedImage, JPEG) while somebody subscribes,
 ``camera/camera_info`` (sensor_msgs/CameraInfo) with the same stamp, ``/diagnostics``, and on
 ``/statistics`` the period and age of the images when they are published.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros camera --help``.

@@ -3,7 +3,8 @@ Move ``tool0`` to a place in ``base_link``: ``ros2 run vdl_ros go_to X Y Z``, in
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``,
 ``arm/emergency_stop_state``. Publishes: ``arm/joint_trajectory``, one point for
-``arm_controller``, and on SIGINT or SIGTERM one without a point, which stops the arm.
+``arm_controller``, and on SIGINT or SIGTERM one without a point, which stops the arm. With
+``--policy`` the node ``policy`` moves instead (``ros/arm/target_request.py``).
 
 Exit status: 0 when it is there; 1 if no arm answers, or the trajectory was aborted or replaced; 2
 if the place cannot be reached.
@@ -31,15 +32,16 @@ from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.command_line import number_above_0
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus
 from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import wait_for_acks
+from vdl_ros.ros.arm.target_request import EXIT_FAILED, TargetRequest, TargetRequestNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, set_up, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ProcessConfig,)
-EXIT_FAILED = 1
 # How long the nodes of an arm may take to answer, and from when on that is said, s.
 ANSWER_S, PATIENCE_S = 30.0, 2.0
 # A trajectory that does not start is sent again after this time, s: the controller may have
@@ -234,6 +236,10 @@ def _parser() -> argparse.ArgumentParser:
         prog='go_to', description='Move tool0 to a place in base_link; arm.launch.py runs.')
     for axis, way in (('x', 'forward'), ('y', 'to the left'), ('z', 'up')):
         parser.add_argument(axis, type=float, help=f'{way}, m')
+    parser.add_argument('--policy', action='store_true',
+                        help='move by the policy that arm.launch.py policy:=NAME runs')
+    parser.add_argument('--timeout', type=number_above_0, default=60.0, metavar='S',
+                        help='longest time of the policy, s (60)')
     return parser
 
 
@@ -242,8 +248,11 @@ def main(args: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = _parser().parse_args(words[:count])
-    move = Move((options.x, options.y, options.z))
-    return run_node('go_to', GoToNode, move, SETTINGS, words[count:])
+    place = (options.x, options.y, options.z)
+    if options.policy:
+        return run_node('go_to', TargetRequestNode, TargetRequest(place, options.timeout),
+                        SETTINGS, words[count:])
+    return run_node('go_to', GoToNode, Move(place), SETTINGS, words[count:])
 
 
 if __name__ == '__main__':

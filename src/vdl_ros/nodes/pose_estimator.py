@@ -3,9 +3,9 @@ Estimate the arm's pose from the camera's newest picture.
 
 Subscribes: ``camera/image_raw`` (sensor_msgs/Image), or with ``image_transport:=compressed``
 ``camera/image_raw/compressed`` (sensor_msgs/CompressedImage). Publishes: ``arm/pose``
-(vdl_ros/ArmPose) with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is the latency from
-picture to pose. With ``joint_states:=true`` it tracks the joints: it also subscribes to
-``arm/motors_sent`` (vdl_ros/MotorCommand) and publishes ``arm/joint_states``
+(vdl_ros/ArmPose) with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is
+the latency from picture to pose. With ``joint_states:=true`` it tracks the joints: it also
+subscribes to ``arm/motors_sent`` (vdl_ros/MotorCommand) and publishes ``arm/joint_states``
 (sensor_msgs/JointState).
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros pose_estimator --help``.
 """

@@ -19,6 +19,7 @@ import argparse
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -41,9 +42,11 @@ from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, tak
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ProcessConfig,)
-EXIT_DISK = 3
+EXIT_REFUSED, EXIT_DISK = 1, 3
 #: Requests that are services too, std_srvs/Trigger.
 SERVICES = ('start', 'success', 'failure', 'discard')
+# How long a script's first line waits for the robot, s.
+PATIENCE_S = 10.0
 # Time between looks at the keys, s.
 POLL_S = 0.02
 
@@ -83,6 +86,12 @@ class RecordEpisodesNode(Node):
         for name in SERVICES:
             self.create_service(Trigger, f'record_episodes/{name}', partial(self._on_call, name))
         self._publish_state(f'{self.bags.saved} episodes are saved')
+
+    @property
+    def silent(self) -> list[str]:
+        """Return the topics of the contract that nobody publishes."""
+        return [topic.topic for topic in self._contract.topics.values()
+                if not self.count_publishers(topic.topic)]
 
     def on_request(self, request: Request) -> Answer:
         """Start, save or discard an episode, or change the text of the task; log the answer."""
@@ -133,9 +142,7 @@ class RecordEpisodesNode(Node):
             return Answer(False, f'start: {self.bags.name} is being recorded; y or n saves it, d '
                           'discards it')
         self.recording.discover_topics()
-        silent = [topic.topic for topic in self._contract.topics.values()
-                  if not self.count_publishers(topic.topic)]
-        if silent:
+        if silent := self.silent:
             return Answer(False, f'start: nobody publishes {", ".join(silent)}: no episode is '
                           'begun')
         # What was received before is not of this episode.
@@ -160,14 +167,19 @@ class Record:
         executor = make_executor(node.process.executor)
         executor.add_node(node)
         node.get_logger().info(f'{node.bags.path}: {node.bags.saved} episodes; {HELP}')
+        refused = 0
         with EpisodeKeys() as keys:
+            # A script cannot see when the robot is discovered.
+            patience = time.monotonic() + (0.0 if keys.is_terminal else PATIENCE_S)
+            while node.silent and not stop.is_set() and time.monotonic() < patience:
+                call_back(executor, POLL_S)
             while not stop.is_set() and not (node.failure or node.recording.failure):
                 call_back(executor, POLL_S)
                 request = keys.read()
                 if request is not None and request.name == 'quit':
                     break
                 if request is not None:
-                    node.on_request(request)
+                    refused += not (node.on_request(request).done or keys.is_terminal)
         if node.bags.is_recording and not (node.failure or node.recording.failure):
             node.on_request(Request('discard'))
         executor.remove_node(node)
@@ -178,7 +190,9 @@ class Record:
                 f'{node.bags.path}: {getattr(failure, "strerror", failure)}: recording has ended; '
                 'the episodes that were saved are whole')
             return EXIT_DISK
-        return EXIT_OK
+        if refused:
+            node.get_logger().error(f'{refused} lines of the input were refused')
+        return EXIT_REFUSED if refused else EXIT_OK
 
 
 def parser() -> OneLineParser:

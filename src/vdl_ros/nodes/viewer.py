@@ -1,13 +1,12 @@
 """
 Browser view of the arm, with buttons that move it.
 
-Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw`` or, with
-``image_transport:=compressed``, ``camera/image_raw/compressed``,
-``arm/motors_sent``, ``arm/trajectory_status``, ``arm/target_status``,
-``arm/emergency_stop_state``, ``record_episodes/state``, whose services its buttons call.
-Publishes: ``arm/motors`` while a button is held,
-``arm/joint_trajectory``, ``arm/target`` while it is dragged, ``arm/emergency_stop`` (latched),
-``arm/viewer_alive`` while it handles input, ``/statistics``.
+Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw`` (or
+``camera/image_raw/compressed``, with ``image_transport:=compressed``), ``arm/motors_sent``,
+``arm/trajectory_status``, ``arm/target_status``, ``arm/emergency_stop_state``,
+``record_episodes/state``, whose services its buttons call. Publishes: ``arm/motors`` while a
+button is held, ``arm/joint_trajectory``, ``arm/target`` while it is dragged,
+``arm/emergency_stop`` (latched), ``arm/viewer_alive`` while it handles input, ``/statistics``.
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
 """
 

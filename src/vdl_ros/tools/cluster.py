@@ -167,7 +167,7 @@ def _running(config: ClusterConfig) -> Plan:
         # Started by another machine.
         return _plan(config, {'run_dir': f'runs/{name}'})
     if len(known) != 1:
-        raise SettingError(f"name: '' is not allowed: one of {', '.join(known)}" if known else
+        raise SettingError(f'name: none is given: name:={" or name:=".join(known)}' if known else
                            'no cluster was started here: hosts:=FILE names one that another '
                            'machine started')
     return read_plan(known[0])

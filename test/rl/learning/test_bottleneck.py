@@ -33,7 +33,7 @@ def learner(wait, **phases):
      'the learner waits 70% of its time: the actors are the bottleneck (70% the environments); '
      'try num_actors:=3'),
     (BUSY_ACTOR, learner(0.7), {'cores': 2, 'num_actors': 2},
-     'no core is free: start actors.launch.py on another host'),
+     'no core is free: actors on another host help (docs/tutorials/several_hosts.md)'),
     (actor(0.1, step=0.3, infer=0.6), learner(0.4), {'cores': 4, 'num_actors': 1},
      "the actors are the bottleneck (60% the network's actions)"),
     (actor(0.0), learner(0.8), {'cores': 2, 'num_actors': 1, 'realtime': True},

@@ -88,7 +88,8 @@ def sentence(shares: Shares, now: Circumstances) -> str:
             return cause + ("the environments' own clock sets the pace; try "
                             f'num_actors:={now.num_actors + 1}')
         advice = (f'try num_actors:={now.num_actors + 1}' if free >= 0.5
-                  else 'no core is free: start actors.launch.py on another host')
+                  else 'no core is free: actors on another host help '
+                  '(docs/tutorials/several_hosts.md)')
         return f'{cause}the actors are the bottleneck ({_largest(acting)}); {advice}'
     return ('actors and learner are both busy: the processor is the bottleneck; more cores, or '
             'actors.launch.py on another host, make it faster')

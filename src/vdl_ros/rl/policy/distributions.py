@@ -328,7 +328,9 @@ def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
         ValueError: the space is not Discrete from 0.
     """
     if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
+        # sac acts in a Box too, if it has a finite range.
+        others = OF_ALL_SPACES + (', sac' if isinstance(space, gymnasium.spaces.Box) else '')
         raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
-                         f'spaces one of {OF_ALL_SPACES}')
+                         f'spaces one of {others}')
     family = {'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}[exploration]
     return family(int(space.n))

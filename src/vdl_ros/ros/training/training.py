@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from rclpy.node import Node
+from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
 from vdl_ros.attacks.attack_config import AttackConfig
@@ -131,6 +132,8 @@ class Training:
         self._announced = False
         self._inference = self._make_inference() if train.inference == 'learner' else None
         self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
+        self._source: Subscription | None = None
+        self._actors = 0
         self._inbox: InferenceService | TrajectoryInbox | DemonstrationInbox
         if isinstance(algorithm_config, BcConfig):
             self._inbox = demonstration_inbox(
@@ -190,7 +193,7 @@ class Training:
             if self._end_of_bag is not None:
                 self._end_of_bag.on_message()
 
-        self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
+        self._source = self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
 
     def run(self, stop: threading.Event) -> str:
         """
@@ -261,8 +264,17 @@ class Training:
         self._flow_stats.bytes_out += num_bytes(message.tensors)
         self._policy.publish(message)
 
+    def _report_actors(self) -> None:
+        """Log how many actors there are, when that has changed."""
+        count = self._node.count_publishers(self._source.topic_name) if self._source else 0
+        if count != self._actors:
+            self._actors = count
+            self._node.get_logger().info(
+                f'{count} {"actor is" if count == 1 else "actors are"} connected')
+
     def _report_busy(self) -> None:
         """Tell the actors that the policy comes late because the learner computes."""
+        self._report_actors()
         if self._trainer.busy:
             self._busy.publish(String(data=self._settings.learner_id))
 

@@ -1,0 +1,157 @@
+"""
+Ask the node ``policy`` to bring ``tool0`` to a place, and wait until it is there.
+
+Publishes: ``arm/target``, and ``arm/motors`` once, all off, if it does not come there. Subscribes:
+``arm/target_status``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from geometry_msgs.msg import PointStamped
+from rclpy.executors import Executor
+from rclpy.node import Node
+
+from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.msg import MotorCommand, TargetStatus
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
+from vdl_ros.ros.process import EXIT_OK, make_executor, take_settings
+from vdl_ros.ros.process_config import ProcessConfig
+
+__all__ = ['EXIT_FAILED', 'TargetRequest', 'TargetRequestNode']
+
+EXIT_FAILED = 1
+# How long a policy may take to answer, s.
+ANSWER_S = 30.0
+# Motors may be off for so long, such as while joint states are missing, before it is a failure, s.
+PAUSED_S = 5.0
+# A target that nobody has taken is sent again after this time, s.
+REPEAT_S = 2.0
+# Targets that differ by less are the same, m.
+SAME = 1e-6
+
+
+class TargetRequestNode(Node):
+    """Sends a target and knows what the policy makes of it."""
+
+    def __init__(self) -> None:
+        """
+        Subscribe.
+
+        Raises:
+            ValueError: a parameter that cannot be used.
+        """
+        super().__init__('go_to')
+        _, self.process = take_settings(self, ProcessConfig)
+        self.status: TargetStatus | None = None
+        self._targets = self.create_publisher(
+            PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.create_subscription(TargetStatus, 'arm/target_status', self._on_status,
+                                 qos.TOPICS['arm/target_status'])
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether there is a policy."""
+        return self.status is not None and bool(self._targets.get_subscription_count())
+
+    def send(self, place: Sequence[float]) -> None:
+        """Send the target; what was known of another one is forgotten."""
+        self.status = None
+        message = PointStamped()
+        message.header.stamp = self.get_clock().now().to_msg()
+        message.header.frame_id = 'base_link'
+        message.point.x, message.point.y, message.point.z = map(float, place)
+        self._targets.publish(message)
+
+    def switch_off(self) -> None:
+        """Switch all motors off, as a person does: the policy gives its target up."""
+        self._motors.publish(message_from_motors(
+            Motors(), self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
+        wait_for_acks(self._motors)
+
+    def _on_status(self, message: TargetStatus) -> None:
+        self.status = message
+
+
+class TargetRequest:
+    """Brings ``tool0`` of the arm of a node to a place, float64 [3], m."""
+
+    def __init__(self, place: Sequence[float], timeout: float) -> None:
+        """
+        Remember the place.
+
+        Args:
+            place: in ``base_link``, m.
+            timeout: for the way, s.
+        """
+        self._place, self._timeout = tuple(place), timeout
+
+    def __call__(self, node: TargetRequestNode, stop: threading.Event) -> int:
+        """Ask, and return the exit status; ``stop`` and a failure switch the motors off."""
+        executor = make_executor(node.process.executor)
+        executor.add_node(node)
+        log = node.get_logger()
+        try:
+            if not self._until(lambda: node.is_answered, executor, stop, ANSWER_S):
+                log.error(f'no policy for {ANSWER_S:g} s: is arm.launch.py policy:=reach running?')
+                return EXIT_FAILED
+            reason = self._follow(node, executor, stop)
+            if reason:
+                node.switch_off()
+                log.error(reason)
+                return EXIT_FAILED
+            assert node.status is not None
+            log.info(f'tool0 is {1000.0 * node.status.distance:.0f} mm from '
+                     f'({", ".join(f"{each:g}" for each in self._place)}) m, after '
+                     f'{node.status.time_to_target:.1f} s; the policy holds it there')
+            return EXIT_OK
+        finally:
+            executor.remove_node(node)
+
+    def _follow(
+        self, node: TargetRequestNode, executor: Executor, stop: threading.Event,
+    ) -> str:
+        """Send the target until it is taken, and wait; return why it was not reached, or ''."""
+        end = time.monotonic() + self._timeout
+        due, paused_since, is_taken = 0.0, math.inf, False
+        while not stop.is_set():
+            now = time.monotonic()
+            if not is_taken and now > due:
+                node.send(self._place)
+                due = now + REPEAT_S
+            executor.spin_once(timeout_sec=0.1)
+            status = node.status
+            if now > end:
+                away = '' if status is None else f', {100.0 * status.distance:.1f} cm away'
+                return f'not reached within {self._timeout:g} s{away}: motors off'
+            if status is None:
+                continue
+            is_mine = all(abs(mine - other) < SAME for mine, other in zip(
+                self._place, status.target, strict=True))
+            is_taken |= is_mine
+            if status.state == 'idle' and status.reason:
+                return f'motors off: {status.reason}'
+            if is_taken and not is_mine:
+                return 'another target has replaced this one'
+            if is_mine and status.success:
+                return ''
+            if status.state != 'paused':
+                paused_since = math.inf
+            elif (paused_since := min(paused_since, now)) < now - PAUSED_S:
+                return f'motors off: {status.reason}'
+        return 'interrupted: the motors were switched off'
+
+    @staticmethod
+    def _until(
+        condition: Callable[[], bool], executor: Executor, stop: threading.Event, seconds: float,
+    ) -> bool:
+        deadline = time.monotonic() + seconds
+        while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
+            executor.spin_once(timeout_sec=0.1)
+        return true
