@@ -1,10 +1,17 @@
 """A file that is written atomically is whole or unchanged; progress.csv survives crashes."""
 
 import resource
+from pathlib import Path
 
 import pytest
 
-from vdl_ros.common.run_files import ProgressTable, atomic_file, unique_name, write_text
+from vdl_ros.common.run_files import (
+    ProgressTable,
+    atomic_file,
+    checkpoint_file,
+    unique_name,
+    write_text,
+)
 
 
 def test_an_error_while_writing_leaves_the_old_file(tmp_path):
@@ -72,3 +79,20 @@ def test_a_column_that_the_file_lacks_gets_its_default(tmp_path):
     path.write_text('step\n1\n')
     assert ProgressTable(path, ('step', 'loss'), {'loss': '7'}).rows() == [
         {'step': 1.0, 'loss': 7.0}]
+
+
+@pytest.mark.parametrize('name', ['reach', 'models/reach.pt'])
+def test_policies_of_this_package_are_found_in_any_folder(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_file(Path(name)).is_file()
+    # A file of one's own has the name.
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.touch()
+    assert checkpoint_file(Path(name)).resolve() == mine
+
+
+@pytest.mark.parametrize('name', ['nobody', 'models/nobody.pt', 'other/reach.pt', '../reach'])
+def test_other_names_are_no_policies_of_this_package(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_file(Path(name)) == Path(name)

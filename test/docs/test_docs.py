@@ -19,6 +19,12 @@ def test_the_settings_page_is_up_to_date():
         'run python3 docs/make_settings.py'
 
 
+def test_the_page_of_messages_is_up_to_date():
+    page = runpy.run_path(str(ROOT / 'docs' / 'make_messages.py'))['page']
+    assert (ROOT / 'docs' / 'messages.md').read_text() == page(), \
+        'run python3 docs/make_messages.py'
+
+
 def test_the_schema_of_specs_is_up_to_date():
     schema = runpy.run_path(str(ROOT / 'docs' / 'make_settings.py'))['schema']
     assert (ROOT / 'specs' / 'schema.json').read_text() == schema(), \

@@ -172,7 +172,8 @@ def test_a_module_that_is_not_found_is_named_with_what_helps(tmp_path, monkeypat
                                            "module named 'nowhere'; install it, or add its"):
         import_modules(EnvModulesConfig(env_modules='nowhere.envs'))
     (tmp_path / 'nowhere.py').touch()
-    with pytest.raises(SettingError, match='it is in this folder: export PYTHONPATH=.PWD:.PYTHONPATH$'):
+    with pytest.raises(
+            SettingError, match='in this folder: export PYTHONPATH=.PWD:.PYTHONPATH$'):
         import_modules(EnvModulesConfig(env_modules=' nowhere, os'))
 
 

@@ -95,14 +95,15 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     assert peer.call(Trigger, 'record_episodes/start', Trigger.Request()).success
     answer = peer.call(Trigger, 'record_episodes/discard', Trigger.Request())
     assert (answer.success, answer.message) == (
-        True, 'episode_0001: discarded; 1 episodes are saved')
+        True, 'episode_0001: discarded; 1 episode is saved')
     assert not peer.call(Trigger, 'record_episodes/success', Trigger.Request()).success
     peer.until(lambda: states and 'no episode is being recorded' in states[-1].data, 'the state')
     press('t push the cube', 'task: push the cube')
     record()
     press('n', 'saved as a failure')
     press('s', ': recording: ')
-    assert recorder.end() == 0, recorder.process.output
+    # A line was refused, see above.
+    assert recorder.end() == 1, recorder.process.output
 
     bags = find_bags(output)
     assert [each.name for each in bags] == ['episode_0000', 'episode_0001']
@@ -135,6 +136,19 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     assert export_dataset([str(output), '--format', 'lerobot', '--no-images', '--resample',
                            '--only-successes', '--output', str(tmp_path / 'good')]) == 0
     assert '1 episodes were left out' in capsys.readouterr().out
+
+
+def test_the_first_line_of_a_script_waits_for_the_robot(launch, peer, tmp_path):
+    recorder = Recorder(launch, tmp_path, tmp_path / 'demos')
+    recorder.press('s')
+    recorder.process.wait_for(lambda: 'no episode' in recorder.process.output
+                              or '0 episodes are saved' in recorder.process.output, 'it')
+    arm = Arm(peer)
+    arm.until(lambda: ': recording: ' in recorder.process.output, 'an episode')
+    recorder.press('y')
+    arm.until(lambda: 'saved as a success' in recorder.process.output, 'a saved episode')
+    assert recorder.end() == 0, recorder.process.output
+    assert 'nobody publishes' not in recorder.process.output
 
 
 def test_a_folder_with_something_else_is_refused(run_here, tmp_path):

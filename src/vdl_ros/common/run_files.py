@@ -9,8 +9,10 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from vdl_ros.common.resources import find_resource
 
 __all__ = ['BEST', 'CHECKPOINT', 'EPISODE', 'EPISODES', 'ProgressTable', 'atomic_file',
            'checkpoint_file', 'unique_name', 'write_text']
@@ -22,10 +24,17 @@ EPISODE, EPISODES = 'episode.csv', 'episodes.csv'
 
 
 def checkpoint_file(path: Path) -> Path:
-    """Return the file of a policy: of a run's folder best.pt, without one checkpoint.pt."""
-    if not path.is_dir():
-        return path
-    return path / (BEST if (path / BEST).is_file() else CHECKPOINT)
+    """
+    Return the file of a policy: of a run's folder best.pt, without one checkpoint.pt.
+
+    ``reach`` and ``models/reach.pt``, where there is no such file, are those of this package.
+    """
+    if path.is_dir():
+        return path / (BEST if (path / BEST).is_file() else CHECKPOINT)
+    if not path.exists() and path in (Path(path.stem), Path('models', f'{path.stem}.pt')):
+        with suppress(FileNotFoundError):
+            return find_resource(f'models/{path.stem}.pt')
+    return path
 
 
 def unique_name() -> str:

@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.resources import find_resource
 from vdl_ros.common.run_files import checkpoint_file
 from vdl_ros.common.settings import SettingError, setting
 
@@ -41,13 +40,8 @@ class PolicyConfig:
         """
         if not self.policy:
             raise SettingError('policy: not set: policy:=runs/<name>')
-        path = Path(self.policy)
-        if checkpoint_file(path).is_file():
-            return checkpoint_file(path)
-        try:
-            if path.name == self.policy and not path.suffix:
-                return find_resource(f'models/{self.policy}.pt')
-        except FileNotFoundError:
-            pass
+        path = checkpoint_file(Path(self.policy))
+        if path.is_file():
+            return path
         raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, an .onnx '
                            'file, or the name of a policy in models/')

@@ -85,7 +85,13 @@ class RecordEpisodesNode(Node):
             String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
         for name in SERVICES:
             self.create_service(Trigger, f'record_episodes/{name}', partial(self._on_call, name))
-        self._publish_state(f'{self.bags.saved} episodes are saved')
+        self._publish_state(self.saved)
+
+    @property
+    def saved(self) -> str:
+        """Return how many episodes are saved, in words."""
+        count = self.bags.saved
+        return '1 episode is saved' if count == 1 else f'{count} episodes are saved'
 
     @property
     def silent(self) -> list[str]:
@@ -134,7 +140,7 @@ class RecordEpisodesNode(Node):
         if request.name == 'discard':
             name = self.bags.name
             self.bags.discard()
-            return Answer(True, f'{name}: discarded; {self.bags.saved} episodes are saved')
+            return Answer(True, f'{name}: discarded; {self.saved}')
         return self._save(request.name == 'success')
 
     def _start(self) -> Answer:
@@ -156,7 +162,7 @@ class RecordEpisodesNode(Node):
         path = self.bags.save(EpisodeLabels(self._task, success, self._contract.name))
         return Answer(True, (
             f'{path.name}: saved as a {"success" if success else "failure"}, {count} messages, '
-            f'{self.recording.dropped} dropped; {self.bags.saved} episodes are saved'))
+            f'{self.recording.dropped} dropped; {self.saved}'))
 
 
 class Record:
@@ -166,7 +172,7 @@ class Record:
         """Return the exit status."""
         executor = make_executor(node.process.executor)
         executor.add_node(node)
-        node.get_logger().info(f'{node.bags.path}: {node.bags.saved} episodes; {HELP}')
+        node.get_logger().info(f'{node.bags.path}: {node.saved}; {HELP}')
         refused = 0
         with EpisodeKeys() as keys:
             # A script cannot see when the robot is discovered.
@@ -191,7 +197,7 @@ class Record:
                 'the episodes that were saved are whole')
             return EXIT_DISK
         if refused:
-            node.get_logger().error(f'{refused} lines of the input were refused')
+            node.get_logger().error(f'lines of the input that were refused: {refused}')
         return EXIT_REFUSED if refused else EXIT_OK
 
 

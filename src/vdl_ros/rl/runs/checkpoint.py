@@ -49,7 +49,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: missing, corrupt, malicious, or of another format.
     """
     file = checkpoint_file(path)
-    if file != path and not file.is_file():
+    if path.is_dir() and not file.is_file():
         raise CheckpointError(f'{path}: a folder without {BEST} or {CHECKPOINT}: no such file')
     path = file
     found = load_tensor_file(path, 'checkpoint')
