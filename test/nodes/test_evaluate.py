@@ -6,9 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 from rclpy.clock import Clock
 
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.nodes.evaluate import EvaluateNode
+from vdl_ros.nodes.evaluate import EvaluateNode, main
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.runs.checkpoint import save_checkpoint
+from vdl_ros.rl.train_config import TrainConfig
 
 
 def test_published_episodes_say_how_they_ended():
@@ -26,3 +32,16 @@ def test_published_episodes_say_how_they_ended():
         (True, False), (False, True)}
     assert {each.environment for each in published} == {0, 1}
     assert {each.policy_version for each in published} == {7}
+
+
+def test_a_video_that_cannot_be_drawn_is_refused_before_the_episodes(run_here, tmp_path):
+    env, config = EnvConfig(env_id='vdl/Counter-v0'), TrainConfig(hidden_size=4)
+    settings = make_algorithm_config(config, {})
+    learner = Learner(config, *factory.spaces(env), algorithm_config=settings)
+    checkpoint = tmp_path / 'checkpoint.pt'
+    save_checkpoint(checkpoint, config=as_dict(env, config, settings), learner=learner.state(),
+                    progress={})
+    status, said = run_here(main, f'checkpoint:={checkpoint}', f'video:={tmp_path / "x.mp4"}')
+    assert status == 2
+    assert said.strip().endswith('env_id: vdl/Counter-v0 cannot render images')
+    assert 'episodes: mean' not in said

@@ -80,6 +80,9 @@ class EvaluateNode(Node):
             choose_precision(loaded.policy, self._train.precision)
         self._surrogate = load_surrogate(select(SurrogateConfig, given)) \
             if self.is_attack else None
+        if self.settings.video:
+            # Before the episodes: not every environment can draw.
+            factory.make(self._env, self.settings.seed, num_envs=1, render=True).close()
         # More threads do not pay for such small batches.
         torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
