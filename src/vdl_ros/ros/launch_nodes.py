@@ -137,10 +137,16 @@ def of_learner(rank: int) -> list[tuple[str, str]]:
 
 def announced(context: LaunchContext) -> list[LogInfo]:
     """Return a line for the log if other hosts can discover the nodes of this launch."""
-    if not reaches_other_hosts(context.environment):
+    environment = context.environment
+    if not reaches_other_hosts(environment):
         return []
-    return [LogInfo(msg='announced to the network: every host of it can send to these nodes; '
-                        'to close it: export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST')]
+    scope = environment.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
+    if scope == 'LOCALHOST':
+        return [LogInfo(msg=f'announced to {environment["ROS_STATIC_PEERS"]} (ROS_STATIC_PEERS): '
+                            'these hosts can send to these nodes')]
+    close = '; to close it: export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST'
+    return [LogInfo(msg='announced to the network: every host of it can send to these nodes'
+                        + ('' if scope else close))]
 
 
 def recorder(context: LaunchContext) -> list[Node]:
