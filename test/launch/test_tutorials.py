@@ -74,3 +74,13 @@ def test_the_arm_is_trained_and_exported(follow):
     output = follow('arm.md', ('total_steps:=600000', 'total_steps:=40000'))
     assert re.search(r'100 episodes: mean .* success \d+%', output)
     assert Path('reach.onnx').stat().st_size > 10_000
+
+
+def test_demonstrations_are_recorded_exported_cloned_and_made_better(follow):
+    output = follow('demonstrations.md')
+    assert output.count('saved as a success') == 5
+    info = json.loads(Path('data/demos/meta/info.json').read_text())
+    assert info['total_episodes'] == 5
+    success = int(re.search(r'40 episodes: mean .* success (\d+)%', output)[1])
+    assert success > 30
+    assert summary('runs/better')['agent_steps'] >= 100_000

@@ -1,0 +1,62 @@
+"""
+Lesson 3: a ROS 2 node of your own that moves the arm.
+
+    ros2 launch vdl_ros arm.launch.py          # in another terminal
+    python3 3_node.py
+
+Subscribes to the joint states, turns the base until it has moved by 0.3 rad, and switches all
+motors off. A command holds for half a second, so the node repeats it; if the node dies, the
+driver's watchdog stops the arm.
+Try: end it by Ctrl-C, or by `kill -9`, while the arm moves.
+"""
+
+import rclpy
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+
+TURN = 0.3  # rad
+
+
+class TurnBase(Node):
+    """Turns the base by TURN."""
+
+    def __init__(self) -> None:
+        super().__init__('turn_base')
+        self.start: float | None = None
+        self.angle = 0.0
+        self.motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.create_subscription(
+            JointState, 'arm/joint_states', self.on_joint_states,
+            qos.subscription('arm/joint_states'))
+        self.create_timer(0.1, self.command)
+
+    def on_joint_states(self, message: JointState) -> None:
+        self.angle = message.position[message.name.index('base')]
+        self.start = self.angle if self.start is None else self.start
+
+    @property
+    def is_done(self) -> bool:
+        return self.start is not None and self.angle - self.start >= TURN
+
+    def command(self) -> None:
+        if self.start is not None:
+            self.send(base=0 if self.is_done else 1)
+
+    def send(self, base: int) -> None:
+        command = MotorCommand(sender=self.get_fully_qualified_name(), base=base)
+        command.header.stamp = self.get_clock().now().to_msg()
+        self.motors.publish(command)
+
+
+rclpy.init()
+node = TurnBase()
+try:
+    while not node.is_done:
+        rclpy.spin_once(node)
+    print(f'the base turned from {node.start:.2f} to {node.angle:.2f} rad')
+finally:
+    node.send(base=0)
+    node.motors.wait_for_all_acked()

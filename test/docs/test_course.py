@@ -1,0 +1,60 @@
+"""The lessons of examples/course run as they are, and print what they promise."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+
+COURSE = Path(__file__).resolve().parents[2] / 'examples' / 'course'
+
+
+@pytest.fixture
+def lesson(launch, tmp_path, monkeypatch):
+    """Return a function that runs a lesson in an empty folder, and returns what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, *words):
+        process = launch(sys.executable, str(COURSE / name), *words)
+        assert process.wait(240.0) == 0, process.output
+        assert 'Traceback' not in process.output
+        return process.output
+    return run
+
+
+def test_the_environment_is_played(lesson):
+    output = lesson('1_environment.py')
+    assert re.search(r'random motors: return -?\d+\.\d after \d+ steps', output)
+
+
+def test_a_training_has_a_curve_that_rises(lesson):
+    curve = [float(each) for each in re.findall(
+        r'\d steps +([\d.]+) #', lesson('2_training.py'))]
+    assert len(curve) >= 5
+    assert curve[-1] > 3 * curve[0]
+
+
+def test_a_node_turns_the_base_and_is_in_a_recording(lesson, launch, peer, tmp_path):
+    launch('ros2', 'run', 'vdl_ros', 'sim_arm')
+    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p', 'output:=bag')
+    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    recorder.wait_for(lambda: 'recording /arm/joint_states' in recorder.output, 'the recorder')
+    before, after = map(float, re.search(
+        r'the base turned from (-?[\d.]+) to (-?[\d.]+) rad', lesson('3_node.py')).groups())
+    assert after - before >= 0.29
+    peer.until(lambda: sent and sent[-1].base == 0, 'motors off')
+    recorder.interrupt()
+    assert recorder.wait() == 0, recorder.output
+    output = lesson('5_recording.py', str(tmp_path / 'bag'))
+    assert re.search(r'^ +\d+ /arm/joint_states \(sensor_msgs/msg/JointState\)$', output, re.M)
+    assert (tmp_path / 'joints.png').stat().st_size > 1000
+
+
+def test_a_policy_reaches_and_fails_under_attack(lesson):
+    reached = [int(each) for each in re.findall(r'reached (\d+) of 10', lesson('4_policy.py'))]
+    assert len(reached) == 2
+    assert reached[0] >= 8
+    assert reached[1] <= 4
