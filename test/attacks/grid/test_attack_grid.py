@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+import yaml
 
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
@@ -51,9 +52,12 @@ def test_defences_have_a_table_of_their_own(checkpoint, tmp_path, capsys, own_si
     output = tmp_path / 'defences'
     attack = 'frozen-transfer-0.1-of-learned-pgd-0.1'
     arguments = ['--init', str(checkpoint), '--output', str(output), '--defences', '--scale', '10',
-                 '--phases', attack, '--frozen-steps', '300', '--learned-steps', '100']
+                 '--phases', attack, '--frozen-steps', '300', '--learned-steps', '100',
+                 '--set', 'adversarial_steps:=3']
     assert attack_grid.main(arguments) == 0
     assert (output / 'seed-1' / attack / 'summary.json').is_file()
+    config = yaml.safe_load((output / 'seed-1' / 'learned-pgd-0.1' / 'config.yaml').read_text())
+    assert config['adversarial_steps'] == 3
     lines = capsys.readouterr().out.splitlines()
     assert '| policy | none | random | fgsm | pgd | fgsm of the first policy |' in lines
     assert lines[-1].startswith('| learned on pgd-0.1 |  |  |  |  | ')
