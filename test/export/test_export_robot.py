@@ -17,6 +17,7 @@ from std_msgs.msg import Header
 from vdl_ros.common.resources import find_resource
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.messages.images import to_compressed_image
 from vdl_ros.tools.export_dataset import main
 
 KINDS = {'odom': 'nav_msgs/msg/Odometry', 'cmd_vel': 'geometry_msgs/msg/Twist'}
@@ -104,9 +105,12 @@ def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path, help
         builder.joints(at, helpers.positions(at))
         builder.motors(at, helpers.command(at))
         builder.compressed_image(at, helpers.picture(row))
-    # A damaged one is left out.
-    builder.add('camera/image_raw/compressed', at + 10 * helpers.MS, CompressedImage(
-        header=Header(stamp=helpers.stamp(at + 10 * helpers.MS)), data=b'no image'))
+    # Damaged ones are left out, also one whose header is whole.
+    cut = to_compressed_image(helpers.picture(0, (240, 320)), helpers.stamp(at), 95).data[:1500]
+    for late, data in ((10, b'no image'), (20, bytes(cut))):
+        ns = at + late * helpers.MS
+        builder.add('camera/image_raw/compressed', ns, CompressedImage(
+            header=Header(stamp=helpers.stamp(ns)), data=data))
     output = tmp_path / 'out'
     assert main([str(builder.write()), '--format', 'hdf5', '--output', str(output), '--robot',
                  str(contract)]) == 0

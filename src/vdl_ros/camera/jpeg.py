@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ['JpegError', 'decode', 'encode', 'size_of']
+__all__ = ['JpegError', 'decode', 'encode']
 
 _FORMATS = ('JPEG', 'PNG')
 #: The largest image that is decoded, pixels: a few bytes can claim to be 65,535 x 65,535.
@@ -33,32 +33,13 @@ def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
     return file.getvalue()
 
 
-def size_of(data: bytes) -> tuple[int, int]:
-    """
-    Return width and height of an image, pixels; only its header is read.
-
-    Raises:
-        JpegError: neither JPEG nor PNG, or more than 16 million pixels.
-    """
-    return _open(data).size
-
-
 def decode(data: bytes) -> NDArray[np.uint8]:
     """
     Return an image, RGB, uint8 [height, width, 3].
 
     Raises:
-        JpegError: as of :func:`size_of`, or the image is damaged.
+        JpegError: neither JPEG nor PNG, more than 16 million pixels, or damaged.
     """
-    image = _open(data)
-    try:
-        return np.asarray(image.convert('RGB'), np.uint8)
-    # What Pillow raises depends on the format and on where the damage is.
-    except (OSError, SyntaxError, ValueError, struct.error) as error:
-        raise JpegError('compressed image: damaged') from error
-
-
-def _open(data: bytes) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
@@ -66,4 +47,8 @@ def _open(data: bytes) -> Image.Image:
     if image.width * image.height > _MOST_PIXELS:
         raise JpegError(f'compressed image: {image.width} x {image.height} is not allowed: at '
                         f'most {_MOST_PIXELS} pixels')
-    return image
+    try:
+        return np.asarray(image.convert('RGB'), np.uint8)
+    # What Pillow raises depends on the format and on where the damage is.
+    except (OSError, SyntaxError, ValueError, struct.error) as error:
+        raise JpegError('compressed image: damaged') from error

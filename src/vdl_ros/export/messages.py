@@ -189,10 +189,11 @@ def _entry(
 
 def _decompressed(data: bytes, pixels: bool) -> Picture:
     """Return the picture of a compressed image; MessageError if it is damaged."""
+    # Decoded each time the bag is read: a whole header does not say that the rest is there.
     try:
-        width, height = jpeg.size_of(data)
-        found = jpeg.decode(data).reshape(-1) if pixels else None
+        found = jpeg.decode(data)
     except jpeg.JpegError as error:
         raise MessageError('a compressed image that is damaged or too large') from error
-    size = height * width * 3
-    return Picture(ImageFormat(height, width, 'rgb8', width * 3, size), found)
+    height, width, channels = found.shape
+    size = ImageFormat(height, width, 'rgb8', width * channels, found.size)
+    return Picture(size, found.reshape(-1) if pixels else None)
