@@ -64,7 +64,7 @@ class Grid:
             'config': str(self.config(seed)), 'init': str(self._policy(seed, phase)),
             'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': '1e9',
             'freeze': str(phase.freeze).lower(), 'adversarial_mode': phase.mode,
-            'adversarial_epsilon': str(phase.epsilon), **self.settings}
+            'adversarial_epsilon': str(phase.epsilon), 'record_episodes': 'true', **self.settings}
         if phase.value_threshold is not None:
             settings['adversarial_value'] = str(phase.value_threshold)
         if phase.smoothing:
