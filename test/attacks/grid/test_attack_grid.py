@@ -52,8 +52,8 @@ def test_defences_have_a_table_of_their_own(checkpoint, tmp_path, capsys, own_si
     output = tmp_path / 'defences'
     attack = 'frozen-transfer-0.1-of-learned-pgd-0.1'
     arguments = ['--init', str(checkpoint), '--output', str(output), '--defences', '--scale', '10',
-                 '--phases', attack, 'learned-none', '--frozen-steps', '300', '--learned-steps', '100',
-                 '--set', 'adversarial_steps:=3']
+                 '--phases', attack, 'learned-none', '--frozen-steps', '300', '--learned-steps',
+                 '100', '--set', 'adversarial_steps:=3']
     assert attack_grid.main(arguments) == 0
     assert (output / 'seed-1' / attack / 'summary.json').is_file()
     config = yaml.safe_load((output / 'seed-1' / 'learned-pgd-0.1' / 'config.yaml').read_text())
