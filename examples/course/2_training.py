@@ -5,20 +5,24 @@ Lesson 2: a training in one process, and its curve.
 
 Trains CartPole with the classes that the nodes have, so that a debugger can stop anywhere, and
 reads the curve that each run writes.
-Try: `algorithm` dqn instead of ppo; then the same over ROS 2,
+Try: ALGORITHM dqn instead of ppo; then the same over ROS 2,
 `ros2 launch vdl_ros train.launch.py env_id:=CartPole-v1 algorithm:=ppo`.
 """
 
 import csv
+import time
 from pathlib import Path
 
 from vdl_ros import local_training
 
-FOLDER = Path('runs/lesson')
+ALGORITHM = 'ppo'
+FOLDER = Path(f'runs/lesson-{time.strftime("%H%M%S")}')
 
-local_training.main([
-    '--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '30000', '--seed', '1',
+status = local_training.main([
+    '--env_id', 'CartPole-v1', '--algorithm', ALGORITHM, '--total_steps', '30000', '--seed', '1',
     '--run_dir', str(FOLDER)])
+if status:
+    raise SystemExit(status)
 
 with (FOLDER / 'progress.csv').open() as file:
     rows = [row for row in csv.DictReader(file) if row['mean_return_100'] != 'nan']

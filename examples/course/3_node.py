@@ -4,20 +4,25 @@ Lesson 3: a ROS 2 node of your own that moves the arm.
     ros2 launch vdl_ros arm.launch.py          # in another terminal
     python3 3_node.py
 
-Subscribes to the joint states, turns the base until it has moved by 0.3 rad, and switches all
-motors off. A command holds for half a second, so the node repeats it; if the node dies, the
-driver's watchdog stops the arm.
+Subscribes to the joint states, turns the base until it has moved by 0.3 rad, at most ten seconds,
+and switches all motors off. A command holds for half a second, so the node repeats it; if the node
+dies, the driver's watchdog stops the arm.
 Try: end it by Ctrl-C, or by `kill -9`, while the arm moves.
 """
 
+import time
+
 import rclpy
+from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 
 TURN = 0.3  # rad
+LONGEST = 10.0  # s
 
 
 class TurnBase(Node):
@@ -51,12 +56,18 @@ class TurnBase(Node):
         self.motors.publish(command)
 
 
-rclpy.init()
-node = TurnBase()
+# Python handles Ctrl-C: rclpy would close its publishers before the motors are off.
+rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+node, end = TurnBase(), time.monotonic() + LONGEST
 try:
-    while not node.is_done:
-        rclpy.spin_once(node)
-    print(f'the base turned from {node.start:.2f} to {node.angle:.2f} rad')
+    while not node.is_done and time.monotonic() < end:
+        rclpy.spin_once(node, timeout_sec=0.1)
+except KeyboardInterrupt:
+    print('interrupted')
 finally:
     node.send(base=0)
-    node.motors.wait_for_all_acked()
+    node.motors.wait_for_all_acked(Duration(seconds=1))
+if node.start is None:
+    print('no joint states: does arm.launch.py run?')
+else:
+    print(f'the base turned from {node.start:.2f} to {node.angle:.2f} rad')

@@ -37,7 +37,7 @@ def test_files_and_folders_are_written_without_their_rights(tmp_path):
     ('../outside', tarfile.REGTYPE, b'x'), ('a/../../outside', tarfile.REGTYPE, b'x'),
     ('/outside', tarfile.REGTYPE, b'x'), ('link', tarfile.SYMTYPE, b'/etc'),
     ('link', tarfile.LNKTYPE, b'../outside'), ('pipe', tarfile.FIFOTYPE, b''),
-    ('disk', tarfile.BLKTYPE, b'')])
+    ('disk', tarfile.BLKTYPE, b''), ('holes', tarfile.GNUTYPE_SPARSE, b'')])
 def test_paths_that_lead_out_links_and_devices_are_refused(tmp_path, member):
     home = tmp_path / 'home'
     home.mkdir()

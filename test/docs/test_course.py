@@ -53,6 +53,18 @@ def test_a_node_turns_the_base_and_is_in_a_recording(lesson, launch, peer, tmp_p
     assert (tmp_path / 'joints.png').stat().st_size > 1000
 
 
+def test_ctrl_c_ends_the_node_with_the_motors_off(launch, peer):
+    launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'command_timeout:=5.0')
+    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    node = launch(sys.executable, str(COURSE / '3_node.py'))
+    peer.until(lambda: any(each.base == 1 for each in sent), 'it moves')
+    node.interrupt()
+    assert node.wait() == 0, node.output
+    assert 'interrupted' in node.output
+    assert 'Traceback' not in node.output
+    peer.until(lambda: sent[-1].base == 0, 'motors off')
+
+
 def test_a_policy_reaches_and_fails_under_attack(lesson):
     reached = [int(each) for each in re.findall(r'reached (\d+) of 10', lesson('4_policy.py'))]
     assert len(reached) == 2

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory
 
@@ -104,10 +105,22 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, pe
     # The target is given up: nothing moves when the reason has passed.
     peer.until(lambda: status and status[-1].state == 'idle', 'no target')
 
-    back = go_to('-0.1', '0.15', '0.15')
+    # Another target replaces its own, and is reached although the command ends.
+    other = PointStamped()
+    other.header.frame_id = 'base_link'
+    other.point.x, other.point.y, other.point.z = 0.12, 0.1, 0.2
+    targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    replaced = go_to('-0.1', '0.15', '0.15')
     peer.until(lambda: status and status[-1].state == 'running', 'it moves')
+    targets.publish(other)
+    peer.until(lambda: status[-1].success and status[-1].target[0] > 0.0, 'the arm there')
+    assert replaced.wait() == 1
+    assert 'another target has replaced this one' in replaced.output
+
+    back = go_to('-0.1', '0.15', '0.15')
+    peer.until(lambda: status[-1].state == 'running' and not status[-1].success, 'it moves')
     back.interrupt()
     assert back.wait() == 1
-    assert 'interrupted: the motors were switched off' in back.output
+    assert 'interrupted: motors off' in back.output
     peer.until(lambda: status and status[-1].state == 'idle', 'it stops')
     assert 'switched the motors off' in status[-1].reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,10 @@ def decode(data: bytes) -> NDArray[np.uint8]:
         JpegError: neither JPEG nor PNG, more than 16 million pixels, or damaged.
     """
     try:
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        with warnings.catch_warnings():
+            # Of large images: the size is checked below.
+            warnings.simplefilter('ignore', Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data), formats=_FORMATS)
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
         raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
     if image.width * image.height > _MOST_PIXELS:

@@ -18,12 +18,15 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     By hand, because ``extractall(filter='data')`` is not in every Python 3.11 that is in use.
 
     Raises:
-        tarfile.TarError: an absolute path, one that leads out of the folder, a link or a device.
+        tarfile.TarError: an absolute path, one that leads out of the folder, a link, a device or a
+            sparse file.
         OSError: a file cannot be written.
     """
     for member in archive:
         name = PurePosixPath(member.name)
-        if name.is_absolute() or '..' in name.parts or not (member.isfile() or member.isdir()):
+        # A sparse file of a few bytes may claim to fill the disk.
+        if (name.is_absolute() or '..' in name.parts or '\0' in member.name
+                or not (member.isfile() or member.isdir()) or member.issparse()):
             raise tarfile.TarError(f'{quoted(member.name)} is no file of this folder')
         path = folder / name
         if member.isdir():

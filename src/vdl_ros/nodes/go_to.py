@@ -13,11 +13,9 @@ if the place cannot be reached.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from rclpy.executors import Executor
@@ -38,7 +36,14 @@ from vdl_ros.ros import qos, qos_overrides
 from vdl_ros.ros.arm.arm_topics import wait_for_acks
 from vdl_ros.ros.arm.target_request import EXIT_FAILED, TargetRequest, TargetRequestNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, set_up, take_settings
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    make_executor,
+    run_node,
+    set_up,
+    spin_until,
+    take_settings,
+)
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ProcessConfig,)
@@ -141,9 +146,10 @@ class Move:
 
     def _move(self, node: GoToNode, executor: Executor, stop: threading.Event) -> int:
         log = node.get_logger()
-        if not _until(lambda: not node.missing, executor, stop, PATIENCE_S) and not stop.is_set():
+        is_known = spin_until(lambda: not node.missing, executor, stop, PATIENCE_S)
+        if not is_known and not stop.is_set():
             log.info(f'waiting for {node.missing}')
-        if not _until(lambda: not node.missing, executor, stop, ANSWER_S):
+        if not spin_until(lambda: not node.missing, executor, stop, ANSWER_S):
             if not stop.is_set():
                 log.error(f'no {node.missing} for {ANSWER_S:g} s: is arm.launch.py running?')
             return EXIT_FAILED
@@ -179,8 +185,8 @@ class Move:
 
         for _ in range(round(ANSWER_S / REPEAT_S)):
             node.start(goal)
-            started = _until(lambda: node.was_stopped or state() in ('running', 'aborted'),
-                             executor, stop, REPEAT_S)
+            started = spin_until(lambda: node.was_stopped or state() in ('running', 'aborted'),
+                                 executor, stop, REPEAT_S)
             if node.was_stopped and not state():
                 # Only a new request may move the arm afterwards.
                 return 'emergency stop'
@@ -188,10 +194,10 @@ class Move:
                 break
         else:
             return 'arm_controller did not start the trajectory'
-        _until(lambda: state() != 'running', executor, stop)
+        spin_until(lambda: state() != 'running', executor, stop)
         # The first measurement may be older than the end.
         count = node.measurements + 2
-        if state() == 'done' and not _until(
+        if state() == 'done' and not spin_until(
                 lambda: node.measurements >= count, executor, stop, PATIENCE_S):
             return 'the trajectory is done, but arm/joint_states stopped'
         if stop.is_set():
@@ -202,17 +208,6 @@ class Move:
             return 'the trajectory was replaced by another one'
         return {'done': '', 'aborted': f'aborted: {node.status.reason}'}.get(
             state(), 'the trajectory was lost: arm_controller was started again')
-
-
-def _until(
-    condition: Callable[[], bool], executor: Executor, stop: threading.Event,
-    seconds: float = math.inf,
-) -> bool:
-    """Run callbacks until ``condition`` or ``stop``, at most ``seconds``; return the condition."""
-    deadline = time.monotonic() + seconds
-    while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
-        executor.spin_once(timeout_sec=0.1)
-    return true
 
 
 def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
@@ -239,7 +234,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--policy', action='store_true',
                         help='move by the policy that arm.launch.py policy:=NAME runs')
     parser.add_argument('--timeout', type=number_above_0, default=60.0, metavar='S',
-                        help='longest time of the policy, s (60)')
+                        help='with --policy: its longest time, s (60)')
     return parser
 
 

@@ -46,7 +46,7 @@ EXIT_REFUSED, EXIT_DISK = 1, 3
 #: Requests that are services too, std_srvs/Trigger.
 SERVICES = ('start', 'success', 'failure', 'discard')
 # How long a script's first line waits for the robot, s.
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 # Time between looks at the keys, s.
 POLL_S = 0.02
 

@@ -9,10 +9,12 @@ single-threaded executor, but its ``spin()`` runs no callbacks, so both use ``sp
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -33,7 +35,7 @@ from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = [
     'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'call_back', 'die_with_parent',
-    'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin', 'spin_node',
+    'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin', 'spin_node', 'spin_until',
     'stop_on_signals', 'take_settings',
 ]
 
@@ -99,6 +101,17 @@ def spin(executor: Executor, stop: threading.Event) -> None:
     """Run callbacks until ``stop`` is set."""
     while not stop.is_set():
         executor.spin_once(timeout_sec=0.1)
+
+
+def spin_until(
+    condition: Callable[[], object], executor: Executor, stop: threading.Event,
+    seconds: float = math.inf,
+) -> bool:
+    """Run callbacks until ``condition`` or ``stop``, at most ``seconds``; return the condition."""
+    deadline = time.monotonic() + seconds
+    while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
+        executor.spin_once(timeout_sec=0.1)
+    return bool(true)
 
 
 def spin_node(node: Any, stop: threading.Event) -> int:

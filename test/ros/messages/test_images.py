@@ -67,7 +67,8 @@ def claims(width, height):
     (b'', 'neither JPEG nor PNG'), (b'GIF89a' + bytes(20), 'neither JPEG nor PNG'),
     (bytes(to_compressed_image(picture(64, 64, 3), STAMP, 95).data)[:2000], 'damaged'),
     (claims(65_535, 65_535), 'neither JPEG nor PNG'),
-    (claims(9000, 9000), '9000 x 9000 is not allowed: at most 16777216 pixels')])
+    (claims(9000, 9000), '9000 x 9000 is not allowed: at most 16777216 pixels'),
+    (claims(12_000, 12_000), '12000 x 12000 is not allowed: at most 16777216 pixels')])
 def test_compressed_pictures_that_are_refused(data, reason):
     with pytest.raises(ImageError, match=f'^compressed image: {reason}'):
         from_image(CompressedImage(format='jpeg', data=array.array('B', data)))

@@ -1,8 +1,8 @@
 """
 Ask the node ``policy`` to bring ``tool0`` to a place, and wait until it is there.
 
-Publishes: ``arm/target``, and ``arm/motors`` once, all off, if it does not come there. Subscribes:
-``arm/target_status``.
+Publishes: ``arm/target``, and ``arm/motors`` once, all off, if the policy is not to go on with it.
+Subscribes: ``arm/target_status``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from geometry_msgs.msg import PointStamped
 from rclpy.executors import Executor
@@ -20,14 +20,14 @@ from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.msg import MotorCommand, TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
-from vdl_ros.ros.process import EXIT_OK, make_executor, take_settings
+from vdl_ros.ros.process import EXIT_OK, make_executor, spin_until, take_settings
 from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = ['EXIT_FAILED', 'TargetRequest', 'TargetRequestNode']
 
 EXIT_FAILED = 1
 # How long a policy may take to answer, s.
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 # Motors may be off for so long, such as while joint states are missing, before it is a failure, s.
 PAUSED_S = 5.0
 # A target that nobody has taken is sent again after this time, s.
@@ -57,8 +57,9 @@ class TargetRequestNode(Node):
 
     @property
     def is_answered(self) -> bool:
-        """Return whether there is a policy."""
-        return self.status is not None and bool(self._targets.get_subscription_count())
+        """Return whether there is a policy, which can be stopped too."""
+        return self.status is not None and all(
+            each.get_subscription_count() for each in (self._targets, self._motors))
 
     def send(self, place: Sequence[float]) -> None:
         """Send the target; what was known of another one is forgotten."""
@@ -71,12 +72,18 @@ class TargetRequestNode(Node):
 
     def switch_off(self) -> None:
         """Switch all motors off, as a person does: the policy gives its target up."""
+        # Before it has the target it would not give it up.
+        wait_for_acks(self._targets)
         self._motors.publish(message_from_motors(
             Motors(), self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
         wait_for_acks(self._motors)
 
     def _on_status(self, message: TargetStatus) -> None:
         self.status = message
+
+
+class TargetLostError(Exception):
+    """The policy does not follow this target any more; the arm may be somebody else's."""
 
 
 class TargetRequest:
@@ -93,15 +100,24 @@ class TargetRequest:
         self._place, self._timeout = tuple(place), timeout
 
     def __call__(self, node: TargetRequestNode, stop: threading.Event) -> int:
-        """Ask, and return the exit status; ``stop`` and a failure switch the motors off."""
+        """Ask, and return the exit status; the motors are off if it was given up here."""
         executor = make_executor(node.process.executor)
         executor.add_node(node)
         log = node.get_logger()
         try:
-            if not self._until(lambda: node.is_answered, executor, stop, ANSWER_S):
-                log.error(f'no policy for {ANSWER_S:g} s: is arm.launch.py policy:=reach running?')
+            if not spin_until(lambda: node.is_answered, executor, stop, ANSWER_S):
+                if not stop.is_set():
+                    log.error(f'no policy for {ANSWER_S:g} s: is arm.launch.py policy:=reach '
+                              'running?')
                 return EXIT_FAILED
-            reason = self._follow(node, executor, stop)
+            try:
+                reason = self._follow(node, executor, stop)
+            except TargetLostError as ended:
+                log.error(str(ended))
+                return EXIT_FAILED
+            except BaseException:
+                node.switch_off()
+                raise
             if reason:
                 node.switch_off()
                 log.error(reason)
@@ -117,7 +133,12 @@ class TargetRequest:
     def _follow(
         self, node: TargetRequestNode, executor: Executor, stop: threading.Event,
     ) -> str:
-        """Send the target until it is taken, and wait; return why it was not reached, or ''."""
+        """
+        Send the target until it is taken, and wait; return why to give it up, '' if it is there.
+
+        Raises:
+            TargetLostError: the policy has given it up, or has another one.
+        """
         end = time.monotonic() + self._timeout
         due, paused_since, is_taken = 0.0, math.inf, False
         while not stop.is_set():
@@ -136,22 +157,13 @@ class TargetRequest:
                 self._place, status.target, strict=True))
             is_taken |= is_mine
             if status.state == 'idle' and status.reason:
-                return f'motors off: {status.reason}'
+                raise TargetLostError(f'motors off: {status.reason}')
             if is_taken and not is_mine:
-                return 'another target has replaced this one'
+                raise TargetLostError('another target has replaced this one')
             if is_mine and status.success:
                 return ''
             if status.state != 'paused':
                 paused_since = math.inf
             elif (paused_since := min(paused_since, now)) < now - PAUSED_S:
                 return f'motors off: {status.reason}'
-        return 'interrupted: the motors were switched off'
-
-    @staticmethod
-    def _until(
-        condition: Callable[[], bool], executor: Executor, stop: threading.Event, seconds: float,
-    ) -> bool:
-        deadline = time.monotonic() + seconds
-        while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
-            executor.spin_once(timeout_sec=0.1)
-        return true
+        return 'interrupted: motors off'
