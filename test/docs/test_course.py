@@ -53,10 +53,12 @@ def test_a_node_turns_the_base_and_is_in_a_recording(lesson, launch, peer, tmp_p
     assert (tmp_path / 'joints.png').stat().st_size > 1000
 
 
-def test_ctrl_c_ends_the_node_with_the_motors_off(launch, peer):
+def test_ctrl_c_ends_the_node_with_the_motors_off(launch, peer, tmp_path):
+    lesson = tmp_path / 'lesson.py'
+    lesson.write_text((COURSE / '3_node.py').read_text().replace('TURN = 0.3', 'TURN = 2.0'))
     launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'command_timeout:=5.0')
     sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-    node = launch(sys.executable, str(COURSE / '3_node.py'))
+    node = launch(sys.executable, str(lesson))
     peer.until(lambda: any(each.base == 1 for each in sent), 'it moves')
     node.interrupt()
     assert node.wait() == 0, node.output
