@@ -10,6 +10,8 @@ dies, the driver's watchdog stops the arm.
 Try: end it by Ctrl-C, or by `kill -9`, while the arm moves.
 """
 
+import signal
+import threading
 import time
 
 import rclpy
@@ -56,18 +58,20 @@ class TurnBase(Node):
         self.motors.publish(command)
 
 
-# Python handles Ctrl-C: rclpy would close its publishers before the motors are off.
+# By Ctrl-C rclpy would close its publishers before the motors are off, so this handles it itself.
+stop = threading.Event()
+signal.signal(signal.SIGINT, lambda *_: stop.set())
 rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
 node, end = TurnBase(), time.monotonic() + LONGEST
 try:
-    while not node.is_done and time.monotonic() < end:
+    while not (node.is_done or stop.is_set()) and time.monotonic() < end:
         rclpy.spin_once(node, timeout_sec=0.1)
-except KeyboardInterrupt:
-    print('interrupted')
 finally:
     node.send(base=0)
     node.motors.wait_for_all_acked(Duration(seconds=1))
-if node.start is None:
+if stop.is_set():
+    print('interrupted')
+elif node.start is None:
     print('no joint states: does arm.launch.py run?')
 else:
     print(f'the base turned from {node.start:.2f} to {node.angle:.2f} rad')

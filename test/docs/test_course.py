@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sensor_msgs.msg import JointState
 
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
@@ -58,6 +59,8 @@ def test_ctrl_c_ends_the_node_with_the_motors_off(launch, peer, tmp_path):
     lesson.write_text((COURSE / '3_node.py').read_text().replace('TURN = 0.3', 'TURN = 2.0'))
     launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'command_timeout:=5.0')
     sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    peer.until(lambda: states, 'the arm')
     node = launch(sys.executable, str(lesson))
     peer.until(lambda: any(each.base == 1 for each in sent), 'it moves')
     node.interrupt()
