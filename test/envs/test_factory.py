@@ -91,8 +91,8 @@ def test_spaces_and_frames(env_id, shape, frames):
 
 
 @pytest.mark.parametrize(('env_id', 'message'), [
-    ('CartPol-v1', "env_id: no environment 'CartPol-v1' on this host, whose env_modules register "
-                   "others; did you mean 'CartPole-v1'?"),
+    ('CartPol-v1', "env_id: no environment 'CartPol-v1' on this host; env_modules:=MODULE names "
+                   "the module that registers it; did you mean 'CartPole-v1'?"),
     ('ALE/Pogn-v5', "env_id: no Atari game 'ALE/Pogn-v5'; did you mean 'ALE/Pong-v5'?"),
     ('os:CartPole-v1', "env_id: 'os:CartPole-v1' is not allowed: no module to import, no ':'; "
                        'env_modules are imported'),
