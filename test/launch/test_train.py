@@ -37,6 +37,7 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
     assert found['actor_restarts'] == found['learner_restarts'] == 0
     assert found['wall_s'] > 0
     assert found['steps_per_s'] > 0
+    assert ' connected' in train.output, 'the learner logs how many actors there are'
 
     config = yaml.safe_load((run.path / 'config.yaml').read_text())
     assert config['env_id'] == 'CartPole-v1'

@@ -180,3 +180,15 @@ def test_an_actor_stays_with_its_learner_when_a_second_training_starts(actor, ca
         assert time.monotonic() < deadline, output
         actor.act()
         output += ''.join(capfd.readouterr())
+
+
+def test_an_actor_without_a_learner_logs_where_it_looked(actor, capfd, monkeypatch):
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+    actor.tell_if_alone()
+    said = ''.join(capfd.readouterr())
+    assert 'no learner publishes /policy in domain ' in said
+    assert "discovery range 'LOCALHOST'; one on another host needs" in said
+    learner = actor.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    actor.tell_if_alone()
+    assert 'no learner' not in ''.join(capfd.readouterr())
+    actor.destroy_publisher(learner)

@@ -129,6 +129,7 @@ def _more(texts: Sequence[str]) -> dict[str, str]:
     found = {}
     for text in texts:
         name, separator, value = text.partition(':=')
+        # Of an attack the phases set all but this.
         if not separator or name not in (*settings_of(*_SETTINGS), 'adversarial_steps'):
             raise ValueError(f'--set: {text!r} is not allowed: NAME:=VALUE with a setting of '
                              'docs/settings.md')

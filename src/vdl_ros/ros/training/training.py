@@ -265,8 +265,10 @@ class Training:
         self._policy.publish(message)
 
     def _report_actors(self) -> None:
-        """Log how many actors there are, when that has changed."""
-        count = self._node.count_publishers(self._source.topic_name) if self._source else 0
+        """Log how many actors there are, when that has changed; a bag has none."""
+        if self._source is None or self._end_of_bag is not None:
+            return
+        count = self._node.count_publishers(self._source.topic_name)
         if count != self._actors:
             self._actors = count
             self._node.get_logger().info(
