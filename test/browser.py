@@ -119,6 +119,10 @@ class Browser:
         """Press the mouse on a button and hold it."""
         element = {ELEMENT: self.button(label)}
         self.run('arguments[0].scrollIntoView({block: "center"})', element)
+        # Folders open and close slowly: the button must stand where the mouse goes.
+        place = None
+        while place != (place := self.place(label)):
+            pass
         self._mouse({'type': 'pointerMove', 'duration': 0, 'x': 0, 'y': 0, 'origin': element},
                     {'type': 'pointerDown', 'button': 0})
 

@@ -329,10 +329,14 @@ def test_buttons_of_episodes_are_there_while_there_is_a_recorder(page, peer):
             return response
         return peer.node.create_service(Trigger, f'record_episodes/{name}', on_call)
 
-    assert 'Start episode' not in page.browser.text
-    services = [serve(name) for name in ('start', 'success', 'failure', 'discard')]
     state = peer.talk(String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
     state.publish(String(data='2 episodes are [saved](http://example.org)'))
+    services = [serve(name) for name in ('start', 'success', 'discard')]
+    page.until(lambda: '11.5°' in page.browser.text, 'a later angle',
+               say=lambda: page.pose(0.2, 0, 0, 0, 0))
+    # A button without its service would do nothing.
+    assert 'Start episode' not in page.browser.text
+    services.append(serve('failure'))
     page.until(lambda: '2 episodes are [saved](http' in page.browser.text, 'the state, as text')
     for label in ('Start episode', 'Save as success', 'Save as failure', 'Discard'):
         count = len(called)

@@ -283,9 +283,16 @@ class ViewerNode(Node):
             self._request_stop(event.engaged)
         elif isinstance(event, MoveTo):
             self._move_to(event)
-        elif isinstance(event, Episode) and self._recorder[event.request].service_is_ready():
+        elif isinstance(event, Episode) and self._recorder_is_ready():
             # Its answer comes as its state.
             self._recorder[event.request].call_async(Trigger.Request())
+        elif isinstance(event, Episode):
+            self.get_logger().warning(f'{EPISODES[event.request]} was ignored: record_episodes '
+                                      'has ended')
+
+    def _recorder_is_ready(self) -> bool:
+        """Return whether all services of ``record_episodes`` are found: some come later."""
+        return all(each.service_is_ready() for each in self._recorder.values())
 
     def _request_stop(self, engage: bool) -> None:
         """Request the emergency stop, or the release of the state that was received last."""
@@ -324,8 +331,7 @@ class ViewerNode(Node):
             None if ghost is None else positions_of(ghost),
             ghost is not None and ghost.confident)
         self._panel.follow(self._positions.tolist())
-        self._panel.show_episodes(
-            self._episodes if self._recorder['start'].service_is_ready() else '')
+        self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
         self._panel.show_state(state_text(self._arm_status, self._positions, ghost, now))
 
     def _draw_image(self) -> None:
