@@ -20,10 +20,10 @@ LAB = [Row('learner', '10.9.9.1', devices='0'), Row('learner', '10.9.9.2', 2222,
 HOSTILE = '{"a": "$(touch /tmp/x) `id` \'\\" ;&|\n~ *"}'
 
 
-def plan(rows=LAB, first=None, setup='~/vdl_ros/setup.bash'):
+def plan(rows=LAB, first=None, setup='~/vdl_ros/setup.bash', **more):
     return make_plan('lab', Path('/home/me/runs/one'), rows, {
         'first': first or {'env_id': 'CartPole-v1'}, 'learner': {'device': 'cpu'}, 'actor': {}},
-        setup=setup, group_port=29400, domain='7')
+        setup=setup, group_port=29400, domain='7', **more)
 
 
 def test_ranks_addresses_and_peers_follow_from_the_rows():
@@ -46,6 +46,17 @@ def test_ranks_addresses_and_peers_follow_from_the_rows():
     assert 'CUDA_VISIBLE_DEVICES' not in tasks['actor_0'].environment
     assert [str(host) for host in found.hosts] == [
         '10.9.9.1', 'anna@10.9.9.2:2222', '10.9.9.3', '10.9.9.4']
+
+
+def test_a_discovery_server_runs_beside_learner_0_and_all_ask_it():
+    *others, server = plan(discovery_port=11900).tasks
+    assert (server.name, server.host, server.is_actor, server.is_learner) == (
+        'discovery', 0, False, False)
+    assert server.command == (
+        'fast-discovery-server', '-i', '0', '-l', '10.9.9.1', '-p', '11900')
+    for task in others:
+        assert task.environment['ROS_DISCOVERY_SERVER'] == '10.9.9.1:11900'
+        assert 'ROS_STATIC_PEERS' not in task.environment
 
 
 def test_one_learner_needs_no_group_and_this_machine_no_ssh():

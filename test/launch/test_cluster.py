@@ -66,6 +66,27 @@ def arguments(servers, tmp_path):
 
 
 @pytest.mark.timeout(1200)
+def test_hosts_find_each_other_by_a_discovery_server(hosts, servers, arguments, launch, tmp_path):
+    run = Run(servers[0]['a'].home / 'runs' / 'run')
+
+    def cluster(*words):
+        done = launch(*on(hosts['home'], 'ros2', 'run', 'vdl_ros', 'cluster', *words))
+        assert done.wait() == 0, done.output
+        return done.output
+
+    cluster('start', *arguments, f'run_dir:={tmp_path / "run"}', 'env_id:=CartPole-v1',
+            'discovery:=server', 'total_steps:=100000000', 'stop_at_return:=1e9',
+            'checkpoint_period:=1.0')
+    status = cluster('status')
+    while run.steps < 2_000:
+        assert status.count(' running ') == 6, status
+        status = cluster('status')
+    assert 'UDPv4:[10.91.9.1]:11811' in status
+    cluster('stop')
+    assert not any(running(hosts[name]) for name in 'abc')
+
+
+@pytest.mark.timeout(1200)
 def test_a_cluster_goes_on_without_a_host_and_leaves_nothing(
         hosts, servers, arguments, launch, tmp_path):
     home, run = tmp_path / 'run', Run(servers[0]['a'].home / 'runs' / 'run')

@@ -25,6 +25,11 @@ class ClusterConfig:
     group_port: int = setting(
         29400, 'Port at which learner 0 waits for the other learners.',
         minimum=1, maximum=65535)
+    discovery: str = setting(
+        'peers', 'How hosts discover each other: each process asks all hosts of the file, or one '
+        'discovery server on the host of learner 0.', choices=('peers', 'server'))
+    discovery_port: int = setting(
+        11811, 'UDP port of the discovery server.', minimum=1, maximum=65535)
     ssh_config: str = setting(
         '', 'Configuration file of ssh; empty: the one of the user, ~/.ssh/config.')
     stop_timeout: float = setting(

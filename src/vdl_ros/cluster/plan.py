@@ -17,10 +17,12 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import SettingError
 
-__all__ = ['FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name', 'is_this_machine', 'make_plan',
+__all__ = ['DISCOVERY', 'FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name', 'is_this_machine', 'make_plan',
            'plan_file', 'planned_names', 'read_plan', 'save_plan']
 
 FIRST_LEARNER = 'learner_0'
+#: The task that is a discovery server.
+DISCOVERY = 'discovery'
 LOCALHOST = ('localhost', '127.0.0.1')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]{0,39}')
 
@@ -53,12 +55,12 @@ class Host:
 @dataclass(frozen=True)
 class Task:
     """
-    One learner or actor, with the launch that starts it and starts it again.
+    One learner or actor, with the launch that starts it and starts it again, or a server.
 
     Attributes:
-        name: ``learner_RANK`` or ``actor_INDEX``.
+        name: ``learner_RANK``, ``actor_INDEX`` or ``discovery``.
         host: index of its host in the plan.
-        rank: of the learner itself, or of the actor's.
+        rank: of the learner itself, or of the actor's; 0 of the server.
         command: words of the command.
         environment: variables to set.
     """
@@ -73,6 +75,11 @@ class Task:
     def is_actor(self) -> bool:
         """Return whether it is an actor."""
         return self.name.startswith(ACTOR)
+
+    @property
+    def is_learner(self) -> bool:
+        """Return whether it is a learner."""
+        return self.name.startswith(LEARNER)
 
     def as_shell(self) -> str:
         """Return command and environment as words for a shell."""
@@ -92,7 +99,7 @@ class Plan:
             home folder there.
         ssh_config: configuration file of ssh, absolute; empty: the user's.
         hosts: each machine once.
-        tasks: learners by rank, then actors.
+        tasks: learners by rank, then actors, then the discovery server if there is one.
     """
 
     name: str
@@ -117,12 +124,13 @@ def check_name(name: str) -> str:
 
 def make_plan(
     name: str, run_dir: Path, rows: Sequence[Row], settings: Mapping[str, Mapping[str, str]], *,
-    setup: str, group_port: int, domain: str, ssh_config: str = '',
+    setup: str, group_port: int, domain: str, discovery_port: int | None = None,
+    ssh_config: str = '',
 ) -> Plan:
     """
     Return what runs where: actors are assigned to learners in turn, in the order of the rows.
 
-    Hosts discover each other by the addresses in the file, without multicast.
+    Hosts discover each other without multicast: by the addresses in the file, or by a server.
 
     Args:
         name: of the cluster.
@@ -133,6 +141,7 @@ def make_plan(
         setup: of hosts whose row names none.
         group_port: port of learner 0 for the other learners.
         domain: ROS domain.
+        discovery_port: UDP port of a discovery server on the host of learner 0; None: no server.
         ssh_config: configuration file of ssh.
 
     Raises:
@@ -166,8 +175,11 @@ def make_plan(
     def task(row: Row, number: int, rank: int, file: str, given: Mapping[str, str]) -> Task:
         host = _host(row, setup)
         others = [each for each in addresses if each != row.host]
-        environment = {'ROS_DOMAIN_ID': domain, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
-                       'ROS_STATIC_PEERS': ';'.join(others)}
+        environment = {'ROS_DOMAIN_ID': domain, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
+        if discovery_port:
+            environment['ROS_DISCOVERY_SERVER'] = f'{first}:{discovery_port}'
+        else:
+            environment['ROS_STATIC_PEERS'] = ';'.join(others)
         if row.devices is not None:
             environment['CUDA_VISIBLE_DEVICES'] = row.devices
         return Task(
@@ -189,6 +201,10 @@ def make_plan(
         own = {'num_actors': '1', 'learner_rank': str(rank),
                'actor_id': f'{ACTOR}_{index}'}
         tasks.append(task(row, index, rank, 'actors.launch.py', {**settings['actor'], **own}))
+    if discovery_port:
+        tasks.append(Task(
+            DISCOVERY, hosts.index(_host(learners[0], setup)), 0,
+            ('fast-discovery-server', '-i', '0', '-l', first, '-p', str(discovery_port)), {}))
     return Plan(name, home, first_run_dir, os.path.abspath(ssh_config) if ssh_config else '',
                 tuple(hosts), tuple(tasks))
 

@@ -136,11 +136,11 @@ def without(plan: Plan, index: int, lost: set[int]) -> str:
     """
     tasks = plan.on(index)
     names = ', '.join(task.name for task in tasks)
-    learners = [task.name for task in tasks if not task.is_actor]
+    learners = [task.name for task in tasks if task.is_learner]
     if learners:
         return f'{names} missed; the training waits for {", ".join(learners)}'
     served = {task.rank for task in plan.tasks if task.is_actor and task.host not in lost}
-    waiting = sorted({task.rank for task in tasks} - served)
+    waiting = sorted({task.rank for task in tasks if task.is_actor} - served)
     if waiting:
         ranks = ', '.join(f'learner_{rank}' for rank in waiting)
         return f'{names} missed; the training waits, because {ranks} has no other actor'

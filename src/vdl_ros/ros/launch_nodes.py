@@ -140,6 +140,9 @@ def announced(context: LaunchContext) -> list[LogInfo]:
     environment = context.environment
     if not reaches_other_hosts(environment):
         return []
+    if server := environment.get('ROS_DISCOVERY_SERVER'):
+        return [LogInfo(msg=f'announced to {server} (ROS_DISCOVERY_SERVER): every host that asks '
+                            'this server can send to these nodes')]
     scope = environment.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
     if scope == 'LOCALHOST':
         return [LogInfo(msg=f'announced to {environment["ROS_STATIC_PEERS"]} (ROS_STATIC_PEERS): '

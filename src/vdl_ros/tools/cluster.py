@@ -149,6 +149,7 @@ def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
     plan = make_plan(
         name, Path(run_dir), rows, learner_and_actor_settings(given), setup=config.setup,
         group_port=config.group_port, domain=os.environ.get('ROS_DOMAIN_ID') or '0',
+        discovery_port=config.discovery_port if config.discovery == 'server' else None,
         ssh_config=config.ssh_config)
     first = dict(word.split(':=', 1) for word in plan.tasks[0].command if ':=' in word)
     verify_run(select(RunConfig, {
@@ -181,6 +182,9 @@ def _begin(
     if action == 'print':
         if options.slurm == bool(options.kubernetes):
             raise SettingError('print: one of --slurm and --kubernetes IMAGE')
+        if config.discovery != 'peers':
+            raise SettingError(f'discovery: {config.discovery!r} is not allowed with print: '
+                               "'peers'")
         print(batch_script(plan) if options.slurm else manifest(plan, options.kubernetes), end='')
         return 0
     if options.dry_run:

@@ -47,6 +47,8 @@ def values(text: str) -> dict[str, list[str]]:
     ({'ROS_LOCALHOST_ONLY': '1'}, False),
     ({**HERE, 'ROS_STATIC_PEERS': '127.0.0.1;localhost'}, False),
     ({**HERE, 'ROS_STATIC_PEERS': '192.168.1.7'}, True),
+    ({**HERE, 'ROS_DISCOVERY_SERVER': '127.0.0.1:11811'}, False),
+    ({**HERE, 'ROS_DISCOVERY_SERVER': '192.168.1.7:11811'}, True),
 ])
 def test_reaches_other_hosts_by_environment(environ, far):
     assert transport.reaches_other_hosts(environ) is far

@@ -98,8 +98,10 @@ def check_discovery(system: System) -> Finding:
                        'use LOCALHOST or SUBNET with it')
     text = scope or 'SUBNET (not set)'
     text += f', static peers {peers}' if peers else ''
+    server = system.environ.get('ROS_DISCOVERY_SERVER', '')
+    text += f', by the server {server}' if server else ''
     advice = ''
-    if transport.reaches_other_hosts(system.environ) and not peers:
+    if transport.reaches_other_hosts(system.environ) and not peers and not server:
         advice = ('on one host, ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST makes large messages '
                   'several times faster')
     return Finding('discovery', 'ok', text, advice)

@@ -202,8 +202,10 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
         return False
     if scope != 'LOCALHOST':  # ROS uses SUBNET for no value and for an unknown one
         return True
-    peers = (peer.strip() for peer in environ.get('ROS_STATIC_PEERS', '').split(';'))
-    return any(peer and peer != 'localhost' and not peer.startswith('127.') for peer in peers)
+    # ADDRESS or, of a server, ADDRESS:PORT.
+    peers = (each.strip() for name in ('ROS_STATIC_PEERS', 'ROS_DISCOVERY_SERVER')
+             for each in environ.get(name, '').split(';'))
+    return any(peer and not peer.startswith(('localhost', '127.')) for peer in peers)
 
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
