@@ -17,8 +17,8 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import SettingError
 
-__all__ = ['DISCOVERY', 'FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name', 'is_this_machine', 'make_plan',
-           'plan_file', 'planned_names', 'read_plan', 'save_plan']
+__all__ = ['DISCOVERY', 'FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name', 'is_this_machine',
+           'make_plan', 'plan_file', 'planned_names', 'read_plan', 'save_plan']
 
 FIRST_LEARNER = 'learner_0'
 #: The task that is a discovery server.

@@ -23,8 +23,8 @@ def search(sampler, **spaces):
     return Search(SearchConfig(sampler=sampler, startup_trials=3), spaces)
 
 
-def sampler_of(found):
-    return make_sampler(found, {name: name for name in found.spaces}, seed=7)
+def sampler_of(found, first=None):
+    return make_sampler(found, {name: name for name in found.spaces}, 7, first or {})
 
 
 def draw(trial, found, names=None):
@@ -61,6 +61,17 @@ def test_a_search_that_is_opened_for_each_trial_draws_the_same_and_nothing_twice
     drawn = [each.params for each in one.get_trials()]
     assert [each.params for each in again.get_trials()] == drawn
     assert len({str(each) for each in drawn}) == 6
+
+
+@pytest.mark.parametrize('name', ['random', 'tpe', 'cmaes'])
+def test_the_first_trial_has_the_known_values(name):
+    found = search(name, learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES)
+    study = optuna.create_study(
+        sampler=sampler_of(found, {'learning_rate': 0.003, 'lstm_size': 64}))
+    first, second = (draw(study.ask(), found) for _ in range(2))
+    assert (first['learning_rate'], first['lstm_size']) == (0.003, 64)
+    assert 8 <= first['hidden_size'] <= 256
+    assert second['learning_rate'] != 0.003
 
 
 def test_cmaes_approaches_a_peak():

@@ -63,6 +63,7 @@ def test_trials_below_the_median_are_pruned_and_failed_ones_do_not_end_the_searc
     assert searcher.run(1, threading.Event())
     found = {each.number: each for each in searcher.outcomes()}
     assert sorted(found) == list(range(8)) == runner.ran
+    assert found[0].values == {'learning_rate': 0.001}, 'the value of the preset'
     assert (found[1].state, found[1].error) == ('failed', 'failed; see a.log')
     # Two complete trials are needed first.
     assert [found[number].state for number in (0, 2)] == ['complete', 'complete']

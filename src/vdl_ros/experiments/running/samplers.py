@@ -7,7 +7,8 @@ Their random numbers depend on the trial's number, and they keep no state of the
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.specs.spaces import Choices
 from vdl_ros.experiments.specs.spec import Search
 
@@ -29,7 +31,9 @@ Space = dict[str, BaseDistribution]
 _SIGMA = 1 / 6
 
 
-def make_sampler(search: Search, names: dict[str, str], seed: int) -> BaseSampler:
+def make_sampler(
+    search: Search, names: Mapping[str, str], seed: int, first: Mapping[str, Scalar],
+) -> BaseSampler:
     """
     Return the sampler of a search.
 
@@ -37,32 +41,47 @@ def make_sampler(search: Search, names: dict[str, str], seed: int) -> BaseSample
         search: what is searched.
         names: of the parameters of the study by setting.
         seed: of the search.
+        first: values of the first trial by setting; a grid has no use for them.
     """
+    known = {names[name]: value for name, value in first.items()}
     config = search.config
     if config.sampler == 'grid':
         grid = {names[name]: space.values for name, space in search.spaces.items()
                 if isinstance(space, Choices)}
         return SeededSampler(lambda _: GridSampler(grid, seed=seed), seed)
     if config.sampler == 'random':
-        return SeededSampler(lambda number: RandomSampler(seed=number), seed)
+        return SeededSampler(lambda number: RandomSampler(seed=number), seed, known)
     if config.sampler == 'cmaes':
         return SeededSampler(lambda number: CmaEs(
             {names[name]: space.distribution() for name, space in search.spaces.items()
-             if not isinstance(space, Choices)}, number), seed)
+             if not isinstance(space, Choices)}, number), seed, known)
     # constant_liar: trials that run at the same time do not try the same.
     return SeededSampler(lambda number: TPESampler(
-        seed=number, n_startup_trials=config.startup_trials, constant_liar=True), seed)
+        seed=number, n_startup_trials=config.startup_trials, constant_liar=True), seed, known)
 
 
 class SeededSampler(BaseSampler):
     """Makes a sampler for each number that it draws, with a seed of its own."""
 
-    def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
-        """Draw with what ``make`` makes of a seed; all seeds follow from ``seed``."""
-        self._make, self._seed = make, seed
+    def __init__(
+        self, make: Callable[[int], BaseSampler], seed: int,
+        first: Mapping[str, Scalar] = MappingProxyType({}),
+    ) -> None:
+        """
+        Draw with what ``make`` makes of a seed; all seeds follow from ``seed``.
+
+        Args:
+            make: makes a sampler.
+            seed: of the search.
+            first: parameters of the first trial, which are not drawn.
+        """
+        self._make, self._seed, self._first = make, seed, first
 
     def _sampler(self, trial: FrozenTrial, name: str = '') -> BaseSampler:
         return self._make(zlib.crc32(f'{self._seed} {trial.number} {name}'.encode()))
+
+    def _is_known(self, trial: FrozenTrial) -> bool:
+        return bool(self._first) and trial.number == 0
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Prepare a trial, as Optuna's grid does."""
@@ -70,19 +89,23 @@ class SeededSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Space:
         """Return the parameters that are drawn together."""
-        return self._sampler(trial).infer_relative_search_space(study, trial)
+        return {} if self._is_known(trial) else self._sampler(trial).infer_relative_search_space(
+            study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: Space,
     ) -> dict[str, Any]:
         """Draw the parameters that are drawn together."""
-        return self._sampler(trial).sample_relative(study, trial, search_space)
+        return {} if self._is_known(trial) else self._sampler(trial).sample_relative(
+            study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
         """Draw one parameter; the same, whatever was drawn before it."""
+        if self._is_known(trial) and param_name in self._first:
+            return self._first[param_name]
         return self._sampler(trial, param_name).sample_independent(
             study, trial, param_name, param_distribution)
 

@@ -105,7 +105,7 @@ class Searcher:
         self._spaces, self._url = search.spaces, url
         self._names = {name: _parameter(name, space) for name, space in search.spaces.items()}
         spec = runner.spec
-        sampler = make_sampler(search, self._names, spec.meta.seed)
+        sampler = make_sampler(search, self._names, spec.meta.seed, spec.preset_values())
         pruner = MedianPruner(n_startup_trials=search.config.startup_trials) \
             if search.config.pruner == 'median' else NopPruner()
         storage = open_storage(runner.folder, url)

@@ -33,6 +33,10 @@ class Choices:
     setting: Setting
     values: tuple[Scalar, ...]
 
+    def __contains__(self, value: object) -> bool:
+        """Return whether it is one of the values."""
+        return value in self.values
+
     def distribution(self) -> BaseDistribution:
         """Return what the sampler draws from."""
         from optuna.distributions import CategoricalDistribution
@@ -51,6 +55,10 @@ class Range:
     low: float
     high: float
     log: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        """Return whether it is from ``low`` to ``high``."""
+        return isinstance(value, int | float) and self.low <= value <= self.high
 
     def distribution(self) -> BaseDistribution:
         """Return what the sampler draws from."""

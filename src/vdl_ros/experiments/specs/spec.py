@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vdl_ros import presets
 from vdl_ros.agents_file import AgentsFile
 from vdl_ros.common.settings import Scalar, Setting, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.worlds.registration import is_world
-from vdl_ros.experiments.specs.spaces import Choices, Space
+from vdl_ros.experiments.specs.spaces import Choices, Normal, Space
 from vdl_ros.experiments.specs.spec_config import MetaConfig, ReferenceConfig, SearchConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.train_config import TrainConfig
@@ -116,6 +117,16 @@ class Spec:
         if self.search.config.sampler == 'grid':
             return min(self.meta.trials or self.search.grid_size, self.search.grid_size)
         return self.meta.trials
+
+    def preset_values(self) -> dict[str, Scalar]:
+        """Return the searched settings' values without a search, those in their spaces."""
+        if self.search is None or self.agents is not None:
+            return {}
+        resolved = presets.resolve(self.settings)
+        values = {name: space.setting.check(resolved.get(name, space.setting.default))
+                  for name, space in self.search.spaces.items()}
+        return {name: value for name, value in values.items()
+                if not isinstance(space := self.search.spaces[name], Normal) and value in space}
 
     def with_meta(self, **values: int) -> Spec:
         """Return the spec with other numbers of trials or sessions."""
