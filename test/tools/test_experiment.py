@@ -111,7 +111,15 @@ def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(
     assert min(steps) >= 6000
     assert 'resume' not in capsys.readouterr().err
     assert experiment.main(['some.yaml', '--mode', 'benchmark']) == 0
-    assert capsys.readouterr().out.startswith('trained: has results in ')
+    has_results, *table = capsys.readouterr().out.splitlines()
+    assert has_results.startswith('trained: has results in ')
+    row, = json.loads((specs.parent / 'runs/some/benchmark.json').read_text())
+    data = json.loads((folder / 'trial_data.json').read_text())
+    assert row['returns'] == [each['final_return'] for each in data['sessions']]
+    assert row['fitness'] == data['fitness']
+    # No session of so few steps reaches the standard return.
+    assert row['steps'] == [None] * 2
+    assert table[2].startswith('| CartPole-v1 | `a3c` |')
     content['trained']['agent']['hidden_size'] = 16
     specs.write_text(yaml.safe_dump({'trained': content['trained']}))
     assert experiment.main(['some.yaml', 'trained']) == 2

@@ -22,6 +22,7 @@ from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_num
 from vdl_ros.common.settings import suggestion
 from vdl_ros.common.stop_signals import set_by_signals
 from vdl_ros.experiments.modes import MODES, Experiments
+from vdl_ros.experiments.results.benchmark_table import deliver_benchmark
 from vdl_ros.experiments.specs.checker import find_files, read_specs
 from vdl_ros.experiments.specs.spec import Spec
 from vdl_ros.experiments.specs.yaml_nodes import Fault, YamlFile
@@ -93,6 +94,10 @@ def main(args: Sequence[str] | None = None) -> int:
         except (ValueError, OSError) as error:
             print(f'experiment: {" ".join(str(error).split())}', file=sys.stderr)
             status = EXIT_BAD_INPUT
+    for folder in dict.fromkeys(options.output / spec.path.stem for spec, mode, _ in tasks
+                                if mode == 'benchmark'):
+        if folder.is_dir():
+            print(deliver_benchmark(folder), end='')
     if stop.is_set() and status:
         print('experiment: interrupted; the same command goes on', file=sys.stderr)
     return status
