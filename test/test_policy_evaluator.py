@@ -12,11 +12,11 @@ from vdl_ros.common.settings import SettingError, as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator, verify_evaluations
-from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.acting.evaluation import Act, evaluate
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
 

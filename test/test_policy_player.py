@@ -13,9 +13,9 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.policy_player import PolicyPlayer
-from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.train_config import TrainConfig
 
 

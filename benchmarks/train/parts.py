@@ -24,8 +24,8 @@ from benchmarks.env.stepping import frames_per_s
 from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
@@ -51,8 +51,8 @@ class _Part:
             self.train, *spaces, factory.frames_per_observation(env),
             algorithm_config=make_algorithm_config(self.train, settings))
 
-    def _actor(self) -> Actor:
-        return Actor(
+    def _actor(self) -> TorchActor:
+        return TorchActor(
             self.envs, self.learner.copy_policy(), self.learner.schema, self.train.seed)
 
     def step(self) -> Callable[[], int]:

@@ -29,8 +29,8 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
@@ -55,7 +55,7 @@ class SerialInbox:
     """Runs the actor for one unroll whenever the trainer takes one."""
 
     def __init__(
-        self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
+        self, actor: TorchActor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
     ) -> None:
         """Take unrolls from ``actor`` with the weights of ``learner``."""
         self._timer = timer
@@ -126,7 +126,7 @@ def train(
                 env, config, algorithm_config, modules, learner, flow_stats)
         else:
             policy = make_policy(config, *spaces, algorithm_config)
-            actor = Actor(envs, policy, learner.schema, config.seed, timer,
+            actor = TorchActor(envs, policy, learner.schema, config.seed, timer,
                           exploration_schedule(algorithm_config, 'serial', config.freeze))
             if isinstance(envs, AttackedEnv):
                 # The first observation is not perturbed: the policy has no weights yet.

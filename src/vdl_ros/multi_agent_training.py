@@ -35,9 +35,9 @@ from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.worlds.registration import is_world
 from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.shared_actors import SharedActors, StepTogether
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
@@ -102,9 +102,9 @@ class _Agent:
         self.learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
                                algorithm_config=algorithm, init=init)
         self._flow_stats, self._queue = FlowStats(), _Queue()
-        self.actors: dict[int, Actor] = {}
+        self.actors: dict[int, TorchActor] = {}
         for number, each in envs.items():
-            self.actors[number] = Actor(
+            self.actors[number] = TorchActor(
                 each, make_policy(config, *spaces, algorithm), self.learner.schema, seed, timer,
                 exploration_schedule(algorithm, f'env_{number}', config.freeze))
         self._sequences = dict.fromkeys(envs, 0)

@@ -16,11 +16,11 @@ from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.video import make_drawn, only_image
-from vdl_ros.rl.acting.actor import load_weights
 from vdl_ros.rl.acting.env_stepper import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import load_weights
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['PolicyPlayer']

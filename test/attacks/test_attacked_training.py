@@ -16,10 +16,10 @@ from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.central_inference import CentralInference, Request
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
@@ -106,7 +106,7 @@ def test_unrolls_hold_what_the_policy_saw(make):
     spaces = envs.single_observation_space, envs.single_action_space
     policy = make(*spaces, network='universe', lstm_size=4)
     schema = UnrollSchema(*spaces, 6, 1, policy.state_size)
-    actor = Actor(envs, policy, schema, 0)
+    actor = TorchActor(envs, policy, schema, 0)
     envs.follow(policy)
     actor.unroll()
     arrays, _ = actor.unroll()
@@ -134,7 +134,7 @@ def test_the_state_of_the_actor_gives_the_same_attack_as_one_of_its_own(make, mo
         spaces = envs.single_observation_space, envs.single_action_space
         policy = make(*spaces, network='universe', lstm_size=4, last_action_reward=True)
         envs.follow(policy, (lambda: actor.state) if shared else None)
-        actor = Actor(envs, policy, UnrollSchema(*spaces, 8, 1, policy.state_size), 0)
+        actor = TorchActor(envs, policy, UnrollSchema(*spaces, 8, 1, policy.state_size), 0)
         found = [actor.unroll()[0] for _ in range(3)]
         actor.close()
         return found

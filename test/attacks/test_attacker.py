@@ -8,7 +8,7 @@ import torch
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.attacker import Attacker
 from vdl_ros.attacks.victim import PolicyVictim, Seen
-from vdl_ros.rl.acting.actor import load_weights, weights
+from vdl_ros.rl.policy.weights import load_weights, weights
 
 B = 3
 NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)

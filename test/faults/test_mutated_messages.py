@@ -22,14 +22,16 @@ from vdl_ros.bags import messages as bag_messages
 from vdl_ros.common.settings import as_dict, select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import CaptureScene, MotorCommand
-from vdl_ros.rl.acting.actor import Actor, weights
 from vdl_ros.rl.acting.flow_control import Credit, FlowStats
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros.messages.tensors import from_tensors
-from vdl_ros.ros.training.inference_service import InferenceService, to_observation
+from vdl_ros.ros.training.inference_service import InferenceService
+from vdl_ros.ros.training.observations import to_observation
 from vdl_ros.ros.training.trajectories import (
     TrajectoryInbox,
     policy_config,
@@ -154,7 +156,7 @@ class Policies:
     def __init__(self):
         learner = Learner(ENV_IDS[0])
         envs = make_envs(ENV_IDS[0], 1, 2)
-        self.actor = Actor(envs, learner.policy, learner.schema, 1)
+        self.actor = TorchActor(envs, learner.policy, learner.schema, 1)
         flow_stats = FlowStats()
         flow_stats.arrive('a', 1, 0)
         self.message = to_policy(

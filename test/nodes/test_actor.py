@@ -14,9 +14,9 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.nodes.actor import ActorNode
-from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.acting.learner_choice import LearnerChoice
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import to_tensors

@@ -68,7 +68,8 @@ def test_learners_that_contradict_each_other_are_refused(of_red, of_blue, reason
     rclpy.init()
     node = rclpy.create_node('test')
     try:
-        actors = WorldActors(node, ['red', 'blue'], 'actor', num_worlds=0, credit_timeout=10.0,
+        actors = WorldActors(node, ['red', 'blue'], 'actor', num_worlds=0, threads=1,
+                              credit_timeout=10.0,
                              timer=ThreadTimer())
         settings = as_dict(EnvConfig(env_id='mpe2/simple_push_v3', num_envs=2), TrainConfig())
         for agent, body, more in zip(actors.agents, ('adversary_0', 'agent_0'),

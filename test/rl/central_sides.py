@@ -4,10 +4,10 @@ import dataclasses
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.central_inference import CentralInference, Request
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
@@ -80,5 +80,5 @@ def local_unrolls(env_id, count, seed=4, batch=3, policy=None, **more):
     if policy is not None:
         schema = UnrollSchema(envs.single_observation_space, envs.single_action_space, STEPS,
                               schema.frames_per_observation, policy.state_size)
-    actor = Actor(envs, policy or learner.policy, schema, seed, **more)
+    actor = TorchActor(envs, policy or learner.policy, schema, seed, **more)
     return [actor.unroll()[0] for _ in range(count)]

@@ -19,18 +19,16 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from rclpy.node import Node
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvStopped, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -57,7 +55,9 @@ from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
 from vdl_ros.ros.training.policy_inbox import PolicyInbox
 from vdl_ros.ros.training.trajectories import policy_config
-from vdl_ros.saved_policy import load_surrogate
+
+if TYPE_CHECKING:
+    from vdl_ros.attacks.attacked_env import AttackedEnv
 
 SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
 # Waiting without a learner, after which the likely reasons are logged, s.
@@ -85,7 +85,6 @@ class ActorNode(Node):
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
         self._start_id = secrets.randbits(63)
         self.timer = ThreadTimer()
-        torch.set_num_threads(self._settings.actor_threads)
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
@@ -139,13 +138,12 @@ class ActorNode(Node):
         # A restarted actor must not repeat its first episodes.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
                 + self._start_id) % 2**31
-        surrogate = None if attack.adversarial_mode == NONE else load_surrogate(self._surrogate)
-        envs = attack_environments(
-            factory.make(env, seed, num_envs=self._settings.num_envs or None), attack, train, seed,
-            surrogate)
-        if text := warning(attack, envs):
-            self.get_logger().warning(text)
-        frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
+        envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
+        attacked = None
+        if attack.adversarial_mode != NONE:
+            attacked = self._attack_environments(envs, attack, train, seed)
+            envs = attacked
+        frames = 1 if attacked is not None else factory.frames_per_observation(env)
         mode: ActorMode
         try:
             if train.inference == 'learner':
@@ -157,6 +155,7 @@ class ActorNode(Node):
                 mode = LocalInferenceMode(
                     self, envs, train, algorithm_config, frames, actor_id=self._id,
                     start_id=self._start_id, sequence=self._sequence, seed=seed,
+                    threads=self._settings.actor_threads, attacked=attacked,
                     credit_timeout=self._settings.credit_timeout,
                     finished=self._publish_episodes, timer=self.timer,
                     heard=self._policies.choice.heard, on_extras=self._reaction_time.add,
@@ -165,12 +164,29 @@ class ActorNode(Node):
             # The next policy may be refused too, and each would leave its environments.
             envs.close()
             raise
-        self._attack = attack
-        self._attacked = envs if isinstance(envs, AttackedEnv) else None
+        self._attack, self._attacked = attack, attacked
         if self._attacked is not None and self._diagnostics is None:
             self._diagnostics = Diagnostics(self, self._health)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         return mode
+
+    def _attack_environments(
+        self, envs: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
+    ) -> AttackedEnv:
+        """Return the environments under attack, with a warning for what no camera could show."""
+        # Imported here because an attack needs PyTorch, and an actor often does not.
+        from vdl_ros.attacks.attacked_env import AttackedEnv, warning
+        from vdl_ros.saved_policy import load_surrogate
+        try:
+            attacked = AttackedEnv(
+                envs, attack, seed, normalized=train.normalize_observations,
+                surrogate=load_surrogate(self._surrogate))
+        except ValueError:
+            envs.close()
+            raise
+        if text := warning(attack, attacked):
+            self.get_logger().warning(text)
+        return attacked
 
     def tell_if_alone(self) -> None:
         """Log where a learner was looked for, if there is none."""

@@ -17,7 +17,6 @@ import socket
 import threading
 from collections.abc import Sequence
 
-import torch
 from rclpy.node import Node
 
 from vdl_ros.agents_file import check_agent_name
@@ -55,13 +54,12 @@ class WorldActorNode(Node):
         if not names or len(set(names)) != len(names):
             raise SettingError(f'agents: {settings.agents!r} is not allowed: names of different '
                                'agents, such as chaser,prey')
-        torch.set_num_threads(settings.actor_threads)
         self.timer = ThreadTimer()
         self.actors = WorldActors(
             self, names, settings.actor_id or (
                 f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}'),
-            num_worlds=settings.num_worlds, credit_timeout=settings.credit_timeout,
-            timer=self.timer)
+            num_worlds=settings.num_worlds, threads=settings.actor_threads,
+            credit_timeout=settings.credit_timeout, timer=self.timer)
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
 
 

@@ -7,13 +7,14 @@ import torch
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor, load_weights, weights
 from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_extras
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import load_weights, weights
 from vdl_ros.rl.train_config import TrainConfig
 
 BATCH = 3
@@ -30,7 +31,7 @@ def make_actor(env_id, steps, seed=4, timer=None, own=None, more=None, **train):
     schema = UnrollSchema(
         *spaces, steps, factory.frames_per_observation(config), policy.state_size)
     torch.seed()  # whatever was drawn before must not matter
-    return Actor(envs, policy, schema, seed, timer, **(more or {})), schema
+    return TorchActor(envs, policy, schema, seed, timer, **(more or {})), schema
 
 
 def decoded(schema, arrays, space):

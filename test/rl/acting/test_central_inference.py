@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from vdl_ros.rl.acting import central_inference as module
-from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.data.unroll import UnrollError
+from vdl_ros.rl.policy.weights import weights
 
 Asking, Learner, go_on, local_unrolls = (
     sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)

@@ -7,8 +7,8 @@ import torch
 from gymnasium import spaces
 
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
@@ -69,7 +69,7 @@ def train(name, envs, updates, **changes):
     algorithm_config = make_algorithm_config(config, OWN[name])
     learner = Learner(config, envs.single_observation_space, envs.single_action_space,
                       algorithm_config=algorithm_config)
-    actor = Actor(envs, learner.copy_policy(), learner.schema, 3,
+    actor = TorchActor(envs, learner.copy_policy(), learner.schema, 3,
                   exploration=exploration_schedule(algorithm_config, 'a'))
     for number in range(updates):
         actor.load(learner.weights(), learner.version, learner.agent_steps)

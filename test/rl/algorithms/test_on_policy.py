@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
@@ -67,7 +67,7 @@ def test_ratios_are_1_before_the_first_step(
         return loss(batch, *targets)
 
     monkeypatch.setattr(learner.algorithm, 'loss', spy)
-    actor = Actor(envs, learner.copy_policy(), learner.schema, 3)
+    actor = TorchActor(envs, learner.copy_policy(), learner.schema, 3)
     per_update = 4 if name == 'ppo' else 1
     for number in range(4):
         actor.load(learner.weights(), learner.version, learner.agent_steps)

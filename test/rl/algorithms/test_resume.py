@@ -9,7 +9,7 @@ import torch
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
@@ -83,7 +83,7 @@ def test_with_an_image_and_numbers_it_goes_on_to_the_bit(config, saved, same, na
                        algorithm_config=make_algorithm_config(settings, OWN))
 
     one = learner()
-    actor = Actor(envs, one.copy_policy(), one.schema, 1)
+    actor = TorchActor(envs, one.copy_policy(), one.schema, 1)
     unrolls = [Unroll(actor.unroll()[0], 'a', 1, number, 0) for number in range(4)]
     for unroll in unrolls[:2]:
         one.update([unroll])

@@ -6,7 +6,7 @@ import pytest
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
@@ -23,7 +23,7 @@ def acted(env_id, lstm_size=0):
         TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
     schema = UnrollSchema(
         *spaces, STEPS, factory.frames_per_observation(config), policy.state_size)
-    actor = Actor(envs, policy, schema, 1)
+    actor = TorchActor(envs, policy, schema, 1)
     # Until there is a reset within.
     arrays, _ = actor.unroll()
     while not arrays['is_reset'][1:].any():

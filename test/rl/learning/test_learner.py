@@ -10,7 +10,7 @@ import torch
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor, load_weights
+from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     ImpalaConfig,
@@ -21,6 +21,7 @@ from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import load_weights
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -251,7 +252,7 @@ def test_frames_that_do_not_fit_change_nothing(same):
     envs = factory.make(config, 1, num_envs=2)
     spaces = envs.single_observation_space, envs.single_action_space
     learner = Learner(CONFIG, *spaces, factory.frames_per_observation(config))
-    arrays, _ = Actor(envs, make_policy(CONFIG, *spaces), learner.schema, 1).unroll()
+    arrays, _ = TorchActor(envs, make_policy(CONFIG, *spaces), learner.schema, 1).unroll()
     arrays['reset_index'] = np.array([[50, 0]], np.int32)
     arrays['reset_stacks'] = np.zeros((1, 4, 8, 8), np.uint8)
     before = copy.deepcopy(learner.state())
@@ -337,7 +338,7 @@ def test_a_bandit_is_learned():
     envs = Bandit()
     spaces = envs.single_observation_space, envs.single_action_space
     learner = Learner(dataclasses.replace(CONFIG, learning_rate=0.02, seed=3), *spaces)
-    actor = Actor(envs, learner.policy, learner.schema, 3)
+    actor = TorchActor(envs, learner.policy, learner.schema, 3)
     for _ in range(150):
         learner.update([Unroll(actor.unroll()[0], 'a', 0, 0, 0)])
     parameters, values, _ = learner.policy(torch.ones(1))

@@ -10,9 +10,9 @@ from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Policy
-from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
 from vdl_ros.ros.training.actor_modes import CentralInferenceMode, LocalInferenceMode
@@ -65,7 +65,7 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     envs = factory.make(env, 0, num_envs=1)
     mode = LocalInferenceMode(
         node, envs, train, algorithm_config, 1, actor_id='a', start_id=1, sequence=0, seed=0,
-        credit_timeout=10.0, finished=lambda episodes, version: None, timer=ThreadTimer(),
+        threads=1, credit_timeout=10.0, finished=lambda episodes, version: None, timer=ThreadTimer(),
         heard=lambda: heard.append(now[0]))
     monkeypatch.setattr(mode._credit, '_clock', lambda: now[0])
     published = []

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.common.thread_timer import ThreadTimer
-from vdl_ros.rl.acting.actor import load_weights
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import (
@@ -32,6 +31,7 @@ from vdl_ros.rl.data.unroll import (
     add_extras,
 )
 from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.policy.weights import load_weights
 
 __all__ = ['Answer', 'CentralInference', 'Request']
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from numpy.typing import NDArray
 
 from vdl_ros.rl.acting.actor import Actor
@@ -29,7 +28,6 @@ class SharedActors:
         self.actors = list(actors)
         self._step_together = step_together
 
-    @torch.inference_mode()
     def step(self) -> list[int]:
         """Step once; return the indices of the actors with T steps, to be finished now."""
         actions = [actor.begin_step() for actor in self.actors]

@@ -11,7 +11,6 @@ import gymnasium
 import torch
 
 from vdl_ros.common.thread_timer import ThreadTimer
-from vdl_ros.rl.acting.actor import weights
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, make_algorithm_config
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import Batch, make_batch
@@ -21,6 +20,7 @@ from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.policy.precision import choose_precision
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.runs.checkpoint import pack, unpack
 from vdl_ros.rl.runs.initial_weights import load_initial_weights
 from vdl_ros.rl.train_config import TrainConfig

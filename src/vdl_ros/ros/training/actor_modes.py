@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from rclpy.node import Node
 from std_msgs.msg import String
 
-from vdl_ros.attacks.attacked_env import AttackedEnv
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
-from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import Credit
+from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.data.unroll import Arrays, UnrollSchema
+from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
-from vdl_ros.ros.training.inference_service import to_observation
+from vdl_ros.ros.training.observations import to_observation
 from vdl_ros.ros.training.trajectories import to_trajectory
+
+if TYPE_CHECKING:
+    from vdl_ros.attacks.attacked_env import AttackedEnv
 
 __all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode']
 
@@ -67,29 +68,25 @@ class LocalInferenceMode:
     def __init__(
         self, node: Node, envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
         frames_per_observation: int, *,
-        actor_id: str, start_id: int, sequence: int, seed: int, credit_timeout: float,
-        finished: Finished, timer: ThreadTimer, heard: Callable[[], None],
-        on_extras: OnExtras = lambda extras: None, await_recorder: bool = False,
-        namespace: str = '',
+        actor_id: str, start_id: int, sequence: int, seed: int, threads: int,
+        credit_timeout: float, finished: Finished, timer: ThreadTimer,
+        heard: Callable[[], None], on_extras: OnExtras = lambda extras: None,
+        await_recorder: bool = False, namespace: str = '', attacked: AttackedEnv | None = None,
     ) -> None:
         """
         Start with trajectory number ``sequence`` at the first policy.
 
         ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
-        described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics.
+        described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics;
+        ``attacked`` is ``envs`` under an attack, if there is one.
         """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._timer, self._heard = finished, timer, heard
         self._on_extras = on_extras
-        spaces = envs.single_observation_space, envs.single_action_space
-        policy = make_policy(train, *spaces, algorithm_config)
-        self.actor = Actor(
-            envs, policy, UnrollSchema(
-                *spaces, train.unroll_length, frames_per_observation, policy.state_size),
-            seed, timer, exploration_schedule(algorithm_config, actor_id, train.freeze))
-        if isinstance(envs, AttackedEnv):
-            # The first observation is not perturbed: the policy has no weights yet.
-            envs.follow(policy, lambda: self.actor.state)
+        self.actor = make_actor(
+            envs, train, algorithm_config, frames_per_observation, seed=seed, timer=timer,
+            threads=threads, follow=None if attacked is None else attacked.follow,
+            exploration=exploration_schedule(algorithm_config, actor_id, train.freeze))
         self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''

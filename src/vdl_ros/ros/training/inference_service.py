@@ -16,11 +16,11 @@ from vdl_ros.msg import Action, Observation
 from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
-from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollError
+from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
 from vdl_ros.ros.training.actor_messages import ActorMessages
 
-__all__ = ['InferenceService', 'to_observation']
+__all__ = ['InferenceService']
 
 # Observations that may wait; each actor has at most one.
 _QUEUE = 1024
@@ -28,15 +28,6 @@ _QUEUE = 1024
 _CREDIT_PERIOD_S = 0.005
 # Stamps of observations without an answer that are kept; more than there are sessions.
 _STAMPS = 2048
-
-
-def to_observation(
-    arrays: Arrays, *, stamp: Time, actor_id: str, start_id: int, step: int, learner_id: str,
-) -> Observation:
-    """Return the message of one step; ``stamp`` is the time of the step."""
-    return Observation(
-        header=Header(stamp=stamp), actor_id=actor_id, start_id=start_id, step=step,
-        learner_id=learner_id, tensors=to_tensors(arrays))
 
 
 class InferenceService:

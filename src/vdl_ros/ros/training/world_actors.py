@@ -84,7 +84,7 @@ class WorldActors:
 
     def __init__(
         self, node: Node, names: Sequence[str], actor_id: str, *, num_worlds: int,
-        credit_timeout: float, timer: ThreadTimer,
+        threads: int, credit_timeout: float, timer: ThreadTimer,
     ) -> None:
         """
         Subscribe to the policies of all agents.
@@ -94,11 +94,13 @@ class WorldActors:
             names: namespaces of their learners.
             actor_id: name of this actor.
             num_worlds: number of worlds; 0: that of the learners.
+            threads: CPU threads of the agents' networks.
             credit_timeout: as ActorConfig has it, s.
             timer: of the thread that calls :meth:`act`.
         """
         self._node, self._actor_id, self._timer = node, actor_id, timer
         self._num_worlds, self._credit_timeout = num_worlds, credit_timeout
+        self._threads = threads
         self._start_id = secrets.randbits(63)
         self.agents = [WorldAgent(node, name, actor_id, credit_timeout) for name in names]
         self._shared: SharedActors | None = None
@@ -195,6 +197,7 @@ class WorldActors:
                     self._node, view, train, make_algorithm_config(train, agent.config),
                     factory.frames_per_observation(first), actor_id=self._actor_id,
                     start_id=self._start_id, sequence=agent.sequence, seed=seed,
+                    threads=self._threads,
                     credit_timeout=self._credit_timeout, finished=agent.publish_episodes,
                     timer=self._timer, heard=agent.policies.choice.heard,
                     namespace=f'{agent.name}/')

@@ -1,0 +1,89 @@
+"""The actor whose policy PyTorch computes: every network, and those that an attack follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.policy.weights import load_weights
+
+__all__ = ['TorchActor']
+
+
+class TorchActor(Actor):
+    """
+    See :class:`Actor`.
+
+    Attributes:
+        policy: the copy of the policy.
+        state: its state, [B, S].
+    """
+
+    def __init__(
+        self,
+        envs: VectorEnv,
+        policy: Policy,
+        schema: UnrollSchema,
+        seed: int,
+        timer: ThreadTimer | None = None,
+        exploration: Callable[[int], float] = lambda agent_steps: 0.0,
+    ) -> None:
+        """
+        Reset the environments, and the state.
+
+        Args:
+            envs: the environments.
+            policy: chooses the actions.
+            schema: schema of the unrolls.
+            seed: of the first episodes and of sampling.
+            timer: see :class:`Actor`.
+            exploration: see :class:`Actor`.
+        """
+        super().__init__(envs, schema, seed, timer, exploration)
+        self.policy = policy.eval()
+        self.state: Tensor = policy.initial_state(envs.num_envs)
+        torch.manual_seed(seed)
+
+    def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
+        """See :meth:`Actor.use`."""
+        load_weights(self.policy, arrays)
+        self.policy.exploration = torch.tensor([exploration])
+
+    @torch.inference_mode()
+    def choose(
+        self, observations: NDArray[Any], is_reset: NDArray[Any],
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """See :meth:`Actor.choose`."""
+        distribution = self.policy.distribution
+        if self.policy.state_size:
+            # [None]: T = 1.
+            parameters, _, self.state = self.policy(
+                torch.from_numpy(observations)[None], torch.from_numpy(is_reset)[None], self.state)
+            parameters = parameters[0]
+        else:
+            parameters = self.policy(torch.from_numpy(observations)).parameters
+        actions = distribution.sample(parameters)
+        return actions.numpy(), distribution.log_prob(parameters, actions).numpy()
+
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """See :meth:`Actor.to_environment`."""
+        return self.policy.distribution.to_environment(actions)
+
+    def recorded_state(self) -> NDArray[Any]:
+        """See :meth:`Actor.recorded_state`."""
+        return self.state.numpy()
+
+    @torch.inference_mode()
+    def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
+        """See :meth:`Actor.append_last_action`."""
+        self.state = self.policy.append_last_action(
+            self.state, torch.from_numpy(actions), torch.from_numpy(rewards))
