@@ -34,7 +34,6 @@ from vdl_ros.experiments.specs.spec import Spec
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.runs.training_process import TrainingError
 from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.saved_policy import record_video
 
 __all__ = ['MODES', 'Experiments']
 
@@ -199,6 +198,8 @@ class Experiments:
                 raise ValueError(f'--at: {run}: {name} {settings.get(name)!r} is not '
                                  f'{" or ".join(map(repr, known))} as in {spec.name}')
         import_modules(EnvModulesConfig(env_modules=self.env_modules))
+        # Imported here because it imports PyTorch, which nothing else of an experiment needs.
+        from vdl_ros.saved_policy import record_video
         try:
             self.log(record_video(run / 'checkpoint.pt', run / 'enjoy.mp4'))
         except OpenGLError as error:

@@ -65,8 +65,8 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     envs = factory.make(env, 0, num_envs=1)
     mode = LocalInferenceMode(
         node, envs, train, algorithm_config, 1, actor_id='a', start_id=1, sequence=0, seed=0,
-        threads=1, credit_timeout=10.0, finished=lambda episodes, version: None, timer=ThreadTimer(),
-        heard=lambda: heard.append(now[0]))
+        threads=1, credit_timeout=10.0, finished=lambda episodes, version: None,
+        timer=ThreadTimer(), heard=lambda: heard.append(now[0]))
     monkeypatch.setattr(mode._credit, '_clock', lambda: now[0])
     published = []
     monkeypatch.setattr(mode, '_publisher', SimpleNamespace(
