@@ -70,7 +70,9 @@ def test_hosts_find_each_other_by_a_discovery_server(hosts, servers, arguments, 
     run = Run(servers[0]['a'].home / 'runs' / 'run')
 
     def cluster(*words):
-        done = launch(*on(hosts['home'], 'ros2', 'run', 'vdl_ros', 'cluster', *words))
+        # A name of its own: the other test may run at the same time on this machine.
+        done = launch(*on(hosts['home'], 'ros2', 'run', 'vdl_ros', 'cluster', *words,
+                          'name:=served'))
         assert done.wait() == 0, done.output
         return done.output
 
