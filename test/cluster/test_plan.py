@@ -53,10 +53,23 @@ def test_a_discovery_server_runs_beside_learner_0_and_all_ask_it():
     assert (server.name, server.host, server.is_actor, server.is_learner) == (
         'discovery', 0, False, False)
     assert server.command == (
-        'fast-discovery-server', '-i', '0', '-l', '10.9.9.1', '-p', '11900')
+        'fast-discovery-server', '-i', '0', '-p', '11900')
     for task in others:
         assert task.environment['ROS_DISCOVERY_SERVER'] == '10.9.9.1:11900'
         assert 'ROS_STATIC_PEERS' not in task.environment
+    *_, server = plan([Row('learner', 'localhost'), Row('actor', 'localhost')],
+                      discovery_port=11900).tasks
+    assert '-l 127.0.0.1' in ' '.join(server.command), 'no other host reaches it'
+
+
+def test_how_the_shell_discovers_nodes_does_not_count():
+    found = plan().tasks[0].as_shell()
+    environ = dict(os.environ, ROS_DISCOVERY_SERVER='x:1', ROS_SUPER_CLIENT='TRUE')
+    words = found.partition(' ros2 launch')[0] + ' env'
+    shown = subprocess.run(['bash', '-c', words], env=environ, capture_output=True, text=True)
+    assert 'ROS_STATIC_PEERS=10.9.9.2' in shown.stdout
+    assert 'ROS_DISCOVERY_SERVER' not in shown.stdout
+    assert 'ROS_SUPER_CLIENT' not in shown.stdout
 
 
 def test_one_learner_needs_no_group_and_this_machine_no_ssh():

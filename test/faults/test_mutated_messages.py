@@ -20,10 +20,11 @@ from std_msgs.msg import Header
 
 from vdl_ros.bags import messages as bag_messages
 from vdl_ros.common.settings import as_dict, select
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import CaptureScene, MotorCommand
 from vdl_ros.rl.acting.flow_control import Credit, FlowStats
-from vdl_ros.rl.acting.torch_actor import TorchActor
+from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
@@ -156,7 +157,10 @@ class Policies:
     def __init__(self):
         learner = Learner(ENV_IDS[0])
         envs = make_envs(ENV_IDS[0], 1, 2)
-        self.actor = TorchActor(envs, learner.policy, learner.schema, 1)
+        settings = select(TrainConfig, SETTINGS)
+        self.actor = make_actor(
+            envs, settings, make_algorithm_config(settings, SETTINGS), 1, seed=1,
+            timer=ThreadTimer(), threads=1, exploration=lambda steps: 0.0)
         flow_stats = FlowStats()
         flow_stats.arrive('a', 1, 0)
         self.message = to_policy(

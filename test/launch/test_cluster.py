@@ -58,7 +58,8 @@ def arguments(servers, tmp_path):
     system = Path('/opt/ros', os.environ['ROS_DISTRO'], 'setup.bash')
     setup.write_text(''.join(f'source {path}\n' for path in (system, ROOT / 'setup.bash')
                              if path.exists()))
-    table = tmp_path / 'lab.csv'
+    # Its name is the cluster's, and another test has a cluster `lab` on this machine.
+    table = tmp_path / 'namespaces.csv'
     rows = [('learner', 'a'), ('learner', 'b'), ('actor', 'a'), ('actor', 'b'), ('actor', 'c')]
     table.write_text('job,host,port,devices,user\n' + ''.join(
         f'{job},{ADDRESSES[host]},{PORT},,\n' for job, host in rows))
@@ -70,7 +71,7 @@ def test_hosts_find_each_other_by_a_discovery_server(hosts, servers, arguments, 
     run = Run(servers[0]['a'].home / 'runs' / 'run')
 
     def cluster(*words):
-        # A name of its own: the other test may run at the same time on this machine.
+        # A name of its own: the other test may run at the same time.
         done = launch(*on(hosts['home'], 'ros2', 'run', 'vdl_ros', 'cluster', *words,
                           'name:=served'))
         assert done.wait() == 0, done.output
@@ -83,7 +84,7 @@ def test_hosts_find_each_other_by_a_discovery_server(hosts, servers, arguments, 
     while run.steps < 2_000:
         assert status.count(' running ') == 6, status
         status = cluster('status')
-    assert 'UDPv4:[10.91.9.1]:11811' in status
+    assert 'UDPv4:[0.0.0.0]:11811' in status
     cluster('stop')
     assert not any(running(hosts[name]) for name in 'abc')
 

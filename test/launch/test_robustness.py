@@ -134,11 +134,11 @@ def test_a_strangers_trajectories_are_refused_and_the_learner_goes_on(launch, ru
 
 
 def test_ctrl_c_while_a_node_starts_needs_no_traceback(launch):
-    actor = launch('ros2', 'run', 'vdl_ros', 'actor')
+    node = launch('ros2', 'run', 'vdl_ros', 'evaluator')
 
-    process = psutil.Process(actor.process.pid)  # `ros2 run` becomes the node
-    actor.wait_for(lambda: any('libtorch' in region.path for region in process.memory_maps()),
-                   'the imports')
-    actor.interrupt()
-    assert actor.wait() in (0, 130)
-    assert 'Traceback' not in actor.output
+    process = psutil.Process(node.process.pid)  # `ros2 run` becomes the node
+    node.wait_for(lambda: any('libtorch' in region.path for region in process.memory_maps()),
+                  'the imports')
+    node.interrupt()
+    assert node.wait() in (0, 130)
+    assert 'Traceback' not in node.output

@@ -1,19 +1,27 @@
 """The actor of several agents: one world, two learners in namespaces, over DDS."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import rclpy
+from rclpy.time import Time
 
 from vdl_ros.common.settings import as_dict
 from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import world_actor
+from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros.training.trajectories import to_policy
 from vdl_ros.ros.training.world_actors import WorldActors
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -57,6 +65,21 @@ def test_wrong_names_of_agents_are_one_line_and_status_2(run_here, agents):
     assert 'Traceback' not in output
 
 
+@contextlib.contextmanager
+def world_actors():
+    """Yield the actors of red and blue in a node."""
+    rclpy.init()
+    node = rclpy.create_node('test')
+    actors = WorldActors(node, ['red', 'blue'], 'actor', num_worlds=0, threads=1,
+                         credit_timeout=10.0, timer=ThreadTimer())
+    try:
+        yield actors
+    finally:
+        actors.close()
+        node.destroy_node()
+        rclpy.try_shutdown()
+
+
 @pytest.mark.parametrize(('of_red', 'of_blue', 'reason'), [
     ({}, {'num_envs': 3}, 'num_envs: 3 of blue is not 2 of red'),
     ({'bodies': 'adversary_0'}, {'bodies': '*'}, 'bodies: adversary_0 is of two agents'),
@@ -65,12 +88,7 @@ def test_wrong_names_of_agents_are_one_line_and_status_2(run_here, agents):
      'env_id: CartPole-v1 is no world of several bodies'),
 ])
 def test_learners_that_contradict_each_other_are_refused(of_red, of_blue, reason):
-    rclpy.init()
-    node = rclpy.create_node('test')
-    try:
-        actors = WorldActors(node, ['red', 'blue'], 'actor', num_worlds=0, threads=1,
-                              credit_timeout=10.0,
-                             timer=ThreadTimer())
+    with world_actors() as actors:
         settings = as_dict(EnvConfig(env_id='mpe2/simple_push_v3', num_envs=2), TrainConfig())
         for agent, body, more in zip(actors.agents, ('adversary_0', 'agent_0'),
                                      (of_red, of_blue), strict=True):
@@ -78,7 +96,25 @@ def test_learners_that_contradict_each_other_are_refused(of_red, of_blue, reason
                 {**settings, 'bodies': body, **more})))
         assert not actors.act()
         assert reason in ' '.join(agent.policies.last_error for agent in actors.agents)
-        actors.close()
-    finally:
-        node.destroy_node()
-        rclpy.try_shutdown()
+
+
+def test_agents_of_one_world_draw_actions_of_their_own():
+    # Agents with the same numbers would do the same while their policies are new.
+    worlds, bodies = 200, {'red': 'adversary_0', 'blue': 'agent_0'}
+    with world_actors() as actors:
+        for agent in actors.agents:
+            env = EnvConfig(
+                env_id='mpe2/simple_push_v3', num_envs=worlds, bodies=bodies[agent.name])
+            policy = make_policy(TrainConfig(), *factory.spaces(env))
+            agent.policies.put(to_policy(
+                weights(policy), stamp=Time(seconds=1), learner_id=agent.name, version=0,
+                agent_steps=0, config=json.dumps(as_dict(env, TrainConfig())),
+                flow_stats=FlowStats()))
+        assert not actors.act(), 'they have no learner'
+        found = []
+        for agent in actors.agents:
+            actor = agent.mode.actor
+            size = actor.envs.single_observation_space.shape
+            found.append(actor.choose(
+                np.zeros((worlds, *size), np.float32), np.zeros(worlds, np.bool_))[0])
+    assert np.mean(found[0] == found[1]) < 0.5

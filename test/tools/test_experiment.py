@@ -77,7 +77,7 @@ def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsy
     # The same command finds all of it complete, and enjoy the best of it.
     capsys.readouterr()
     assert experiment.main(command) == 0
-    assert 'trial 0:' not in capsys.readouterr().out
+    assert '\ntrial 0:' not in capsys.readouterr().out
     assert experiment.main(['some.yaml', 'searched', '--mode', 'enjoy', '--at', str(folder)]) == 0
     best = folder / f'trial-{summary["best"]["trial"]}'
     assert [each.stat().st_size > 1000 for each in best.glob('*/enjoy.mp4')] == [True]
@@ -185,7 +185,7 @@ def drawn(path, name):
     spec = read_specs(path)[0][name]
     spaces = spec.search.spaces
     study = optuna.create_study(sampler=make_sampler(
-        spec.search, {each: each for each in spaces}, spec.meta.seed))
+        spec.search, {each: each for each in spaces}, spec.meta.seed, spec.preset_values()))
     distributions = {each: space.distribution() for each, space in spaces.items()}
     trials = [study.ask(distributions) for _ in range(spec.num_trials)]
     return {trial.number: {each: str(value) for each, value in trial.params.items()}

@@ -24,11 +24,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ['PREFIX', 'MARK', 'find_processes', 'main', 'start', 'states', 'stop']
+__all__ = ['MARK', 'NOT_INHERITED', 'PREFIX', 'find_processes', 'main', 'start', 'states', 'stop']
 
 PREFIX = b'vdl_ros '
 #: Environment variable of every process of a task; its value is CLUSTER/TASK.
 MARK = 'VDL_CLUSTER_TASK'
+#: Variables of the shell that would add to how the tasks discover each other.
+NOT_INHERITED = ('ROS_STATIC_PEERS', 'ROS_DISCOVERY_SERVER', 'ROS_SUPER_CLIENT')
 # Outlives signals that end the task, and notes its exit status.
 _WRAPPER = 'trap : INT TERM; "$@"; echo $? > "$0"'
 _TERM_GRACE_S, _KILL_GRACE_S = 10.0, 30.0
@@ -129,7 +131,9 @@ def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for task in tasks:
             status = _status_file(cluster, task['name'])
             status.unlink(missing_ok=True)
-            environment = {**os.environ, **task['environment'],
+            inherited = {name: value for name, value in os.environ.items()
+                         if name not in NOT_INHERITED}
+            environment = {**inherited, **task['environment'],
                            MARK: f'{cluster}/{task["name"]}'}
             with (folder(cluster) / f'{task["name"]}.log').open('wb') as log:
                 subprocess.Popen(

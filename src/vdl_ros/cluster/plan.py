@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.hosts_file import ACTOR, LEARNER, Row
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.run_files import write_text
@@ -83,8 +84,9 @@ class Task:
 
     def as_shell(self) -> str:
         """Return command and environment as words for a shell."""
-        return shlex.join(['env', *(f'{key}={value}' for key, value in self.environment.items()),
-                           *self.command])
+        return shlex.join([
+            'env', *(word for name in NOT_INHERITED for word in ('-u', name)),
+            *(f'{key}={value}' for key, value in self.environment.items()), *self.command])
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ def make_plan(
     if discovery_port:
         tasks.append(Task(
             DISCOVERY, hosts.index(_host(learners[0], setup)), 0,
-            ('fast-discovery-server', '-i', '0', '-l', first, '-p', str(discovery_port)), {}))
+            # At every address: on its own host a name often stands for 127.0.1.1.
+            ('fast-discovery-server', '-i', '0',
+             *(('-l', first) if first in LOCALHOST else ()), '-p', str(discovery_port)), {}))
     return Plan(name, home, first_run_dir, os.path.abspath(ssh_config) if ssh_config else '',
                 tuple(hosts), tuple(tasks))
 

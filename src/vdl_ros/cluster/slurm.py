@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.plan import Plan, Task
 from vdl_ros.cluster.ssh import IN_SETUP
 
@@ -64,7 +65,8 @@ def _step(plan: Plan, task: Task) -> str:
     line = [
         shlex.join(words), f'--nodelist="${{nodes[{task.host}]}}"',
         'bash -c "$in_setup" vdl_ros', shlex.quote(plan.hosts[task.host].setup),
-        'env', *(shlex.quote(f'{key}={value}') for key, value in environment.items()),
+        'env', *(f'-u {name}' for name in NOT_INHERITED),
+        *(shlex.quote(f'{key}={value}') for key, value in environment.items()),
         '"ROS_STATIC_PEERS=$peers"', *(_word(plan, word) for word in task.command)]
     return f'{" ".join(line)} &\n{task.name}=$!'
 

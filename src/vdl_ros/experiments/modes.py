@@ -87,7 +87,7 @@ class Experiments:
         if is_benchmark:
             mode = 'search' if spec.search else 'train'
         folder = self.folder(spec, mode)
-        if is_benchmark and read_summary(folder).get('complete'):
+        if is_benchmark and _has_results(spec, read_summary(folder)):
             self.log(f'{spec.name}: has results in {folder}')
             return True
         if mode == 'search' and spec.search is None:
@@ -205,6 +205,12 @@ class Experiments:
         except OpenGLError as error:
             raise ValueError(f'{run}: {error}') from None
         return True
+
+
+def _has_results(spec: Spec, summary: Mapping[str, Any]) -> bool:
+    """Return whether all trials that a spec wants have ended."""
+    return bool(summary.get('complete')) and \
+        sum(summary.get('trials', {}).values()) >= spec.num_trials
 
 
 def _best_run(at: Path) -> Path:

@@ -175,8 +175,11 @@ class ActorNode(Node):
     ) -> AttackedEnv:
         """Return the environments under attack, with a warning for what no camera could show."""
         # Imported here because an attack needs PyTorch, and an actor often does not.
+        import torch
+
         from vdl_ros.attacks.attacked_env import AttackedEnv, warning
         from vdl_ros.saved_policy import load_surrogate
+        torch.set_num_threads(self._settings.actor_threads)
         try:
             attacked = AttackedEnv(
                 envs, attack, seed, normalized=train.normalize_observations,

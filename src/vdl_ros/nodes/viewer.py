@@ -288,7 +288,7 @@ class ViewerNode(Node):
             self._recorder[event.request].call_async(Trigger.Request())
         elif isinstance(event, Episode):
             self.get_logger().warning(f'{EPISODES[event.request]} was ignored: record_episodes '
-                                      'has ended')
+                                      'is not ready, or has ended')
 
     def _recorder_is_ready(self) -> bool:
         """Return whether all services of ``record_episodes`` are found: some come later."""

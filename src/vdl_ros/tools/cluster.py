@@ -13,6 +13,7 @@ do not answer at the start.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import signal
 import sys
@@ -88,7 +89,7 @@ def main(args: Sequence[str] | None = None) -> int:
             if name in settings_of(ClusterConfig)})
         if action in ('start', 'print') or options.dry_run:
             return _begin(action, config, given, options)
-        control = Control(_running(config), _say)
+        control = Control(_running(action, config), _say)
         return _show(control) if action == 'status' else _stop(control, config.stop_timeout)
     except (ValueError, OSError) as error:
         print(f'cluster: {" ".join(str(error).split())}', file=sys.stderr)
@@ -158,14 +159,16 @@ def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
     return plan
 
 
-def _running(config: ClusterConfig) -> Plan:
+def _running(action: str, config: ClusterConfig) -> Plan:
     """Return the plan of the cluster that was started here, or the one of a hosts file."""
     name = config.name or (Path(config.hosts).stem if config.hosts else '')
     known = planned_names()
     if name in known or (name and not config.hosts):
         return read_plan(name)
     if config.hosts:
-        # Started by another machine.
+        # Started by another machine, with a discovery server or without.
+        if action == 'stop':
+            config = dataclasses.replace(config, discovery='server')
         return _plan(config, {'run_dir': f'runs/{name}'})
     if len(known) != 1:
         raise SettingError(f'name: none is given: name:={" or name:=".join(known)}' if known else

@@ -1,5 +1,6 @@
 """The policy without PyTorch: the same outputs, samples and weights as with it."""
 
+import re
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.numpy_actor import NumpyActor
 from vdl_ros.rl.algorithm_config import DqnConfig, PpoConfig, SacConfig
 from vdl_ros.rl.policy.factory import make_policy
+from vdl_ros.rl.policy.numpy_distributions import ActionValues, MultiCategorical
 from vdl_ros.rl.policy.numpy_policy import make_numpy_policy
 from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.train_config import TrainConfig
@@ -109,9 +111,34 @@ def test_weights_of_another_policy_are_refused():
     with pytest.raises(ValueError, match='are missing or unknown'):
         small.load(weights(other))
     arrays = dict(weights(good))
-    arrays['policy_head.bias'] = np.full(3, np.nan, np.float32)
-    with pytest.raises(ValueError, match=r'policy_head\.bias: not all finite'):
-        small.load(arrays)
+    seen = np.ones((BATCH, 4), np.float32), np.zeros(BATCH, np.bool_), small.initial_state(BATCH)
+    before = small.forward(*seen)[0]
+    for wrong, reason in (
+            (np.full(3, np.nan, np.float32), 'not all finite'),
+            (np.zeros(4, np.float32), 'float32 (4,) is not float32 (3,)'),
+            (np.zeros(3, np.float16), 'float16 (3,) is not float32 (3,)'),
+            (np.zeros(3, '>f4'), '>f4 (3,) is not float32 (3,)')):
+        with pytest.raises(ValueError, match=re.escape(f'policy_head.bias: {reason}')):
+            small.load(arrays | {'policy_head.bias': wrong})
+        assert np.array_equal(small.forward(*seen)[0], before)
+
+
+class Zeros:
+    """A generator whose exponential numbers are 0, as one of ten million is."""
+
+    def standard_exponential(self, shape, dtype):
+        noise = np.ones(shape, dtype)
+        noise[..., -1] = 0.0
+        return noise
+
+
+@pytest.mark.parametrize('distribution', [MultiCategorical([4, 2]), ActionValues(3, False)])
+def test_an_action_of_probability_0_is_never_sampled(distribution):
+    parameters = np.zeros((1, distribution.size), np.float32)
+    actions, log_probs = distribution.sample(parameters, Zeros())
+    assert np.isfinite(log_probs).all()
+    # The last one of all is padding, or not the best with epsilon 0.
+    assert actions.reshape(-1)[-1] < 2
 
 
 @pytest.mark.parametrize(('observations', 'actions', 'own', 'settings'), [
@@ -125,12 +152,12 @@ def test_other_policies_are_left_to_pytorch(observations, actions, own, settings
 
 
 def test_an_actor_without_an_attack_acts_without_pytorch(same):
-    def unroll(seed):
+    def unroll(seed, stream=0):
         envs = factory.make(EnvConfig(env_id='CartPole-v1'), 1, num_envs=BATCH)
         train = TrainConfig(unroll_length=30, lstm_size=4)
         actor = make_actor(
             envs, train, PpoConfig(), 1, seed=seed, timer=ThreadTimer(), threads=1,
-            exploration=lambda steps: 0.0)
+            exploration=lambda steps: 0.0, stream=stream)
         assert isinstance(actor, NumpyActor)
         torch.manual_seed(1)
         actor.load(weights(make_policy(
@@ -140,6 +167,7 @@ def test_an_actor_without_an_attack_acts_without_pytorch(same):
 
     assert same(unroll(1), unroll(1))
     assert not same(unroll(1), unroll(2))
+    assert not np.array_equal(unroll(1)['actions'], unroll(1, stream=1)['actions'])
     assert unroll(1)['state'].any()
 
 

@@ -45,12 +45,16 @@ def deliver_benchmark(folder: Path) -> str:
 
 
 def _row(folder: Path) -> dict[str, Any] | None:
-    """Return the row of a spec; None if no trial of it is complete."""
+    """Return the row of a spec; None if its best trial is not here, or no trial is complete."""
     summary = read_summary(folder)
     best = summary.get('best')
     if not best:
         return None
-    trial = json.loads((folder / f'trial-{best["trial"]}' / 'trial_data.json').read_text())
+    try:
+        trial = json.loads((folder / f'trial-{best["trial"]}' / 'trial_data.json').read_text())
+    except (OSError, ValueError):
+        # Of another host that searches too, or removed.
+        return None
     spec = yaml.safe_load((folder / 'spec.yaml').read_text())[summary['spec']]
     agents, envs = (each if isinstance(each, list) else [each]
                     for each in (spec['agent'], spec['env']))

@@ -26,7 +26,7 @@ __all__ = ['make_actor']
 def make_actor(
     envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
     frames_per_observation: int, *, seed: int, timer: ThreadTimer, threads: int,
-    exploration: Callable[[int], float],
+    exploration: Callable[[int], float], stream: int = 0,
     follow: Callable[[Policy, Callable[[], Tensor]], None] | None = None,
 ) -> Actor:
     """
@@ -41,6 +41,7 @@ def make_actor(
         timer: of the thread that acts.
         threads: CPU threads of the network; NumPy has one.
         exploration: see ``exploration.py``.
+        stream: see :class:`NumpyActor`; with PyTorch all actors of a process share one stream.
         follow: takes the policy, whose gradients it needs, and what returns its state.
 
     Raises:
@@ -53,7 +54,8 @@ def make_actor(
 
     if follow is None and threads == 1 and (
             small := make_numpy_policy(train, *spaces, algorithm_config)) is not None:
-        return NumpyActor(envs, small, schema(small.state_size), seed, timer, exploration)
+        return NumpyActor(envs, small, schema(small.state_size), seed, timer, exploration,
+                          stream)
 
     import torch
 

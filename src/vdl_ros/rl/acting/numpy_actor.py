@@ -34,6 +34,7 @@ class NumpyActor(Actor):
         seed: int,
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
+        stream: int = 0,
     ) -> None:
         """
         Reset the environments, and the state.
@@ -45,11 +46,13 @@ class NumpyActor(Actor):
             seed: of the first episodes and of sampling.
             timer: see :class:`Actor`.
             exploration: see :class:`Actor`.
+            stream: number of the random numbers of this seed; actors that share a world and its
+                seed have different ones.
         """
         super().__init__(envs, schema, seed, timer, exploration)
         self.policy = policy
         self.state = policy.initial_state(envs.num_envs)
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng([seed, stream])
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
         """See :meth:`Actor.use`."""

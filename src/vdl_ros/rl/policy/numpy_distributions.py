@@ -23,6 +23,7 @@ _LOG_2PI = math.log(2 * math.pi)
 # As in distributions.py.
 _NEVER = -1e9
 _LOG_STD = (-5.0, 2.0)
+_SMALLEST = np.finfo(np.float32).tiny
 
 
 class NumpyDistribution(Protocol):
@@ -75,6 +76,13 @@ def make_distribution(
     return DiagonalGaussian(space.shape[0])
 
 
+def _one_hot(actions: Array, size: int) -> Array:
+    """Return 1 for the action and 0 for the others, float32 [B, size]."""
+    rows = np.zeros((len(actions), size), np.float32)
+    rows[np.arange(len(actions)), actions] = 1.0
+    return rows
+
+
 def _log_softmax(logits: Array) -> Array:
     """Return the logarithm of probabilities, over the last axis."""
     shifted = logits - logits.max(-1, keepdims=True)
@@ -84,8 +92,9 @@ def _log_softmax(logits: Array) -> Array:
 
 def _sample(logits: Array, random: np.random.Generator) -> tuple[Array, Array]:
     """Return int64 [...] by the Gumbel-max trick, and the log-probabilities, float32 [...]."""
-    noise = np.log(random.standard_exponential(logits.shape, np.float32))
-    actions = (logits - noise).argmax(-1)
+    # One draw of ten million is 0, whose logarithm would choose an action of probability 0.
+    noise = random.standard_exponential(logits.shape, np.float32)
+    actions = (logits - np.log(np.maximum(noise, _SMALLEST))).argmax(-1)
     chosen = np.take_along_axis(_log_softmax(logits), actions[..., None], -1)[..., 0]
     return actions, chosen
 
@@ -107,7 +116,7 @@ class Categorical:
 
     def to_network(self, actions: Array) -> Array:
         """Return 1 for the action and 0 for the others."""
-        return np.eye(self.num_inputs, dtype=np.float32)[actions]
+        return _one_hot(actions, self.num_inputs)
 
 
 class MultiCategorical(Categorical):
@@ -151,7 +160,7 @@ class ActionValues(Categorical):
         values, last = parameters[:, :-1], parameters[:, -1:]
         if self._boltzmann:
             return _sample(values / np.maximum(last, np.float32(1e-9)), random)
-        best = np.eye(self.num_inputs, dtype=np.float32)[values.argmax(-1)]
+        best = _one_hot(values.argmax(-1), self.num_inputs)
         with np.errstate(divide='ignore'):
             # With epsilon 0 all others have probability 0.
             logits = np.log(last / self.num_inputs + (1 - last) * best)

@@ -7,6 +7,7 @@ The actor node's only thread calls :meth:`ActorMode.on_policy` and :meth:`ActorM
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -85,7 +86,8 @@ class LocalInferenceMode:
         self._on_extras = on_extras
         self.actor = make_actor(
             envs, train, algorithm_config, frames_per_observation, seed=seed, timer=timer,
-            threads=threads, follow=None if attacked is None else attacked.follow,
+            threads=threads, stream=zlib.crc32(namespace.encode()),
+            follow=None if attacked is None else attacked.follow,
             exploration=exploration_schedule(algorithm_config, actor_id, train.freeze))
         self._credit = Credit(train.credit, train.batch_size, credit_timeout)
         self._credit.sequence = sequence
