@@ -29,8 +29,9 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
+from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.acting.torch_actor import TorchActor
+from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.algorithm_config import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
@@ -43,7 +44,6 @@ from vdl_ros.rl.learning.inbox import Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.runs.saved_settings import saved_settings
@@ -55,7 +55,7 @@ class SerialInbox:
     """Runs the actor for one unroll whenever the trainer takes one."""
 
     def __init__(
-        self, actor: TorchActor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
+        self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
     ) -> None:
         """Take unrolls from ``actor`` with the weights of ``learner``."""
         self._timer = timer
@@ -125,12 +125,10 @@ def train(
             inbox = demonstration_inbox(
                 env, config, algorithm_config, modules, learner, flow_stats)
         else:
-            policy = make_policy(config, *spaces, algorithm_config)
-            actor = TorchActor(envs, policy, learner.schema, config.seed, timer,
-                          exploration_schedule(algorithm_config, 'serial', config.freeze))
-            if isinstance(envs, AttackedEnv):
-                # The first observation is not perturbed: the policy has no weights yet.
-                envs.follow(policy, lambda: actor.state)
+            actor = make_actor(
+                envs, config, algorithm_config, frames, seed=config.seed, timer=timer, threads=1,
+                exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
+                follow=envs.follow if isinstance(envs, AttackedEnv) else None)
             inbox = SerialInbox(actor, learner, flow_stats, timer)
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None

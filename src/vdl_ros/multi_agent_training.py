@@ -17,6 +17,7 @@ import shutil
 import signal
 import sys
 import threading
+import zlib
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -35,15 +36,15 @@ from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.worlds.registration import is_world
 from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
+from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.shared_actors import SharedActors, StepTogether
-from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -102,11 +103,12 @@ class _Agent:
         self.learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
                                algorithm_config=algorithm, init=init)
         self._flow_stats, self._queue = FlowStats(), _Queue()
-        self.actors: dict[int, TorchActor] = {}
+        self.actors: dict[int, Actor] = {}
         for number, each in envs.items():
-            self.actors[number] = TorchActor(
-                each, make_policy(config, *spaces, algorithm), self.learner.schema, seed, timer,
-                exploration_schedule(algorithm, f'env_{number}', config.freeze))
+            self.actors[number] = make_actor(
+                each, config, algorithm, factory.frames_per_observation(env), seed=seed,
+                timer=timer, threads=1, stream=zlib.crc32(f'{name} {number}'.encode()),
+                exploration=exploration_schedule(algorithm, f'env_{number}', config.freeze))
         self._sequences = dict.fromkeys(envs, 0)
         described = as_dict(env, config, algorithm)
         evaluator = None

@@ -21,8 +21,7 @@ class WorldActorConfig:
     num_worlds: int = setting(
         0, 'Worlds of this actor; 0: num_envs of the learners.', minimum=0, maximum=4096)
     actor_threads: int = setting(
-        1, "CPU threads for the agents' networks; with more than 1 PyTorch computes them.",
-        minimum=1, maximum=256)
+        1, "CPU threads for the agents' networks.", minimum=1, maximum=256)
     credit_timeout: float = setting(
         10.0, 'Time without a policy, or without credit while a learner goes on, after which the '
         'oldest pending trajectory counts as lost.', minimum=0.1, maximum=1e6, unit='s')

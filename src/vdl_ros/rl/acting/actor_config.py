@@ -21,8 +21,7 @@ class ActorConfig:
         0, 'Environments of this actor; 0: the number that the learner sets.',
         minimum=0, maximum=4096)
     actor_threads: int = setting(
-        1, 'CPU threads for the actor\'s network; with more than 1 PyTorch computes every '
-        'network.', minimum=1, maximum=256)
+        1, 'CPU threads for the actor\'s network.', minimum=1, maximum=256)
     await_recorder: bool = setting(
         False, 'Send the first trajectory only once a recorder subscribes too, so that its bag '
         'holds the training from its start; the argument record of a launch sets it.')

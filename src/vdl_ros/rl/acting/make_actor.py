@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from gymnasium.vector import VectorEnv
 
+from threadpoolctl import threadpool_limits
+
 from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.numpy_actor import NumpyActor
@@ -39,7 +41,7 @@ def make_actor(
         frames_per_observation: see :class:`UnrollSchema`.
         seed: of the first episodes and of sampling.
         timer: of the thread that acts.
-        threads: CPU threads of the network; NumPy has one.
+        threads: CPU threads of the network, from now on in the whole process.
         exploration: see ``exploration.py``.
         stream: see :class:`NumpyActor`; with PyTorch all actors of a process share one stream.
         follow: takes the policy, whose gradients it needs, and what returns its state.
@@ -52,8 +54,10 @@ def make_actor(
     def schema(state_size: int) -> UnrollSchema:
         return UnrollSchema(*spaces, train.unroll_length, frames_per_observation, state_size)
 
-    if follow is None and threads == 1 and (
-            small := make_numpy_policy(train, *spaces, algorithm_config)) is not None:
+    # By default a thread for each core in each of many processes, which slows all of them.
+    threadpool_limits(threads, 'blas')
+    small = None if follow else make_numpy_policy(train, *spaces, algorithm_config)
+    if small is not None:
         return NumpyActor(envs, small, schema(small.state_size), seed, timer, exploration,
                           stream)
 
