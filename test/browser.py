@@ -117,21 +117,37 @@ class Browser:
 
     def press(self, label: str) -> None:
         """Press the mouse on a button and hold it."""
-        element = {ELEMENT: self.button(label)}
-        self.run('arguments[0].scrollIntoView({block: "center"})', element)
-        # Folders open and close slowly: the button must stand where the mouse goes.
-        place = None
-        while place != (place := self.place(label)):
-            pass
-        self._mouse({'type': 'pointerMove', 'duration': 0, 'x': 0, 'y': 0, 'origin': element},
-                    {'type': 'pointerDown', 'button': 0})
+        deadline = time.monotonic() + 60
+        while True:
+            element = {ELEMENT: self.button(label)}
+            self.run('arguments[0].scrollIntoView({block: "center"})', element)
+            # Folders open and close slowly: the button must stand where the mouse goes.
+            place = None
+            while place != (place := self.place(label)):
+                pass
+            self._mouse(
+                {'type': 'pointerMove', 'duration': 0, 'x': 0, 'y': 0, 'origin': element},
+                {'type': 'pointerDown', 'button': 0})
+            # A busy page may have moved it all the same.
+            if self.run('return arguments[0].matches(":active")', element):
+                return
+            self.let_go()
+            assert time.monotonic() < deadline, f'{label}: the mouse does not reach the button'
 
     def let_go(self) -> None:
         self._mouse({'type': 'pointerUp', 'button': 0})
 
     def click(self, label: str) -> None:
-        self.press(label)
-        self.let_go()
+        """Press and let go of a button until the page has noticed a click on it."""
+        deadline = time.monotonic() + 60
+        self.run('document.clicked = []; document.addEventListener("click", event => {'
+                 'document.clicked.push(event.target.closest("button")?.innerText); }, true)')
+        while True:
+            self.press(label)
+            self.let_go()
+            if label in (clicked := self.run('return document.clicked')):
+                return
+            assert time.monotonic() < deadline, f'{label}: not clicked, but {clicked}'
 
     def place(self, label: str) -> list[float]:
         """Return the position of a button in the window: left, top, in pixels."""
