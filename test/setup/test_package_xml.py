@@ -19,7 +19,7 @@ KEYS = {
     'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'PIL': 'python3-pil',
     'psutil': 'python3-psutil', 'rosbags': 'python3-rosbags-pip',
     'sqlalchemy': 'python3-sqlalchemy', 'tensorboard': 'python3-tensorboard-pip',
-    'torch': 'python3-torch', 'usb': 'python3-usb', 'viser': '',
+    'threadpoolctl': '', 'torch': 'python3-torch', 'usb': 'python3-usb', 'viser': '',
     'websockets': 'python3-websockets', 'yaml': 'python3-yaml', 'yourdfpy': 'python3-yourdfpy-pip',
     'zstandard': '',
 }

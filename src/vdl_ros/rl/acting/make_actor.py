@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gymnasium.vector import VectorEnv
-
 from threadpoolctl import threadpool_limits
 
 from vdl_ros.common.thread_timer import ThreadTimer
