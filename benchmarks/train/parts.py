@@ -22,13 +22,16 @@ import torch
 
 from benchmarks.env.stepping import frames_per_s
 from vdl_ros.common.settings import select
+from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.env_stepper import EnvStepper
-from vdl_ros.rl.acting.torch_actor import TorchActor
+from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['PARTS', 'measure']
@@ -47,13 +50,18 @@ class _Part:
         self.train = dataclasses.replace(select(TrainConfig, settings), learning_rate=0.0)
         self.envs = factory.make(env, self.train.seed)
         spaces = self.envs.single_observation_space, self.envs.single_action_space
+        self._frames = factory.frames_per_observation(env)
+        self._algorithm = make_algorithm_config(self.train, settings)
         self.learner = Learner(
-            self.train, *spaces, factory.frames_per_observation(env),
-            algorithm_config=make_algorithm_config(self.train, settings))
+            self.train, *spaces, self._frames, algorithm_config=self._algorithm)
 
-    def _actor(self) -> TorchActor:
-        return TorchActor(
-            self.envs, self.learner.copy_policy(), self.learner.schema, self.train.seed)
+    def _actor(self) -> Actor:
+        actor = make_actor(
+            self.envs, self.train, self._algorithm, self._frames, seed=self.train.seed,
+            timer=ThreadTimer(), threads=1,
+            exploration=exploration_schedule(self._algorithm, 'actor', self.train.freeze))
+        actor.load(self.learner.weights(), 0)
+        return actor
 
     def step(self) -> Callable[[], int]:
         stepper = EnvStepper(self.envs, self.train.seed)

@@ -88,6 +88,22 @@ def test_channels_may_come_last():
     assert one.image_shape == other.image_shape == (3, 84, 90)
 
 
+@pytest.mark.parametrize('network', ['impala', 'resnet'])
+def test_channels_lie_last_where_that_is_faster(network):
+    policy = make(IMAGES, network=network)
+    images = observations(IMAGES, 2)
+
+    def lie_last():
+        return policy.prepare(images)[0].is_contiguous(memory_format=torch.channels_last)
+
+    assert lie_last()
+    learned = policy(images)
+    with torch.no_grad():
+        assert lie_last() == (network == 'resnet')
+        for one, other in zip(policy(images)[:2], learned[:2], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
 def test_pixels_are_scaled_to_one():
     policy = make(spaces.Box(0, 255, (4,), np.uint8), network='mlp')
     pixels = torch.tensor([0, 51, 102, 255], dtype=torch.uint8)

@@ -270,6 +270,11 @@ class Policy(nn.Module):
             inputs = inputs.reshape(-1, math.prod(self._torso_shape))
         elif self._channels_last:
             inputs = inputs.permute(0, 3, 1, 2)
+        if self.of_images and inputs.device.type == 'cpu' and (
+                torch.is_grad_enabled() or self.network == 'resnet'):
+            # Convolutions are faster so; with the other networks inference gains less than the
+            # copy costs: docs/benchmarks.md, "Layout of images".
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
         normalizer = self.normalizer if self._mixed is None else None
         # Bytes are exact in both precisions; the normalizer's statistics are of unscaled bytes.
         scaled = inputs.dtype == torch.uint8 and normalizer is None
