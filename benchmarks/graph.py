@@ -50,19 +50,22 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 @contextmanager
-def launched(*command: str, core: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def launched(
+    *command: str, core: int | None = None, log: Path | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
     """
     Run a command while the block runs, then interrupt it as Ctrl-C does.
 
     Args:
         command: its words.
         core: the one core that it and its children may use; any by default.
+        log: file for what it prints; a temporary one by default.
 
     Raises:
         RuntimeError: it ended before the block did; with its last lines.
     """
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / 'log'
+        log = log or Path(folder) / 'log'
         process = None
         try:
             # An interrupt in between would leave a process that is never ended.

@@ -38,6 +38,8 @@ __all__ = ['Listener', 'Plan', 'reporting_nodes', 'run_graph', 'run_part', 'run_
 
 # Time until the first update, for each further process, and beyond the measurement.
 _START_S, _START_EACH_S, _PATIENCE_S = 60.0, 30.0, 60.0
+# Large networks make few updates a minute.
+_TRIALS_S = 300.0
 _POLL_S = 0.05
 # Never reached: the run is interrupted.
 _ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}
@@ -276,7 +278,7 @@ def _run(
     """
     start_s = _START_S + _START_EACH_S * (plan.num_actors + plan.num_learners - 1)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / 'run'
+        folder, log = Path(temporary) / 'run', Path(temporary) / 'log'
 
         def rows() -> list[tuple[float, float]]:
             try:
@@ -301,9 +303,15 @@ def _run(
         def wall_reaches(moment: float) -> Callable[[], bool]:
             return lambda: wall() >= moment
 
-        with launched(*command(folder)) as process:
+        def settled() -> bool:
+            """Return whether the learner has chosen its threads, if it tries numbers of them."""
+            text = log.read_text(errors='replace')
+            return text.count('learner_threads: trying') <= text.count('learner_threads: chosen')
+
+        with launched(*command(folder), log=log) as process:
             if wait(lambda: wall() >= 0, start_s, 'the first update') and wait(
                     ready, start_s, 'something from every actor') and wait(
+                    settled, _TRIALS_S, 'the number of threads of the learner') and wait(
                     wall_reaches(wall() + plan.warm_up), plan.warm_up + _PATIENCE_S, 'warm-up'):
                 start, began = wall(), time.monotonic()
                 use = _ResourceUse(process.pid, name)

@@ -99,7 +99,7 @@ class LearnerNode(Node):
         if not rank:
             self.configs()
         self._device = choose_device(self.run.device, self.run.learner_rank)
-        torch.set_num_threads(self.run.learner_threads)
+        torch.set_num_threads(self.run.learner_threads or 1)
         self._learner_id = make_learner_id(self._process.launch_id)
         if self._process.launch_id:
             die_with_parent()

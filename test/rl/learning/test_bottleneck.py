@@ -20,6 +20,8 @@ def learner(wait, **phases):
     (actor(0.6), BUSY_LEARNER, {'cores': 4, 'num_actors': 2},
      'actors wait 60% of their time: the learner is the bottleneck (80% updates of the network); '
      'try learner_threads:=2'),
+    (actor(0.6), BUSY_LEARNER, {'cores': 4, 'num_actors': 2, 'threads_are_tried': True},
+     'the learner is the bottleneck (80% updates of the network); try num_actors:=1'),
     (actor(0.6), BUSY_LEARNER, {'cores': 2, 'num_actors': 2},
      'the learner is the bottleneck (80% updates of the network); no core is free: try '
      'num_actors:=1'),
@@ -90,3 +92,14 @@ def test_recent_rows_and_all_rows_are_told_apart():
                'time/acting/wait': 0.0, 'time/acting/step': 1.0}, 1.0)
     assert 'the learner waits 80%' in found.recent
     assert 'the learner is the bottleneck (89% updates' in found.overall()
+
+
+def test_more_threads_are_not_advised_once_they_were_tried():
+    found = Bottleneck({'num_actors': 2, 'learner_threads': 0}, on_gpu=False)
+    assert found.learner_threads == 1
+    found.set_learner_threads(2, tried=True)
+    assert found.learner_threads == 2
+    found.add({'time/training/learn': 0.9, 'time/training/wait': 0.1,
+               'time/acting/wait': 0.6, 'time/acting/step': 0.4}, 30.0)
+    assert 'the learner is the bottleneck' in found.recent
+    assert 'learner_threads' not in found.recent

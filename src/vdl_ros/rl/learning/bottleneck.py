@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vdl_ros.common.thread_timer import ACTING, INFERENCE, TRAINING
@@ -36,6 +36,7 @@ class Circumstances:
         cores: processor cores of the learner's host.
         on_gpu: whether the learner computes on a GPU.
         learner_threads: CPU threads of the learner's network.
+        threads_are_tried: whether their number is known to be the best.
         num_actors: number of actors.
         num_learners: number of learners.
         max_policy_lag: trajectories that an actor may have under way.
@@ -46,6 +47,7 @@ class Circumstances:
     cores: int
     on_gpu: bool = False
     learner_threads: int = 1
+    threads_are_tried: bool = False
     num_actors: int = 1
     num_learners: int = 1
     max_policy_lag: int = 4
@@ -99,12 +101,12 @@ def _relief_of_learner(actors: float, free: float, now: Circumstances) -> str:
     """Return what to try when actors wait a share of ``actors``, with ``free`` cores."""
     if now.on_gpu:
         return f'try num_learners:={now.num_learners + 1} with another GPU'
-    if free >= 1.0:
+    if free >= 1.0 and not now.threads_are_tried:
         return f'try learner_threads:={now.learner_threads + 1}'
-    fewer = now.num_actors - 1
+    fewer, reason = now.num_actors - 1, 'no core is free: ' if free < 1.0 else ''
     if fewer >= now.num_learners and now.num_actors * (1 - actors) <= fewer:
-        return f'no core is free: try num_actors:={fewer}'
-    return f'no core is free: try a GPU, or num_learners:={now.num_learners + 1} with another host'
+        return f'{reason}try num_actors:={fewer}'
+    return f'{reason}try a GPU, or num_learners:={now.num_learners + 1} with another host'
 
 
 def _of_local_training(training: Mapping[str, float]) -> str:
@@ -137,11 +139,21 @@ class Bottleneck:
             'cores': len(os.sched_getaffinity(0)), 'on_gpu': on_gpu,
             'realtime': bool(settings.get('realtime_fps')),
             **{name: settings[name] for name in names}})
+        self.set_learner_threads(self._now.learner_threads or 1, tried=False)
         self._clock = clock
         self._sums: dict[str, list[float]] = {}
         self._rows: deque[tuple[float, dict[str, float]]] = deque(maxlen=1000)
         #: The sentence of the last seconds.
         self.recent = ''
+
+    @property
+    def learner_threads(self) -> int:
+        """CPU threads of the learner's network."""
+        return self._now.learner_threads
+
+    def set_learner_threads(self, count: int, *, tried: bool) -> None:
+        """Change the number of the learner's threads; ``tried``: no other one is faster."""
+        self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)
 
     def add(self, scalars: Mapping[str, float], seconds: float) -> None:
         """Add the scalars of a row that covers ``seconds``; of these, ``time/THREAD/PHASE``."""

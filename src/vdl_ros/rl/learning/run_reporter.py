@@ -212,6 +212,7 @@ class RunReporter:
             'ended_by': reason,
             'learners': learner.group.size,
             'device': describe(learner.device),
+            'learner_threads': self.bottleneck.learner_threads,
             'agent_steps': learner.agent_steps,
             'updates': learner.version,
             'wall_s': round(wall, 3),

@@ -40,7 +40,8 @@ class RunConfig:
         'auto', 'Device of the learners; auto: a CUDA device if PyTorch finds one.',
         choices=('auto', 'cpu', 'cuda'))
     learner_threads: int = setting(
-        1, 'CPU threads for the learner\'s network.', minimum=1, maximum=256)
+        0, 'CPU threads for the learner\'s network; 0: for networks of images as many as make '
+        'the training fastest, by a trial in its first seconds, else 1.', minimum=0, maximum=256)
     num_learners: int = setting(
         1, 'Number of learners, each with a share of the actors; an update uses batch_size '
         'unrolls of each.', minimum=1, maximum=64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -26,10 +27,11 @@ from vdl_ros.rl.acting.central_inference import CentralInference
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.algorithm_config import AlgorithmConfig, BcConfig
-from vdl_ros.rl.device import describe
+from vdl_ros.rl.device import CPU, describe
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.learning.demonstration_inbox import DemonstrationInbox
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.thread_choice import ThreadChoice
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir
@@ -214,7 +216,7 @@ class Training:
 
         def loop() -> None:
             try:
-                reasons.append(self._trainer.run(stop))
+                reasons.append(self._train(stop))
                 node.get_logger().info(f'ended by {reasons[0]}; {where}')
             except BaseException as error:  # raised again in the main thread
                 failure.append(error)
@@ -244,6 +246,27 @@ class Training:
         if failure:
             raise failure[0]
         return reasons[0]
+
+    def _train(self, stop: threading.Event) -> str:
+        """Run the training loop and choose its number of threads; return why it ended."""
+        learner, run = self._learner, self._settings.run
+        choice, cores = None, len(os.sched_getaffinity(0))
+        # Not with several learners, which would wait for each other's trials, nor with a bag:
+        # two replays with different numbers of threads give different weights.
+        if (not run.learner_threads and learner.policy.of_images and learner.group.size == 1
+                and self._settings.device == CPU and not run.relearn and cores > 1):
+            choice = ThreadChoice(cores)
+            self._node.get_logger().info(choice.announcement())
+        iterations = self._trainer.iterations(stop)
+        while True:
+            try:
+                next(iterations)
+            except StopIteration as end:
+                return str(end.value)
+            if choice is not None and (line := choice.update(
+                    learner.version, learner.agent_steps)):
+                self._trainer.reporter.bottleneck.set_learner_threads(choice.threads, tried=True)
+                self._node.get_logger().info(line)
 
     def _publish(self) -> None:
         """Publish the weights with the credits, or load them into the inference thread."""
