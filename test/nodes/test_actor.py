@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import sys
 import time
 
@@ -26,7 +27,16 @@ SETTINGS = as_dict(EnvConfig(num_envs=1), TrainConfig(hidden_size=4, unroll_leng
 
 
 @pytest.fixture
-def actor():
+def niceness(monkeypatch):
+    """Keep the niceness that an actor sets in a list, so that this process has its own."""
+    values = [0]
+    monkeypatch.setattr(os, 'getpriority', lambda which, who: values[-1])
+    monkeypatch.setattr(os, 'setpriority', lambda which, who, value: values.append(value))
+    return values
+
+
+@pytest.fixture
+def actor(niceness):
     rclpy.init(args=['--ros-args', '-p', 'credit_timeout:=0.1'])
     node = ActorNode()
     yield node
@@ -88,6 +98,30 @@ def test_a_hostile_policy_is_refused_in_one_line_and_a_good_one_is_used(actor, c
     actor._policies.put(policy(SETTINGS))
     actor.act()
     assert ' acts in 1 x CartPole-v1' in ''.join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(('changed', 'expected'), [
+    ({}, 5), ({'realtime_fps': 50.0}, 0), ({'inference': 'learner'}, 0)])
+def test_an_actor_leaves_cores_to_its_learner_but_in_real_time(
+        actor, niceness, changed, expected):
+    actor._policies.put(policy({**SETTINGS, **changed}))
+    actor.act()
+    assert niceness[-1] == expected
+
+
+def test_an_actor_that_cannot_take_its_cores_back_for_real_time_warns(
+        actor, niceness, monkeypatch, capfd):
+    actor._policies.put(policy(SETTINGS))
+    actor.act()
+    assert niceness == [0, 5]
+
+    def refuse(which, who, value):
+        raise PermissionError
+
+    monkeypatch.setattr(os, 'setpriority', refuse)
+    actor._policies.put(policy({**SETTINGS, 'realtime_fps': 50.0}, version=1))
+    actor.act()
+    assert 'actions may be late: start the actor again' in ''.join(capfd.readouterr())
 
 
 def test_weights_that_are_not_finite_are_refused(actor, capfd):

@@ -42,6 +42,7 @@ from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.process import (
     EXIT_OK,
+    Niceness,
     call_back,
     make_executor,
     run_node,
@@ -84,6 +85,7 @@ class ActorNode(Node):
         self._id = self._settings.actor_id or (
             f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
         self._start_id = secrets.randbits(63)
+        self._niceness = Niceness()
         self.timer = ThreadTimer()
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
@@ -165,10 +167,23 @@ class ActorNode(Node):
             envs.close()
             raise
         self._attack, self._attacked = attack, attacked
+        self._share_cores(env, train)
         if self._attacked is not None and self._diagnostics is None:
             self._diagnostics = Diagnostics(self, self._health)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         return mode
+
+    def _share_cores(self, env: EnvConfig, train: TrainConfig) -> None:
+        """
+        Let a learner on this host compute first: else actors only wait for it, and cores idle.
+
+        Not in real time, where actions would be late, nor where each step waits for the learner.
+        """
+        in_real_time = env.realtime_fps > 0 or env.env_id.startswith(factory.ROBOT)
+        if not self._niceness.leave_cores(not in_real_time and train.inference == 'actor'):
+            self.get_logger().warning(
+                'this process has left cores to others before and may not take them back, so '
+                'actions may be late: start the actor again')
 
     def _attack_environments(
         self, envs: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
