@@ -30,4 +30,5 @@ def start(context):
 
 def generate_launch_description():
     """Return the launch description."""
-    return launch_nodes.described('evaluate.launch.py', ARGUMENTS, SETTINGS, start)
+    return launch_nodes.described(
+        'evaluate.launch.py', ARGUMENTS, SETTINGS, start, local=True)

@@ -48,6 +48,7 @@ from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
 from vdl_ros.ros.statistics.topic_scalars import TopicScalars
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 from vdl_ros.ros.training.bounded_queue import memory_budget
+from vdl_ros.ros.training.connected_actors import ConnectedActors
 from vdl_ros.ros.training.end_of_bag import EndOfBag
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.remote_evaluator import RemoteEvaluator
@@ -135,7 +136,8 @@ class Training:
         self._inference = self._make_inference() if train.inference == 'learner' else None
         self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
         self._source: Subscription | None = None
-        self._actors = 0
+        self._connected = ConnectedActors(
+            node.get_logger(), run.own_actors if train.synchronous else 0)
         self._inbox: InferenceService | TrajectoryInbox | DemonstrationInbox
         if isinstance(algorithm_config, BcConfig):
             self._inbox = demonstration_inbox(
@@ -287,19 +289,11 @@ class Training:
         self._flow_stats.bytes_out += num_bytes(message.tensors)
         self._policy.publish(message)
 
-    def _report_actors(self) -> None:
-        """Log how many actors there are, when that has changed; a bag has none."""
-        if self._source is None or self._end_of_bag is not None:
-            return
-        count = self._node.count_publishers(self._source.topic_name)
-        if count != self._actors:
-            self._actors = count
-            self._node.get_logger().info(
-                f'{count} {"actor is" if count == 1 else "actors are"} connected')
-
     def _report_busy(self) -> None:
         """Tell the actors that the policy comes late because the learner computes."""
-        self._report_actors()
+        # A bag has no actors.
+        if self._source is not None and self._end_of_bag is None:
+            self._connected.report(self._node.count_publishers(self._source.topic_name))
         if self._trainer.busy:
             self._busy.publish(String(data=self._settings.learner_id))
 
