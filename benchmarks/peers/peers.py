@@ -93,7 +93,8 @@ def run_peer(
                 if found and found[-1][0] >= start + seconds:
                     break
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f'{peer.title}: {len(found)} updates are too few')
+                    raise RuntimeError(f'{peer.title}: {len(found)} updates are too few for '
+                                       f'{warm_up + seconds:g} s')
                 time.sleep(_POLL_S)
         try:
             return steady_rate(found, start)[0]

@@ -39,7 +39,7 @@ __all__ = ['Listener', 'Plan', 'reporting_nodes', 'run_graph', 'run_part', 'run_
 # Time until the first update, for each further process, and beyond the measurement.
 _START_S, _START_EACH_S, _PATIENCE_S = 60.0, 30.0, 60.0
 # Large networks make few updates a minute.
-_TRIALS_S = 300.0
+_TRIALS_S = 900.0
 _POLL_S = 0.05
 # Never reached: the run is interrupted.
 _ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}

@@ -106,6 +106,7 @@ def test_an_actor_leaves_cores_to_its_learner_but_in_real_time(
         actor, niceness, changed, expected):
     actor._policies.put(policy({**SETTINGS, **changed}))
     actor.act()
+    assert actor._mode is not None
     assert niceness[-1] == expected
 
 

@@ -140,6 +140,8 @@ class ActorNode(Node):
         # A restarted actor must not repeat its first episodes.
         seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
                 + self._start_id) % 2**31
+        # Before environments start threads, which inherit it.
+        self._share_cores(env, train)
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
         attacked = None
         if attack.adversarial_mode != NONE:
@@ -167,7 +169,6 @@ class ActorNode(Node):
             envs.close()
             raise
         self._attack, self._attacked = attack, attacked
-        self._share_cores(env, train)
         if self._attacked is not None and self._diagnostics is None:
             self._diagnostics = Diagnostics(self, self._health)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')

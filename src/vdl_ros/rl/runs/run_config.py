@@ -41,7 +41,7 @@ class RunConfig:
         choices=('auto', 'cpu', 'cuda'))
     learner_threads: int = setting(
         0, 'CPU threads for the learner\'s network; 0: for networks of images as many as make '
-        'the training fastest, by a trial in its first seconds, else 1.', minimum=0, maximum=256)
+        'the training fastest, by a trial at its start, else 1.', minimum=0, maximum=256)
     num_learners: int = setting(
         1, 'Number of learners, each with a share of the actors; an update uses batch_size '
         'unrolls of each.', minimum=1, maximum=64)
