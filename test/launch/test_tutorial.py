@@ -16,6 +16,12 @@ REFUSED = ("policy refused, waiting for another: env_id: no environment 'tutoria
            'this host; env_modules:=MODULE names the module that registers it')
 
 
+def with_folder(path):
+    """Return an environment in which Python imports from a folder."""
+    return os.environ | {
+        'PYTHONPATH': f'{path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'}
+
+
 def test_the_commands_of_the_tutorial_train_evaluate_and_go_on(
         launch, tmp_path, monkeypatch, stranger):
     text = PAGE.read_text()
@@ -26,8 +32,7 @@ def test_the_commands_of_the_tutorial_train_evaluate_and_go_on(
     monkeypatch.chdir(tmp_path)
     # As on a host whose user has not named the module.
     (tmp_path / 'canary.py').write_text("open('imported', 'w').close()\n")
-    waiting = launch('ros2', 'run', 'vdl_ros', 'actor', env=os.environ | {
-        'PYTHONPATH': f'{tmp_path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'})
+    waiting = launch('ros2', 'run', 'vdl_ros', 'actor', env=with_folder(tmp_path))
     waiting.wait_for(lambda: 'waiting for a policy' in waiting.output, 'the actor')
     reader = launch('bash', '-e', '-c', '\n'.join(commands))
     assert reader.wait(540.0) == 0, reader.output
@@ -65,3 +70,37 @@ def test_the_commands_of_the_tutorial_train_evaluate_and_go_on(
     assert not (tmp_path / 'imported').exists()
     waiting.interrupt()
     assert waiting.wait() == 0, waiting.output
+
+
+BROKEN = """
+import gymnasium
+import numpy as np
+
+
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(3, np.float32), 0.0, False, False, {}
+
+
+gymnasium.register('test/Broken-v0', Broken)
+"""
+
+
+def test_an_observation_of_a_wrong_shape_ends_the_training_with_one_line(
+        launch, tmp_path, monkeypatch):
+    (tmp_path / 'broken.py').write_text(BROKEN)
+    monkeypatch.chdir(tmp_path)
+    training = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_modules:=broken',
+                      'env_id:=test/Broken-v0', 'num_actors:=1', 'run_dir:=run',
+                      env=with_folder(tmp_path))
+    assert training.wait(120.0) == 1, training.output
+    assert ('actor: env_id: test/Broken-v0: the observation of step() has the shape (3,), its '
+            'space has (4,)') in training.output
+    assert 'Traceback' not in training.output

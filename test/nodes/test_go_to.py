@@ -5,6 +5,7 @@ import re
 import numpy as np
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.model.geometry import load
@@ -13,9 +14,11 @@ from vdl_ros.msg import (
     EmergencyStop,
     EmergencyStopState,
     JointTrajectoryStatus,
+    MotorCommand,
     TargetStatus,
 )
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
 
@@ -76,6 +79,29 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
     assert 'emergency stop: release it first' in refused.output
 
 
+def test_it_waits_for_the_viewer_of_a_launch(launch, peer):
+    for name in ('robot_state', 'sim_arm'):
+        launch('ros2', 'run', 'vdl_ros', name)
+    launch('ros2', 'run', 'vdl_ros', 'arm_controller', '--ros-args',
+           '-p', 'viewer_timeout:=1.0', '-p', 'goal_timeout:=60.0')
+    motors = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    status = peer.listen(JointTrajectoryStatus, 'arm/trajectory_status',
+                         qos.TOPICS['arm/trajectory_status'])
+    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    peer.until(lambda: states and status, 'the arm')
+    assert status[-1].reason == 'no sign of life of the viewer'
+    move = launch('ros2', 'run', 'vdl_ros', 'go_to', '0.15', '-0.1', '0.15')
+    # Other parts of the arm may be missing when it logs this.
+    move.wait_for(lambda: re.search('waiting for .*sign of life of the viewer', move.output),
+                  'it waits', 60.0)
+    assert not any(moves(message) for message in motors)
+    alive = peer.talk(Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
+    peer.until(lambda: move.process.poll() is not None, 'the end',
+               say=lambda: alive.publish(Empty()))
+    assert move.wait() == 0, move.output
+    assert any(moves(message) for message in motors)
+
+
 def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, peer):
     for name in ('robot_state', 'sim_arm'):
         launch('ros2', 'run', 'vdl_ros', name)
@@ -89,6 +115,8 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, pe
 
     # It waits for a policy that starts later.
     move = go_to('0.12', '0.1', '0.2')
+    move.wait_for(lambda: 'waiting for a policy, such as that of arm.launch.py policy:=reach'
+                  in move.output, 'it waits', 60.0)
     launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', 'policy:=reach')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])

@@ -197,6 +197,13 @@ def test_two_publishers_at_once_are_named(twin, peer):
                'the warning', every=0.05, say=both)
 
 
+def test_a_second_arm_in_the_same_domain_is_warned_of(launch):
+    first, second = (launch('ros2', 'run', 'vdl_ros', 'sim_arm') for _ in range(2))
+    for each in (first, second):
+        each.wait_for(lambda each=each: '2 arms obey the same commands: /sim_arm, /sim_arm: end '
+                      'one' in each.output, 'the warning')
+
+
 def test_the_lamp_stays_as_it_is_unless_it_is_commanded(twin, peer):
     arm = twin()
     arm.keep(lambda: arm.sent and arm.sent[-1].lamp == 1, 'the lamp', lamp=1)

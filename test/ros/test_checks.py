@@ -45,6 +45,12 @@ def test_discovery(tmp_path, environ, status):
     assert middleware.check_discovery(fake(tmp_path, environ=environ)).status == status
 
 
+@pytest.mark.parametrize(('flags', 'status'), [('0x9', 'ok'), ('0x8', 'fail'), ('?', 'ok')])
+def test_discovery_needs_the_loopback_interface(tmp_path, flags, status):
+    system = fake(tmp_path, {'sys/class/net/lo/flags': flags}, HERE)
+    assert middleware.check_discovery(system).status == status
+
+
 @pytest.mark.parametrize(('version', 'status'), [((3, 9, 2), 'fail'), ((3, 10, 0), 'ok')])
 def test_python(tmp_path, version, status):
     assert middleware.check_python(fake(tmp_path), version).status == status

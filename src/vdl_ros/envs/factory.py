@@ -23,6 +23,7 @@ from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import counter, dummy
 from vdl_ros.envs.atari import make_atari
+from vdl_ros.envs.checked_observation import CheckedObservation
 from vdl_ros.envs.checked_vector_env import (
     CheckedVectorEnv,
     EnvError,
@@ -47,6 +48,8 @@ ATARI = 'ALE/'
 ROBOT = 'robot/'
 # Environments of Gymnasium that import what an argument names.
 _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
+# Modules whose environments have observations of their space.
+_TESTED = ('vdl_ros.', 'gymnasium.')
 
 counter.register()
 
@@ -157,7 +160,9 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
                 spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
             # All copies share one random stream, which takes one seed.
             return CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
-        # The checker checks only the first step, and slows all others.
+        if not str(spec.entry_point).startswith(_TESTED):
+            wrappers = [*wrappers, CheckedObservation]
+        # Gymnasium's checker checks only the first step, and slows all others.
         env = gymnasium.make_vec(
             spec.id, count, vectorization_mode='sync', disable_env_checker=True,
             wrappers=wrappers, **kwargs)

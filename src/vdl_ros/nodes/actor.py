@@ -28,7 +28,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvStopped, VectorEnvironment
+from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -253,7 +253,12 @@ def act(node: ActorNode, stop: threading.Event) -> int:
         while not stop.is_set():
             with node.timer.executor_wait():
                 call_back(executor, 0.0 if acted else 0.1)
-            acted = node.act()
+            try:
+                acted = node.act()
+            except EnvError:
+                # It would fail again after a restart.
+                with set_up():
+                    raise
             if not acted and time.monotonic() > patience:
                 patience = math.inf
                 node.tell_if_alone()

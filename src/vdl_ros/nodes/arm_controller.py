@@ -37,14 +37,8 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos, qos_overrides
-from vdl_ros.ros.arm.arm_topics import (
-    check_program,
-    is_program,
-    message_from_motors,
-    moves,
-    switches_off,
-    wait_for_acks,
-)
+from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, switches_off, wait_for_acks
+from vdl_ros.ros.arm.commanders import check_program, is_program
 from vdl_ros.ros.arm.trajectory_action import TrajectoryAction
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
@@ -83,6 +77,8 @@ class ArmControllerNode(Node):
         self._measured_at: float | None = None
         self._emergency = EmergencyStopState()
         self._viewer_alive_at = -math.inf
+        # What the latest status says of it.
+        self._reported_missing = ''
         self._waiting: JointTrajectory | None = None
         self._refusal = ''
         self._updates = 0
@@ -213,6 +209,8 @@ class ArmControllerNode(Node):
                 self._controller.refuse('the process stood still')
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
             self._start(self._waiting)
+        if self._controller.state == 'idle' and self._missing_viewer() != self._reported_missing:
+            self._report()
         if self._controller.state != 'running':
             return
         command = self._controller.update(
@@ -264,9 +262,13 @@ class ArmControllerNode(Node):
     def _report(self) -> None:
         target, error = self._controller.target, self._controller.error
         moved = [index for index in range(len(JOINTS)) if not np.isnan(target[index])]
+        self._reported_missing = self._missing_viewer()
+        reason = self._controller.reason
+        if self._controller.state == 'idle':
+            reason = self._reported_missing
         self._status.publish(JointTrajectoryStatus(
             header=Header(stamp=self.get_clock().now().to_msg()), state=self._controller.state,
-            reason=self._controller.reason, progress=self._controller.progress,
+            reason=reason, progress=self._controller.progress,
             name=[JOINTS[index] for index in moved], target=target[moved].tolist(),
             error=error[moved].tolist()))
 

@@ -95,8 +95,16 @@ class GoToNode(Node):
                  'a subscriber of arm/joint_trajectory':
                      self._trajectories.get_subscription_count(),
                  'arm/emergency_stop_state': self.stop_state,
-                 'arm/joint_states': self.measured is not None}
+                 'arm/joint_states': self.measured is not None,
+                 # The view of a launch is ready later than the arm.
+                 'sign of life of the viewer': not self.is_blocked}
         return ', '.join(name for name, value in known.items() if not value)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Return whether the controller would only pause, because its viewer is missing."""
+        return self.status is not None and self.status.state == 'idle' and bool(
+            self.status.reason)
 
     def start(self, goal: JointGoal) -> None:
         """Send a trajectory to ``goal``."""

@@ -35,14 +35,8 @@ from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes.policy_config import PolicyConfig
 from vdl_ros.ros import qos, qos_overrides
-from vdl_ros.ros.arm.arm_topics import (
-    check_program,
-    is_program,
-    message_from_motors,
-    moves,
-    switches_off,
-    wait_for_acks,
-)
+from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, switches_off, wait_for_acks
+from vdl_ros.ros.arm.commanders import check_program, is_program
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 from vdl_ros.ros.messages.transforms import FrameError, FrameTree

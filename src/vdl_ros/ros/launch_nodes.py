@@ -180,7 +180,8 @@ def end_with(
     if context.is_shutdown:
         return None
     if event.returncode == EXIT_BAD_INPUT:
-        raise RuntimeError(f'{event.process_name} cannot run with these settings')
+        raise RuntimeError(f'{event.process_name} cannot run with these settings: it has '
+                           'logged which above')
     if event.returncode == 0 and on_success:
         return [Shutdown(reason=f'{event.process_name} has finished')]
     return None

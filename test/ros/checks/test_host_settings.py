@@ -47,3 +47,11 @@ def test_both_ranges_must_include_the_other_host(here, scope, peers, status):
     there = here | {'range': scope, 'static peers': peers}
     assert check_ranges(here, there, ADDRESSES).status == status
     assert check_ranges(there, here, ADDRESSES).status == status
+
+
+@pytest.mark.parametrize(('ours', 'theirs', 'where'), [
+    ('down', 'up', 'here'), ('up', 'down', 'there'), ('down', 'down', 'here and there')])
+def test_a_loopback_interface_that_is_down_is_named(here, ours, theirs, where):
+    found = check_ranges(here | {'loop-back': ours}, here | {'loop-back': theirs}, ADDRESSES)
+    assert (found.status, found.finding) == (
+        'fail', f'the loop-back interface lo is down {where}: DDS does not start')

@@ -10,7 +10,6 @@ latched), ``/diagnostics``, ``/statistics``.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable
@@ -31,33 +30,21 @@ from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import MotorError, Motors
 from vdl_ros.common.quoting import quoted, shown
-from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
 
 __all__ = [
-    'NOT_RELEASED', 'ROBOT_ENVIRONMENT', 'ArmTopics', 'CommandConflictDetector', 'Precedence',
-    'check_program', 'is_program', 'message_from_motors', 'motors_from_message', 'moves',
+    'NOT_RELEASED', 'ArmTopics', 'message_from_motors', 'motors_from_message', 'moves',
     'stop_request', 'switches_off', 'wait_for_acks',
 ]
 
-# Nodes of this package that have a publisher on arm/motors but rarely publish.
-_MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
-# Nodes of this package that command by themselves. All others are taken for a person's hand.
-_PROGRAMS = ('arm_controller', 'policy')
-#: Begin of the names of nodes that command a robot as its environment, programs too.
-ROBOT_ENVIRONMENT = 'robot_environment_'
-_WARN_AGAIN_S = 5.0
-# Publishers that a warning names.
-_NAMED = 5
 # Period of the driver's watchdog, s.
 _TICK_S = 0.02
-# Minimum time between two queries of the graph for publishers, s.
-_COUNT_AGAIN_S = 1.0
 # For a user who releases before any driver was there.
 NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
@@ -79,25 +66,6 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
         raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 unchanged')
     return Motors.of([getattr(message, name) for name in JOINTS],
                      lamp=message.lamp == 1 or (message.lamp == 0 and lamp))
-
-
-def is_program(sender: str) -> bool:
-    """Return whether a node, by its full name, commands by itself: controller or policy."""
-    name = sender.rsplit('/', 1)[-1]
-    return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
-
-
-def check_program(node: Node) -> None:
-    """
-    Check that others see that ``node`` is a program.
-
-    Raises:
-        SettingError: it was given another name.
-    """
-    if not is_program(node.get_name()):
-        raise SettingError(
-            f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
-            'other sender is taken for a person; use a namespace')
 
 
 def moves(message: MotorCommand) -> bool:
@@ -152,73 +120,6 @@ def stop_request(
     return message
 
 
-class Precedence:
-    """Lets a person's commands come before those of the programs of this package."""
-
-    def __init__(self, window: float) -> None:
-        """Keep programs off for ``window`` s after a command of a person moved a motor."""
-        self._window = window
-        self._person_until = -math.inf
-
-    def admits(self, sender: str, moving: bool, now: float) -> bool:
-        """Return whether a command of ``sender`` counts at ``now``, s."""
-        if is_program(sender):
-            return now >= self._person_until
-        if moving:
-            self._person_until = now + self._window
-        return True
-
-
-class CommandConflictDetector:
-    """
-    Detects two publishers that command the motors at the same time.
-
-    Senders name themselves in their messages; for unnamed ones the publishers in the graph are
-    counted.
-    """
-
-    def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
-        """
-        Start without any sender.
-
-        Args:
-            window: senders that alternate within this time conflict, s.
-            publishers: returns the full names of all nodes that publish commands.
-        """
-        self._window, self._publishers = window, publishers
-        self._commanded_at: dict[str, float] = {}
-        self._last = ''
-        self._warned_at = -_WARN_AGAIN_S
-        self._counted_at = -_COUNT_AGAIN_S
-
-    def update(self, sender: str, now: float) -> str:
-        """Return a warning or '' for a command of ``sender`` ('' if unnamed) at ``now``, s."""
-        # Only those of the window: senders can invent names.
-        self._commanded_at = {name: at for name, at in self._commanded_at.items()
-                              if now - at < self._window}
-        before = self._commanded_at.get(sender)
-        others = [name for name in self._commanded_at if name != sender]
-        back = sender != self._last and before is not None
-        self._commanded_at[sender], self._last = now, sender
-        if now - self._warned_at < _WARN_AGAIN_S:
-            return ''
-        if back and others:
-            names = sorted(name or 'a sender without a name' for name in (sender, *others))
-        elif not sender and now - self._counted_at >= _COUNT_AGAIN_S:
-            self._counted_at = now
-            names = sorted(name for name in self._publishers()
-                           if name.rsplit('/', 1)[-1] not in _MOSTLY_IDLE
-                           and not name.rsplit('/', 1)[-1].startswith(ROBOT_ENVIRONMENT))
-        else:
-            return ''
-        if len(names) < 2:
-            return ''
-        self._warned_at = now
-        more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
-        return (f'arm/motors: {len(names)} publishers at once: '
-                f'{", ".join(map(shown, names[:_NAMED]))}{more}')
-
-
 class ArmTopics:
     """Connects an :class:`ArmDriver`, its ``driver``, to topics."""
 
@@ -250,7 +151,9 @@ class ArmTopics:
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._log, clock=clock)
         self._conflicts = CommandConflictDetector(
-            config.command_timeout, self._publishers)
+            config.command_timeout, lambda: self._publishers('arm/motors'))
+        self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
+        self._warned_of_second = ''
         self._precedence = Precedence(config.command_timeout)
         self._stop_state = node.create_publisher(
             EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
@@ -341,13 +244,22 @@ class ArmTopics:
         else:
             self._node.get_logger().info(text)
 
-    def _publishers(self) -> list[str]:
+    def _publishers(self, topic: str) -> list[str]:
         return [f'{each.node_namespace.rstrip("/")}/{each.node_name}'
-                for each in self._node.get_publishers_info_by_topic('arm/motors')]
+                for each in self._node.get_publishers_info_by_topic(topic)]
+
+    def _warning_of_second_arm(self) -> str:
+        """Return the warning of another arm, which is logged when it appears."""
+        warning = self._second_arm.update(time.monotonic())
+        if warning and not self._warned_of_second:
+            self._node.get_logger().warning(warning)
+        self._warned_of_second = warning
+        return warning
 
     def _health(self) -> Health:
         driver = self.driver
-        warning = driver.fault or ('emergency stop' if driver.emergency else '')
+        second = self._warning_of_second_arm()
+        warning = driver.fault or ('emergency stop' if driver.emergency else '') or second
         locked = ', '.join(
             f'{name} {direction:+d}' for name, direction in driver.locked_out.items())
         return warning, {

@@ -26,8 +26,8 @@ from vdl_ros.ros.process_config import ProcessConfig
 __all__ = ['EXIT_FAILED', 'TargetRequest', 'TargetRequestNode']
 
 EXIT_FAILED = 1
-# How long a policy may take to answer, s.
-ANSWER_S = 60.0
+# How long a policy may take to answer, and from when on that is said, s.
+ANSWER_S, PATIENCE_S = 60.0, 2.0
 # Motors may be off for so long, such as while joint states are missing, before it is a failure, s.
 PAUSED_S = 5.0
 # A target that nobody has taken is sent again after this time, s.
@@ -105,6 +105,8 @@ class TargetRequest:
         executor.add_node(node)
         log = node.get_logger()
         try:
+            if not spin_until(lambda: node.is_answered, executor, stop, PATIENCE_S):
+                log.info('waiting for a policy, such as that of arm.launch.py policy:=reach')
             if not spin_until(lambda: node.is_answered, executor, stop, ANSWER_S):
                 if not stop.is_set():
                     log.error(f'no policy for {ANSWER_S:g} s: is arm.launch.py policy:=reach '

@@ -15,14 +15,23 @@ from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.stale_shared_memory import stale_shared_memory
 
 __all__ = [
-    'check_discovery', 'check_distribution', 'check_domain', 'check_fragments',
+    'LOOPBACK_ADVICE', 'check_discovery', 'check_distribution', 'check_domain', 'check_fragments',
     'check_middleware', 'check_python', 'check_shared_memory', 'check_sockets', 'check_transport',
+    'loopback_is_up',
 ]
 
 RANGES = ('SUBNET', 'LOCALHOST', 'OFF', 'SYSTEM_DEFAULT')
 # From 102 to 214 the ports of a domain are in the ephemeral range of Linux.
 SAFE_DOMAINS = (*range(102), *range(215, 233))
 REASSEMBLY_MEMORY = 64 << 20
+LOOPBACK_ADVICE = 'sudo ip link set lo up; a new network namespace has it down'
+_UP = 0x1  # IFF_UP of linux/if.h
+
+
+def loopback_is_up(system: System) -> bool:
+    """Return whether the loop-back interface is up, as far as that can be read."""
+    flags = system.text('sys/class/net/lo/flags') or ''
+    return not re.fullmatch('0x[0-9a-f]+', flags) or bool(int(flags, 16) & _UP)
 
 
 def check_distribution(system: System) -> Finding:
@@ -81,7 +90,10 @@ def check_domain(system: System) -> Finding:
 
 
 def check_discovery(system: System) -> Finding:
-    """Report the discovery range."""
+    """Report the discovery range, which includes this host only by its loop-back interface."""
+    if not loopback_is_up(system):
+        return Finding('discovery', 'fail', 'the loop-back interface lo is down: nodes of this '
+                       'host do not discover each other', LOOPBACK_ADVICE)
     scope = system.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
     peers = system.environ.get('ROS_STATIC_PEERS', '')
     if system.environ.get('ROS_LOCALHOST_ONLY') == '1':

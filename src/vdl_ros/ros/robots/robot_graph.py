@@ -17,7 +17,7 @@ from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.session import Result, Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import ROBOT_ENVIRONMENT
+from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.process import call_back, make_executor
 from vdl_ros.ros.robots.resetters import make_resetter

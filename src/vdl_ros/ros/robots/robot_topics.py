@@ -24,7 +24,7 @@ from vdl_ros.robots.contract import Contract, ContractError
 from vdl_ros.robots.reading import Reading, ReadingError, follow
 from vdl_ros.robots.session import Session
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import is_program
+from vdl_ros.ros.arm.commanders import is_program
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.robots.interfaces import (
     feature_reader,

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.resources import find_resource
-from vdl_ros.ros.checks.middleware import check_distribution, check_middleware, check_python
+from vdl_ros.ros.checks.middleware import (
+    LOOPBACK_ADVICE,
+    check_distribution,
+    check_middleware,
+    check_python,
+    loopback_is_up,
+)
 from vdl_ros.ros.checks.types import Finding, System
 from vdl_ros.ros.dds import transport
 
@@ -15,8 +21,8 @@ __all__ = [
     'NAMES', 'check_domain_ids', 'check_ranges', 'check_settings', 'domain_id', 'read_settings',
 ]
 
-NAMES = ('vdl_ros', 'Python', 'ROS', 'middleware', 'domain', 'range', 'static peers', 'transport',
-         'messages', 'SROS2')
+NAMES = ('vdl_ros', 'Python', 'ROS', 'middleware', 'domain', 'range', 'static peers', 'loop-back',
+         'transport', 'messages', 'SROS2')
 _SUBNET = 'SUBNET'
 
 
@@ -41,6 +47,7 @@ def read_settings(system: System) -> dict[str, str]:
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
+        'loop-back': 'up' if loopback_is_up(system) else 'down',
         'transport': choice.name,
         'messages': _messages(),
         'SROS2': 'on' if environ.get('ROS_SECURITY_ENABLE') == 'true' else 'off',
@@ -69,6 +76,11 @@ def check_ranges(
     here: Mapping[str, str], there: Mapping[str, str], addresses: tuple[str, str],
 ) -> Finding:
     """Check that discovery includes the other host; ``addresses`` are ours and the peer's."""
+    down = [place for place, host in (('here', here), ('there', there))
+            if host['loop-back'] == 'down']
+    if down:
+        return Finding('discovery', 'fail', f'the loop-back interface lo is down '
+                       f'{" and ".join(down)}: DDS does not start', LOOPBACK_ADVICE)
     problems = []
     for place, host, other in (('here', here, addresses[1]), ('there', there, addresses[0])):
         environ = {'ROS_AUTOMATIC_DISCOVERY_RANGE': host['range'],

@@ -1,0 +1,143 @@
+"""Who commands the motors: a person's hand or a program, two at once, or two arms that obey."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from rclpy.node import Node
+
+from vdl_ros.common.quoting import shown
+from vdl_ros.common.settings import SettingError
+
+__all__ = [
+    'ROBOT_ENVIRONMENT', 'CommandConflictDetector', 'Precedence', 'SecondArmDetector',
+    'check_program', 'is_program',
+]
+
+# Nodes of this package that have a publisher on arm/motors but rarely publish.
+_MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
+# Nodes of this package that command by themselves. All others are taken for a person's hand.
+_PROGRAMS = ('arm_controller', 'policy')
+#: Begin of the names of nodes that command a robot as its environment, programs too.
+ROBOT_ENVIRONMENT = 'robot_environment_'
+_WARN_AGAIN_S = 5.0
+# Publishers that a warning names.
+_NAMED = 5
+# Minimum time between two queries of the graph for publishers, s.
+_COUNT_AGAIN_S = 1.0
+# Another arm is there if it has been for so long: a driver that was killed disappears later, s.
+_SECOND_ARM_S = 3.0
+
+
+def is_program(sender: str) -> bool:
+    """Return whether a node, by its full name, commands by itself: controller or policy."""
+    name = sender.rsplit('/', 1)[-1]
+    return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
+
+
+def check_program(node: Node) -> None:
+    """
+    Check that others see that ``node`` is a program.
+
+    Raises:
+        SettingError: it was given another name.
+    """
+    if not is_program(node.get_name()):
+        raise SettingError(
+            f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
+            'other sender is taken for a person; use a namespace')
+
+
+class Precedence:
+    """Lets a person's commands come before those of the programs of this package."""
+
+    def __init__(self, window: float) -> None:
+        """Keep programs off for ``window`` s after a command of a person moved a motor."""
+        self._window = window
+        self._person_until = -math.inf
+
+    def admits(self, sender: str, moving: bool, now: float) -> bool:
+        """Return whether a command of ``sender`` counts at ``now``, s."""
+        if is_program(sender):
+            return now >= self._person_until
+        if moving:
+            self._person_until = now + self._window
+        return True
+
+
+class CommandConflictDetector:
+    """
+    Detects two publishers that command the motors at the same time.
+
+    Senders name themselves in their messages; for unnamed ones the publishers in the graph are
+    counted.
+    """
+
+    def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
+        """
+        Start without any sender.
+
+        Args:
+            window: senders that alternate within this time conflict, s.
+            publishers: returns the full names of all nodes that publish commands.
+        """
+        self._window, self._publishers = window, publishers
+        self._commanded_at: dict[str, float] = {}
+        self._last = ''
+        self._warned_at = -_WARN_AGAIN_S
+        self._counted_at = -_COUNT_AGAIN_S
+
+    def update(self, sender: str, now: float) -> str:
+        """Return a warning or '' for a command of ``sender`` ('' if unnamed) at ``now``, s."""
+        # Only those of the window: senders can invent names.
+        self._commanded_at = {name: at for name, at in self._commanded_at.items()
+                              if now - at < self._window}
+        before = self._commanded_at.get(sender)
+        others = [name for name in self._commanded_at if name != sender]
+        back = sender != self._last and before is not None
+        self._commanded_at[sender], self._last = now, sender
+        if now - self._warned_at < _WARN_AGAIN_S:
+            return ''
+        if back and others:
+            names = sorted(name or 'a sender without a name' for name in (sender, *others))
+        elif not sender and now - self._counted_at >= _COUNT_AGAIN_S:
+            self._counted_at = now
+            names = sorted(name for name in self._publishers()
+                           if name.rsplit('/', 1)[-1] not in _MOSTLY_IDLE
+                           and not name.rsplit('/', 1)[-1].startswith(ROBOT_ENVIRONMENT))
+        else:
+            return ''
+        if len(names) < 2:
+            return ''
+        self._warned_at = now
+        more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
+        return (f'arm/motors: {len(names)} publishers at once: '
+                f'{", ".join(map(shown, names[:_NAMED]))}{more}')
+
+
+class SecondArmDetector:
+    """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``."""
+
+    def __init__(self, publishers: Callable[[], list[str]]) -> None:
+        """
+        Start without another one.
+
+        Args:
+            publishers: returns the full names of all nodes that publish the state of a stop.
+        """
+        self._publishers = publishers
+        self._since = math.inf
+
+    def update(self, now: float) -> str:
+        """Return a warning or '' at ``now``, s."""
+        names = self._publishers()
+        if len(names) < 2:
+            self._since = math.inf
+            return ''
+        self._since = min(self._since, now)
+        if now - self._since < _SECOND_ARM_S:
+            return ''
+        some = ', '.join(map(shown, names[:_NAMED]))
+        return (f'{len(names)} arms obey the same commands: {some}: end one, or give it a '
+                'namespace or a ROS_DOMAIN_ID of its own')
