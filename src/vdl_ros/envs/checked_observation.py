@@ -10,7 +10,11 @@ from gymnasium import spaces
 
 from vdl_ros.envs.checked_vector_env import EnvError
 
-__all__ = ['CheckedObservation']
+__all__ = ['CheckedObservation', 'ObservationError']
+
+
+class ObservationError(EnvError):
+    """An observation of another structure or shape than its space."""
 
 
 class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -20,7 +24,7 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
     Bounds are not compared, because many environments leave theirs by a rounding error.
 
     Raises:
-        EnvError: from ``reset`` and ``step``, for an observation of another structure or shape.
+        ObservationError: from ``reset`` and ``step``.
     """
 
     def reset(
@@ -44,7 +48,7 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
             return
         if reason := _difference(space, observation, ''):
             name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
-            raise EnvError(f'env_id: {name}: the observation of {source}(){reason}')
+            raise ObservationError(f'env_id: {name}: the observation of {source}(){reason}')
 
 
 def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:

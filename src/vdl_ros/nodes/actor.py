@@ -28,7 +28,8 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped, VectorEnvironment
+from vdl_ros.envs.checked_observation import ObservationError
+from vdl_ros.envs.checked_vector_env import EnvStopped, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
@@ -255,7 +256,7 @@ def act(node: ActorNode, stop: threading.Event) -> int:
                 call_back(executor, 0.0 if acted else 0.1)
             try:
                 acted = node.act()
-            except EnvError:
+            except ObservationError:
                 # It would fail again after a restart.
                 with set_up():
                     raise
