@@ -31,6 +31,7 @@ from benchmarks.graph import launched, module_command
 from benchmarks.train.table import TooFewRowsError, progress_rows, steady_rate
 from vdl_ros.common.thread_timer import ACTING, PHASES
 from vdl_ros.ros import qos
+from vdl_ros.ros.dds import transport
 from vdl_ros.ros.statistics.thread_time_statistics import Share, read_share
 
 __all__ = ['Listener', 'Plan', 'reporting_nodes', 'run_graph', 'run_part', 'run_serial',
@@ -72,6 +73,7 @@ class Listener:
 
     def __init__(self) -> None:
         """Subscribe to ``/statistics``."""
+        transport.configure()
         self._context = rclpy.Context()
         # Without the arguments of this command: some look like remappings.
         rclpy.init(args=[], context=self._context)

@@ -4,10 +4,12 @@ import importlib
 import multiprocessing
 import os
 import socket
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -250,7 +252,10 @@ def same():
 
 # Longest wait for another process, s.
 PATIENCE = 60.0
-FORK = multiprocessing.get_context('fork')
+# A fork of this process would inherit the locks that its other threads hold at that moment.
+PROCESSES = multiprocessing.get_context('forkserver')
+PROCESSES.set_forkserver_preload([
+    'vdl_ros.rl.distributed.process_group', 'vdl_ros.rl.learning.learner'])
 
 
 @pytest.fixture
@@ -260,20 +265,33 @@ def address():
         return f'127.0.0.1:{free.getsockname()[1]}'
 
 
+class ByValue:
+    """A function of a test, which another process cannot import."""
+
+    def __init__(self, function):
+        cloudpickle.register_pickle_by_value(sys.modules[function.__module__])
+        self._function = function
+
+    def __reduce__(self):
+        return cloudpickle.loads, (cloudpickle.dumps(self._function),)
+
+
 @pytest.fixture
 def start_process():
     """Return a function that starts one in a process and returns a call for its result."""
     processes = []
 
     def start(work, *arguments):
-        ours, theirs = FORK.Pipe()
+        ours, theirs = PROCESSES.Pipe()
 
-        def run():
+        def run(connection, *arguments):
+            torch.set_num_threads(1)
+            torch.manual_seed(0)
             try:
-                theirs.send(work(*arguments))
+                connection.send(work(*arguments))
             except BaseException as error:
-                theirs.send(error)
-            os._exit(0)  # none of pytest's own ends
+                connection.send(error)
+            os._exit(0)  # without the end of a group whose other members are gone
 
         def result():
             assert ours.poll(PATIENCE), 'a learner hangs'
@@ -282,7 +300,9 @@ def start_process():
                 raise found
             return found
 
-        processes.append(FORK.Process(target=run))
+        processes.append(PROCESSES.Process(
+            target=ByValue(run), args=(theirs, *(
+                ByValue(each) if callable(each) else each for each in arguments))))
         processes[-1].start()
         theirs.close()
         return result

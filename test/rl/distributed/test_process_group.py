@@ -20,7 +20,7 @@ from vdl_ros.rl.train_config import TrainConfig
 
 pytestmark = pytest.mark.process
 
-FORK = multiprocessing.get_context('fork')
+PROCESSES = multiprocessing.get_context('forkserver')
 PATIENCE = 60.0
 
 
@@ -181,7 +181,7 @@ def test_death_of_a_learner_raises_group_error_in_the_other(start_process, addre
 
 
 def test_silent_learner_raises_group_error_after_the_timeout(start_process, address):
-    ready = FORK.Event()
+    ready = PROCESSES.Event()
 
     def first():
         group = join(0, 2, address, PATIENCE)
@@ -250,7 +250,7 @@ def test_joining_a_stopped_learner_0_can_be_interrupted(stopped_learner_0):
 
 def test_restarted_learner_waits_for_the_next_group(start_process, address):
     """Its place in the group that it died in stays taken."""
-    met, early, over = FORK.Event(), FORK.Event(), FORK.Event()
+    met, early, over = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
 
     def first():
         group = join(0, 2, address, PATIENCE)

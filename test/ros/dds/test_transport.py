@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import subprocess
@@ -196,6 +197,31 @@ def test_limits_are_read_from_the_kernel(tmp_path):
     (core / 'rmem_max').write_text('212992\n')
     host = Host.read(tmp_path)
     assert (host.rmem_max, host.wmem_max, host.shm_free) == (212992, None, None)
+
+
+NODE = textwrap.dedent("""
+    from vdl_ros.ros.dds import transport
+    transport.configure()
+    import rclpy
+    rclpy.init()
+    rclpy.create_node('a')
+    print('a result')
+""")
+
+
+def test_errors_of_fastdds_do_not_end_up_between_results():
+    """As where a command writes JSON, and another process holds a port of shared memory."""
+    port = 7400 + 250 * int(os.environ['ROS_DOMAIN_ID'])
+    with contextlib.ExitStack() as held:
+        for each in range(port, port + 100):
+            path = Path(f'/dev/shm/fastrtps_port{each}_el')
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(held.enter_context(path.open('w')), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.callback(path.unlink, missing_ok=True)
+        done = subprocess.run([sys.executable, '-c', NODE], env={**os.environ, **HERE},
+                              capture_output=True, text=True, check=True)
+    assert done.stdout == 'a result\n'
+    assert 'RTPS_TRANSPORT_SHM' in done.stderr
 
 
 PEER = textwrap.dedent("""
