@@ -11,6 +11,9 @@ BAD_INPUT = {
     'bench_cube': [
         (['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 10000'),
         (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
+    'bench_exchange': [
+        (['--learners', '1'], '--learners: 1 is not allowed: 2 to 64'),
+        (['--periods', '1,3'], '--batches: 20 is not allowed: a multiple of --periods, 3')],
     'bench_lag': [
         (['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 100000'),
         (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),

@@ -218,6 +218,8 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
     if train.eval_patience and not train.eval_every:
         raise SettingError(f'eval_patience: {train.eval_patience} is not allowed with eval_every '
                            '0: 0, as there are no evaluations')
+    if train.exchange == 'delta' and num_learners > 1:
+        _verify_delta(train, algorithm_config)
     if isinstance(algorithm_config, PpoConfig):
         _verify_ppo(train, algorithm_config)
     if isinstance(algorithm_config, ReplayConfig):
@@ -228,6 +230,18 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
         _verify_sac(train)
     if isinstance(algorithm_config, BcConfig):
         _verify_bc(train, num_learners)
+
+
+def _verify_delta(train: TrainConfig, algorithm_config: AlgorithmConfig) -> None:
+    if train.algorithm not in ('impala', 'a3c', 'ppo'):
+        raise SettingError(f"exchange: 'delta' is not allowed with algorithm {train.algorithm!r}: "
+                           'one of impala, a3c, ppo')
+    # Running statistics are sums over all learners in every update.
+    for name, given in (('normalize_observations', train.normalize_observations),
+                        ('normalize_returns', getattr(algorithm_config, 'normalize_returns',
+                                                      False))):
+        if given:
+            raise SettingError(f"exchange: 'delta' is not allowed with {name} true: gradients")
 
 
 def _verify_ppo(train: TrainConfig, ppo: PpoConfig) -> None:

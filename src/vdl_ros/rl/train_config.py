@@ -105,6 +105,13 @@ class TrainConfig:
     max_grad_norm: float = setting(
         0.5, 'Gradient clipping: largest norm of the gradient of the mean loss.',
         minimum=1e-6, maximum=1e6)
+    exchange: str = setting(
+        'gradients', 'What several learners exchange: gradients in every optimizer step, so that '
+        'they are one learner with all their trajectories; or delta, the changes of their weights '
+        'since the last exchange, whose mean all add.', choices=('gradients', 'delta'))
+    exchange_period: int = setting(
+        10, 'Updates from one exchange of delta to the next.', minimum=1, maximum=10_000,
+        unit='updates')
     reward_transform: str = setting(
         'none', 'Transform of the rewards in the loss; reported returns are never transformed.',
         choices=('none', 'abs_one', 'soft_asymmetric'))

@@ -17,6 +17,7 @@ from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollSchema
 from vdl_ros.rl.device import CPU, memory_of
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.distributed.delta_exchange import DeltaExchange
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.policy.precision import choose_precision
@@ -87,8 +88,12 @@ class Learner:
         self.schema = UnrollSchema(
             observation_space, action_space, config.unroll_length, frames_per_observation,
             self.policy.state_size)
+        by_delta = config.exchange == 'delta' and self.group.size > 1
         self.algorithm = make_algorithm(
-            self.policy, config, self.algorithm_config, self.schema, self.group)
+            self.policy, config, self.algorithm_config, self.schema,
+            Group() if by_delta else self.group)
+        self._exchange = (DeltaExchange(self.policy, config.exchange_period, self.group)
+                          if by_delta else None)
         self._memory = memory_of(CPU if self.algorithm.learns_from_host else device)
         self.version = 0
         self.agent_steps = 0
@@ -134,6 +139,8 @@ class Learner:
             try:
                 if not self.config.freeze:
                     metrics = self.algorithm.update(batch)
+                    if self._exchange is not None:
+                        self._exchange.after_update()
                     self.version += 1
             except FloatingPointError as error:
                 raise FloatingPointError(f'update {self.version}: {error}') from None
@@ -154,6 +161,8 @@ class Learner:
         state = self.group.broadcast(b'' if self.group.rank else pack(self.state()))
         if self.group.rank:
             self.load_state(unpack(state))
+        if self._exchange is not None:
+            self._exchange.restart()
 
     def weights(self) -> Arrays:
         """Return the policy's parameters; valid until the next update."""

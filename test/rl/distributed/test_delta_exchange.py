@@ -1,0 +1,91 @@
+"""Learners that exchange changes of weights: apart between exchanges, their mean after one."""
+
+import numpy as np
+import pytest
+
+from vdl_ros.common.settings import SettingError
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.train_config import TrainConfig
+
+pytestmark = pytest.mark.process
+
+PERIOD = 3
+
+
+def make(spaces, algorithm, group=None):
+    config = TrainConfig(algorithm=algorithm, exchange='delta', exchange_period=PERIOD,
+                         learning_rate=0.01, hidden_size=8, unroll_length=8)
+    return Learner(config, *spaces, algorithm_config=ALGORITHM_SETTINGS[algorithm](), group=group)
+
+
+def vector(learner):
+    return np.concatenate([each.ravel() for each in learner.weights().values()])
+
+
+@pytest.fixture
+def unrolls(random_unroll):
+    """Return a function: the unrolls of an update of a learner."""
+    def draw(rank, update):
+        return [random_unroll(100 * update + rank, batch=6, start_id=rank, sequence=update)]
+    return draw
+
+
+@pytest.mark.parametrize('algorithm', ['impala', 'a3c', 'ppo'])
+def test_every_exchange_adds_the_mean_of_the_changes(learners, spaces, unrolls, algorithm):
+    def work(group):
+        learner, found = make(spaces, algorithm, group), []
+        for update in range(2 * PERIOD):
+            learner.update(unrolls(group.rank, update))
+            found.append(vector(learner))
+        return found
+
+    first, second = learners(work, work)
+    alone = []
+    for rank, found in enumerate((first, second)):
+        learner = make(spaces, algorithm)
+        for update in range(PERIOD):
+            learner.update(unrolls(rank, update))
+            if update < PERIOD - 1:
+                assert np.array_equal(found[update], vector(learner))
+        alone.append(vector(learner))
+    np.testing.assert_allclose(first[PERIOD - 1], np.mean(alone, axis=0), atol=1e-6)
+    equal = [np.array_equal(*each) for each in zip(first, second, strict=True)]
+    assert equal == [False, False, True] * 2
+
+
+def test_a_loaded_state_begins_a_new_period(learners, spaces, unrolls):
+    def work(group):
+        learner, found = make(spaces, 'impala', group), []
+        learner.update(unrolls(group.rank, 0))
+        learner.broadcast_state()
+        for update in range(PERIOD):
+            found.append(vector(learner))
+            learner.update(unrolls(group.rank, update))
+        return [*found, vector(learner)]
+
+    first, second = learners(work, work)
+    assert [np.array_equal(*each) for each in zip(first, second, strict=True)] == [
+        True, False, False, True]
+
+
+@pytest.mark.parametrize(('settings', 'message'), [
+    ({'algorithm': 'dqn'}, "exchange: 'delta' is not allowed with algorithm 'dqn': one of "),
+    ({'normalize_observations': True}, 'not allowed with normalize_observations true: gradients'),
+    ({'algorithm': 'ppo', 'normalize_returns': True}, 'with normalize_returns true: gradients')])
+def test_what_needs_all_learners_in_each_update_is_rejected(settings, message):
+    own = {name: settings.pop(name) for name in ['normalize_returns'] if name in settings}
+    config = TrainConfig(exchange='delta', **settings)
+    algorithm_config = make_algorithm_config(config, own)
+    verify(config, algorithm_config)
+    with pytest.raises(SettingError, match=message):
+        verify(config, algorithm_config, num_learners=2)
+
+
+def test_one_learner_learns_as_without(spaces, unrolls):
+    config = TrainConfig(hidden_size=8, unroll_length=8, learning_rate=0.01)
+    delta, gradients = make(spaces, 'impala'), Learner(config, *spaces)
+    for update in range(PERIOD):
+        for learner in (delta, gradients):
+            learner.update(unrolls(0, update))
+    assert np.array_equal(vector(delta), vector(gradients))
