@@ -35,7 +35,7 @@ from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings
+from vdl_ros.rl.runs.saved_settings import saved_settings, settings_of_init
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_restarts import restarted
@@ -88,6 +88,7 @@ def include(file, **arguments):
 def start(context):
     """Start the learners, and the actors or the player."""
     given = launch_arguments.given(context, *SETTINGS, *SHOWN, node='learner')
+    given = settings_of_init(given) | given
     watching = select(Watching, given)
     # Without a word about the task, the arm learns to reach.
     task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}

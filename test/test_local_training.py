@@ -197,6 +197,31 @@ def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys, ow
     assert not (tmp_path / 'three').exists()
 
 
+@pytest.mark.parametrize('init', ['one', 'one/checkpoint.pt'])
+def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
+        tmp_path, own_signals, init):
+    trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
+    arguments = ['--init', str(tmp_path / init), '--freeze', 'true', '--total_steps', '100',
+                 '--adversarial_mode', 'random', '--run_dir', str(tmp_path / 'two')]
+    assert local_training.main(arguments) == 0
+    one, two = (load_checkpoint(tmp_path / each / 'checkpoint.pt') for each in ('one', 'two'))
+    assert two['config']['env_id'] == 'vdl/Counter-v0'
+    assert two['config']['hidden_size'] == one['config']['hidden_size'] == 16
+    assert two['config']['total_steps'] == 100
+    # A third run is not attacked, and learns.
+    assert local_training.main([
+        '--init', str(tmp_path / 'two'), '--run_dir', str(tmp_path / 'three')]) == 0
+    three = load_checkpoint(tmp_path / 'three' / 'checkpoint.pt')
+    assert (three['config']['adversarial_mode'], three['config']['freeze']) == ('none', False)
+
+
+def test_settings_of_init_that_cannot_be_read_are_named(tmp_path, capsys, own_signals):
+    (tmp_path / 'config.yaml').write_text('[')
+    (tmp_path / 'checkpoint.pt').touch()
+    assert local_training.main(['--init', str(tmp_path / 'checkpoint.pt')]) == 2
+    assert f'init: {tmp_path} holds no readable config.yaml' in capsys.readouterr().err
+
+
 def test_stopping_writes_what_there_is(tmp_path):
     stop = threading.Event()
     stop.set()

@@ -46,7 +46,7 @@ from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings
+from vdl_ros.rl.runs.saved_settings import saved_settings, settings_of_init
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import load_surrogate
 
@@ -169,9 +169,10 @@ def main(args: list[str] | None = None) -> int:
         in_file = read_config(Path(file)) if file else {}
         run_dir, resume, init = (
             str(given.pop(name, in_file.get(name, ''))) for name in ('run_dir', 'resume', 'init'))
+        of_user = ({name: value for name, value in in_file.items() if name in known}
+                   | {name: known[name].parse(text) for name, text in given.items()})
         values = presets.resolve(
-            {name: value for name, value in in_file.items() if name in known}
-            | {name: known[name].parse(text) for name, text in given.items()},
+            settings_of_init(of_user | {'init': init}) | of_user,
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')

@@ -19,7 +19,7 @@ def test_a_frozen_policy_is_attacked_in_training_and_evaluation(launch, run):
                          threading.Event())
     attacked = run.path.parent / 'attacked'
     train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={attacked}',
-                   'env_id:=CartPole-v1', f'init:={run.checkpoint}', 'freeze:=true',
+                   f'init:={run.checkpoint}', 'freeze:=true',
                    'adversarial_mode:=fgsm_reuse5', 'adversarial_epsilon:=0.1',
                    'total_steps:=3000')
     assert train.wait() == 0, train.output

@@ -45,7 +45,7 @@ from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.trainer import NOT_FINITE
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings
+from vdl_ros.rl.runs.saved_settings import saved_settings, settings_of_init
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import parameters
 from vdl_ros.ros.process import (
@@ -88,7 +88,8 @@ class LearnerNode(Node):
         self._resume = '' if rank else str(self._given.get('resume', ''))
         # The other learners receive the settings of learner 0 in share_settings.
         self._values = dict(self._given) if rank else presets.resolve(
-            self._given, saved_settings(Path(self._resume)) if self._resume else None)
+            settings_of_init(self._given) | self._given,
+            saved_settings(Path(self._resume)) if self._resume else None)
         self.run, self._process = (
             select(RunConfig, self._values), select(ProcessConfig, self._values))
         verify_run(self.run)

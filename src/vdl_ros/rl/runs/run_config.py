@@ -19,8 +19,9 @@ class RunConfig:
     resume: str = setting(
         '', 'Folder of a run to resume, with its steps, optimizer, random state and settings.')
     init: str = setting(
-        '', 'Checkpoint whose weights a new run starts with; steps, optimizer and settings are '
-        'those of the new run.')
+        '', 'Checkpoint whose weights a new run starts with; steps and optimizer are those of the '
+        'new run, and settings too, unless neither env_id nor algorithm is given: then they are '
+        'those of the run in whose folder the checkpoint is.')
     relearn: bool = setting(
         False, 'Learn from the trajectories of a bag, which a player sends, instead of from '
         'actors; the run ends with the bag. The argument bag of train.launch.py sets it.')

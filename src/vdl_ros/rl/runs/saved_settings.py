@@ -11,7 +11,7 @@ import yaml
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import SettingError
 
-__all__ = ['save_settings', 'saved_settings']
+__all__ = ['save_settings', 'saved_settings', 'settings_of_init']
 
 _FILE = 'config.yaml'
 # What says which run it is and not how it is trained: config.yaml can start another one.
@@ -35,10 +35,36 @@ def saved_settings(folder: Path) -> dict[str, object]:
     Raises:
         SettingError: the folder has no readable config.yaml.
     """
+    return _read('resume', folder)
+
+
+def settings_of_init(given: Mapping[str, Any]) -> dict[str, object]:
+    """
+    Return the settings of the run whose weights a new run starts with.
+
+    They are empty if the user names an environment or an algorithm, or if ``init`` is not
+    in the folder of a run. An attack on that run is not part of them.
+
+    Args:
+        given: settings by the user.
+
+    Raises:
+        SettingError: the folder of the checkpoint has a config.yaml that cannot be read.
+    """
+    path = Path(str(given.get('init') or ''))
+    folder = path if path.is_dir() else path.parent
+    if (not given.get('init') or given.keys() & {'env_id', 'algorithm', 'resume'}
+            or not path.exists() or not (folder / _FILE).exists()):
+        return {}
+    return {name: value for name, value in _read('init', folder).items()
+            if not name.startswith('adversarial_') and name != 'freeze'}
+
+
+def _read(setting: str, folder: Path) -> dict[str, object]:
     try:
         content = yaml.safe_load((folder / _FILE).read_text())
     except (OSError, yaml.YAMLError):
         content = None
     if not isinstance(content, dict):
-        raise SettingError(f'resume: {folder} holds no readable {_FILE}')
+        raise SettingError(f'{setting}: {folder} holds no readable {_FILE}')
     return {name: value for name, value in content.items() if name not in _OF_A_START}
