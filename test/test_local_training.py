@@ -16,6 +16,7 @@ from vdl_ros.common.settings import SettingError, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.runs.saved_settings import settings_of_init
 from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
 
 SOURCE = Path(__file__).resolve().parents[1] / 'src'
@@ -213,6 +214,12 @@ def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
         '--init', str(tmp_path / 'two'), '--run_dir', str(tmp_path / 'three')]) == 0
     three = load_checkpoint(tmp_path / 'three' / 'checkpoint.pt')
     assert (three['config']['adversarial_mode'], three['config']['freeze']) == ('none', False)
+
+
+def test_init_does_not_choose_a_robot(tmp_path):
+    (tmp_path / 'config.yaml').write_text('env_id: robot/arm\nrobots: mine\n')
+    (tmp_path / 'checkpoint.pt').touch()
+    assert settings_of_init({'init': str(tmp_path / 'checkpoint.pt')}) == {}
 
 
 def test_settings_of_init_that_cannot_be_read_are_named(tmp_path, capsys, own_signals):

@@ -42,8 +42,8 @@ def settings_of_init(given: Mapping[str, Any]) -> dict[str, object]:
     """
     Return the settings of the run whose weights a new run starts with.
 
-    They are empty if the user names an environment or an algorithm, or if ``init`` is not
-    in the folder of a run. An attack on that run is not part of them.
+    They are empty if the user names an environment or an algorithm, or if ``init`` is not in the
+    folder of a run, or is in that of a run on a robot. An attack on that run is not part of them.
 
     Args:
         given: settings by the user.
@@ -56,7 +56,10 @@ def settings_of_init(given: Mapping[str, Any]) -> dict[str, object]:
     if (not given.get('init') or given.keys() & {'env_id', 'algorithm', 'resume'}
             or not path.exists() or not (folder / _FILE).exists()):
         return {}
-    return {name: value for name, value in _read('init', folder).items()
+    settings = _read('init', folder)
+    if str(settings.get('env_id', '')).startswith('robot/'):
+        return {}  # a folder must not choose the robot that moves
+    return {name: value for name, value in settings.items()
             if not name.startswith('adversarial_') and name != 'freeze'}
 
 
