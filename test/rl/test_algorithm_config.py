@@ -72,13 +72,13 @@ def test_a_minibatch_has_a_step():
     verify(train, PpoConfig(ppo_minibatches=10))
 
 
-@pytest.mark.parametrize('form', ['clip', 'kl'])
+@pytest.mark.parametrize('form', ['clip', 'kl', 'hinge'])
 def test_a_divergence_cannot_be_aimed_at_in_one_step(form):
     train = TrainConfig(algorithm='ppo')
     algorithm_config = PpoConfig(ppo_form=form, ppo_epochs=1, ppo_minibatches=1)
-    if form == 'kl':
+    if form != 'clip':
         refused(train, algorithm_config,
-                "ppo_epochs: 1 is not allowed with ppo_form 'kl' and ppo_minibatches 1: one step")
+                f"ppo_epochs: 1 is not allowed with ppo_form '{form}' and ppo_minibatches 1: one step")
     else:
         verify(train, algorithm_config)
     verify(train, dataclasses.replace(algorithm_config, ppo_epochs=2))

@@ -37,14 +37,15 @@ class PpoConfig:
     """Settings of ``ppo`` (Schulman et al. 2017, arXiv:1707.06347)."""
 
     ppo_form: str = setting(
-        'clip', 'How the policy is kept near the acting policy: clipped ratio, or KL penalty with '
-        'an adaptive weight.', choices=('clip', 'kl'))
+        'clip', 'How the policy is kept near the acting policy: clipped ratio; KL penalty with an '
+        'adaptive weight; or that of WALL-E, with a hinge and an adaptive learning rate.',
+        choices=('clip', 'kl', 'hinge'))
     ppo_clip: float = setting(
         0.2, 'Clip range of the probability ratio, epsilon.',
         minimum=0.0, maximum=10.0)
     ppo_kl_target: float = setting(
-        0.01, 'Target KL divergence with ppo_form kl; in either form, the epochs of a batch end '
-        'early at four times this.', minimum=1e-6, maximum=10.0, unit='nats')
+        0.01, 'Target KL divergence with ppo_form kl and hinge; in all forms, the epochs of a '
+        'batch end early at four times this.', minimum=1e-6, maximum=10.0, unit='nats')
     ppo_epochs: int = setting(
         10, 'Epochs: passes over each batch.', minimum=1, maximum=1000)
     ppo_minibatches: int = setting(
@@ -250,10 +251,10 @@ def _verify_ppo(train: TrainConfig, ppo: PpoConfig) -> None:
         raise SettingError(
             f'ppo_minibatches: {ppo.ppo_minibatches} is not allowed: at most batch_size * '
             f'unroll_length = {train.batch_size} * {train.unroll_length} = {steps}')
-    if ppo.ppo_form == 'kl' and ppo.ppo_epochs * ppo.ppo_minibatches == 1:
+    if ppo.ppo_form != 'clip' and ppo.ppo_epochs * ppo.ppo_minibatches == 1:
         # The divergence is measured before each step, so before the first it is 0.
         raise SettingError(
-            f"ppo_epochs: {ppo.ppo_epochs} is not allowed with ppo_form 'kl' and "
+            f"ppo_epochs: {ppo.ppo_epochs} is not allowed with ppo_form {ppo.ppo_form!r} and "
             f'ppo_minibatches {ppo.ppo_minibatches}: one step cannot show how far it goes')
 
 

@@ -45,6 +45,9 @@ class TrainConfig:
         'environment clips, or one squashed by tanh into the range of actions, which sac always '
         'uses.',
         choices=('gaussian', 'squashed'))
+    initial_std: float = setting(
+        1.0, 'Standard deviation of continuous actions at the start, where it is one parameter '
+        'for all observations: not of sac.', minimum=0.01, maximum=7.0)
     normalize_observations: bool = setting(
         False, 'Normalise observations, except images, to mean 0 and deviation 1, by running '
         'statistics that the learner sends with its weights.')

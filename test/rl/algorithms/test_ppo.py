@@ -28,13 +28,13 @@ def with_targets(batch, policy, seed=0):
         advantages=noise(batch.rewards), returns=noise(batch.rewards))
 
 
-@pytest.mark.parametrize('form', ['clip', 'kl'])
+@pytest.mark.parametrize('form', ['clip', 'kl', 'hinge'])
 def test_loss_and_gradient_are_those_of_the_paper(
         batch, linear, algorithm, config, log_probs, check_gradient, form):
-    """Equation (7), or (8) with beta; with the terms of equation (9)."""
+    """Equation (7), or (8) with beta, and WALL-E's hinge; with the terms of equation (9)."""
     policy = linear()
     learner = algorithm(policy, config('ppo'), ppo_form=form, ppo_clip=0.3)
-    learner.beta = 1.7
+    learner.penalty.beta = 1.7
     batch = with_targets(batch, policy)
     actions, valid = batch.actions.numpy(), batch.valid.numpy()
     old = batch.old_parameters.numpy()
@@ -44,7 +44,7 @@ def test_loss_and_gradient_are_those_of_the_paper(
 
     def definition():
         log_pi, values = log_probs(policy, batch.observations)
-        total, counts['clipped'], counts['kept'] = 0.0, 0, 0
+        total, counts['clipped'], counts['kept'], kl = 0.0, 0, 0, 0.0
         for t, b in np.argwhere(valid):
             ratio = np.exp(log_pi[t, b][actions[t, b]] - behaviour[t, b])
             advantage = float(batch.advantages[t, b])
@@ -54,13 +54,17 @@ def test_loss_and_gradient_are_those_of_the_paper(
             else:
                 divergence = (np.exp(old[t, b]) * (old[t, b] - log_pi[t, b])).sum()
                 surrogate = ratio * advantage - 1.7 * divergence
+                kl += divergence / valid.sum()
             total -= surrogate
             total += 0.4 * 0.5 * (float(batch.returns[t, b]) - values[t, b]) ** 2
             total += 0.03 * (np.exp(log_pi[t, b]) * log_pi[t, b]).sum()
-        return total / valid.sum()
+        hinge = 50 * max(0, kl - 0.02) ** 2 if form == 'hinge' else 0
+        return total / valid.sum() + hinge
 
     loss, parts = learner.loss(batch)
     check_gradient(policy, loss, definition)
+    if form == 'hinge':
+        assert float(parts['losses/approx_kl'].detach()) > 0.02
     if form == 'clip':
         definition()
         assert min(counts.values()) > 5
@@ -260,14 +264,14 @@ def test_approx_kl_is_from_the_policy_at_the_start_of_the_update(
 
 
 @pytest.mark.parametrize('options', [
-    {}, {'ppo_form': 'kl'}, {'normalize_returns': True}], ids=str)
+    {}, {'ppo_form': 'kl'}, {'ppo_form': 'hinge'}, {'normalize_returns': True}], ids=str)
 def test_two_learners_are_one_with_a_joined_batch(together, config, options):
     alone, members = together(
         config('ppo', normalize_advantages=True, normalize_observations=True), updates=3,
         ppo_epochs=3, ppo_minibatches=1, ppo_kl_target=1e-3, **options)
-    assert [each.beta for each in members] == [alone.beta] * 2
-    if options == {'ppo_form': 'kl'}:
-        assert alone.beta != 1.0
+    assert [each.penalty.beta for each in members] == [alone.penalty.beta] * 2
+    if 'ppo_form' in options:
+        assert alone.penalty.beta != 1.0
 
 
 @pytest.mark.parametrize(('changes', 'parts'), [({}, 7), ({'lstm_size': 4}, 2)], ids=str)

@@ -102,10 +102,10 @@ def test_the_weight_of_the_penalty_goes_on(learner, saved, update):
     one = learner('ppo', {}, {'ppo_form': 'kl'})
     for number in range(3):
         update(one, number)
-    assert one.algorithm.beta != 1.0
+    assert one.algorithm.penalty.beta != 1.0
     other = learner('ppo', {}, {'ppo_form': 'kl'})
     other.load_state(saved(one))
-    assert other.algorithm.beta == one.algorithm.beta
+    assert other.algorithm.penalty.beta == one.algorithm.penalty.beta
 
 
 @pytest.mark.parametrize(('name', 'changes'), [

@@ -191,6 +191,8 @@ def test_a_gaussian_policy_learns_its_deviation(settings):
                               policy.initial_state(1))
     policy.distribution.entropy(parameters).sum().backward()
     assert policy.log_std.grad.tolist() == [4.0, 4.0]
+    policy = make(NUMBERS, FORCES, initial_std=0.5, **settings)
+    assert policy.log_std.exp().tolist() == [0.5, 0.5]
 
 
 @pytest.mark.parametrize('lstm_size', [0, 5])

@@ -22,6 +22,7 @@ class PolicyOptimizer:
     Attributes:
         group: the learners that share the work.
         learning_rate: learning rate of the next step.
+        learning_rate_factor: of the algorithm, by which the schedule's rate is multiplied.
         steps: number of steps made.
     """
 
@@ -29,6 +30,7 @@ class PolicyOptimizer:
         """Make the optimizer that ``config`` names."""
         self.group = group
         self.learning_rate = config.learning_rate
+        self.learning_rate_factor = 1.0
         self.steps = 0
         self._config = config
         self._named = [(name, parameter) for name, parameter in network.named_parameters()
@@ -44,9 +46,9 @@ class PolicyOptimizer:
                 self._parameters, config.learning_rate, alpha=0.99, eps=self._epsilon)
 
     def schedule(self, agent_steps: int) -> None:
-        """Set the learning rate by the schedule."""
+        """Set the learning rate by the schedule and the factor."""
         config = self._config
-        self.learning_rate = config.learning_rate
+        self.learning_rate = config.learning_rate * self.learning_rate_factor
         if config.learning_rate_schedule == 'linear':
             self.learning_rate *= max(1.0 - agent_steps / config.total_steps, 0.0)
 

@@ -2,8 +2,8 @@
 PPO: several epochs of minibatches from each batch, with a clipped ratio or a KL penalty.
 
 Schulman et al. 2017, arXiv:1707.06347: equation (7), the clipped ratio, or equation (8), a
-penalty on the KL divergence whose weight beta adapts; advantages by GAE. Ratios are to the policy
-that acted, whose log-probabilities came with the unrolls; the divergence is from the policy at
+penalty on the KL divergence (``kl_penalty.py``); advantages by GAE. Ratios are to the policy that
+acted, whose log-probabilities came with the unrolls; the divergence is from the policy at
 the start of the update. Both are the same policy with ``synchronous``. Otherwise actors go on
 acting meanwhile, and ``max_version_lag`` bounds the age of an unroll.
 """
@@ -20,6 +20,7 @@ from torch import Tensor
 from vdl_ros.rl.algorithm_config import PpoConfig
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.algorithms.gae import gae
+from vdl_ros.rl.algorithms.kl_penalty import KlPenalty
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
@@ -30,9 +31,6 @@ from vdl_ros.rl.train_config import TrainConfig
 
 __all__ = ['Algorithm', 'PpoBatch']
 
-# Section 4 of the paper: beta changes by this factor where the divergence is off by another.
-_FACTOR, _TOLERANCE = 2.0, 1.5
-_BETA = (1e-4, 100.0)
 # Far above what ratios to a policy of a few updates ago reach.
 _LARGEST_LOG_RATIO = 10.0
 # An update ends early once the divergence is this many times ppo_kl_target.
@@ -78,7 +76,7 @@ class Algorithm(algorithm.Algorithm):
     ) -> None:
         """Learn the parameters of ``policy``."""
         super().__init__(policy, config, algorithm_config, schema, group)
-        self.beta = 1.0
+        self.penalty = KlPenalty(algorithm_config)
         self.returns = (
             Normalizer().to(self.device) if algorithm_config.normalize_returns else None)
 
@@ -109,10 +107,11 @@ class Algorithm(algorithm.Algorithm):
                 break
         # The divergence is measured before each step, so with a single step it is always 0.
         if count > 1:
-            self._adapt_beta(kl)
+            self.penalty.adapt(kl)
+            self.optimizer.learning_rate_factor = self.penalty.learning_rate_factor
         self.update_normalizer(batch)
         return {**{name: value / count for name, value in sums.items()},
-                'losses/last_kl': kl, 'losses/kl_beta': self.beta, 'losses/minibatches': count}
+                'losses/last_kl': kl, 'losses/kl_beta': self.penalty.beta, 'losses/minibatches': count}
 
     @torch.no_grad()
     def add_targets(self, batch: Batch) -> tuple[PpoBatch, Tensor]:
@@ -152,7 +151,7 @@ class Algorithm(algorithm.Algorithm):
             policy_loss = -self.mean(
                 torch.minimum(ratio * advantages, clipped * advantages), mask)
         else:
-            policy_loss = -self.mean(ratio * advantages, mask) + self.beta * kl
+            policy_loss = -self.mean(ratio * advantages, mask) + self.penalty(kl, self.group)
         value_loss = 0.5 * self.mean((batch.returns - values).square(), mask)
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
@@ -163,25 +162,15 @@ class Algorithm(algorithm.Algorithm):
             'losses/clipfrac': self.mean(outside, mask),
             'losses/mean_value': self.mean(values, mask)}
 
-    def _adapt_beta(self, kl: float) -> None:
-        """Raise the weight of the penalty if the policy went too far, and lower it if not."""
-        target = self.algorithm_config.ppo_kl_target
-        if self.algorithm_config.ppo_form != 'kl':
-            return
-        if kl > _TOLERANCE * target:
-            self.beta *= _FACTOR
-        elif kl < target / _TOLERANCE:
-            self.beta /= _FACTOR
-        self.beta = min(max(self.beta, _BETA[0]), _BETA[1])
-
     def state(self) -> dict[str, Any]:
         """See :meth:`algorithm.Algorithm.state`."""
-        return {**super().state(), 'beta': self.beta,
+        return {**super().state(), **self.penalty.state(),
                 'returns': {} if self.returns is None else self.returns.state_dict()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """See :meth:`algorithm.Algorithm.load_state`."""
         super().load_state(state)
-        self.beta = float(state['beta'])
+        self.penalty.load_state(state)
+        self.optimizer.learning_rate_factor = self.penalty.learning_rate_factor
         if self.returns is not None:
             self.returns.load_state_dict(state['returns'])

@@ -30,9 +30,9 @@ def make_policy(
 
     Args:
         config: uses network, hidden_size, lstm_size, last_action_reward, precision,
-            action_distribution, normalize_observations and observation_smoothing. Network
-            ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision see
-            :func:`choose_precision`.
+            action_distribution, initial_std, normalize_observations and observation_smoothing.
+            Network ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision
+            see :func:`choose_precision`.
         observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
         action_space: see :func:`distributions.for_space`.
         algorithm_config: the algorithm's settings; with those of dqn the network has action
@@ -60,7 +60,8 @@ def make_policy(
         hidden_size=config.hidden_size, lstm_size=config.lstm_size,
         last_action_reward=config.last_action_reward,
         normalize=config.normalize_observations and (mixed or network == 'mlp'),
-        smoothing=config.observation_smoothing, has_value=not of_sac, has_log_std=of_sac)
+        smoothing=config.observation_smoothing, has_value=not of_sac, has_log_std=of_sac,
+        initial_std=config.initial_std)
     choose_precision(policy.to(device), config.precision)
     return policy
 

@@ -73,6 +73,7 @@ class Policy(nn.Module):
         smoothing: float = 0.0,
         has_value: bool = True,
         has_log_std: bool = False,
+        initial_std: float = 1.0,
     ) -> None:
         """
         Build the network; ``factory.py`` builds one for given spaces.
@@ -89,6 +90,7 @@ class Policy(nn.Module):
             has_value: whether there is a value head; action values need none.
             has_log_std: whether the network computes the log-std of a Gaussian, which else is one
                 parameter for all observations.
+            initial_std: of a Gaussian whose log-std is a parameter.
         """
         super().__init__()
         self.network = network
@@ -132,7 +134,8 @@ class Policy(nn.Module):
         self.policy_head = orthogonal(
             nn.Linear(features, outputs), 1.0 if self._of_values else 0.01)
         self.value_head = orthogonal(nn.Linear(features, 1), 1.0) if has_value else None
-        self.log_std = nn.Parameter(torch.zeros(outputs)) if own_log_std else None
+        self.log_std = (
+            nn.Parameter(torch.full((outputs,), math.log(initial_std))) if own_log_std else None)
 
     @property
     def image_shape(self) -> tuple[int, ...]:
