@@ -49,19 +49,22 @@ class Hosts:
 ONE_HOST = Hosts('one host', '127.0.0.1', 'LOCALHOST')
 
 
-def _ip(*words: str) -> None:
+def _ip(*words: str, command: str = 'ip') -> None:
     try:
-        subprocess.run(['ip', *words], check=True, capture_output=True, text=True)
+        subprocess.run([command, *words], check=True, capture_output=True, text=True)
     except FileNotFoundError:
-        raise OSError('there is no command `ip`') from None
+        raise OSError(f'there is no command `{command}`') from None
     except subprocess.CalledProcessError as error:
-        raise OSError(f'ip {" ".join(words)}: {error.stderr.strip()}') from None
+        raise OSError(f'{command} {" ".join(words)}: {error.stderr.strip()}') from None
 
 
 @contextlib.contextmanager
-def two_hosts() -> Iterator[Hosts]:
+def two_hosts(mbit: int = 0) -> Iterator[Hosts]:
     """
     Yield two network namespaces joined by a veth pair; remove them at the end.
+
+    Args:
+        mbit: rate of the link in either direction, Mbit/s; 0: as fast as it is.
 
     Raises:
         OSError: they cannot be made on this machine.
@@ -79,6 +82,10 @@ def two_hosts() -> Iterator[Hosts]:
             _ip('-n', name, 'link', 'set', link, 'up')
             _ip('-n', name, 'link', 'set', 'lo', 'up')
             _ip('-n', name, 'route', 'add', 'default', 'dev', link)
+            if mbit:
+                # The burst has room for a packet of 64 KB, which the kernel splits later.
+                _ip('-n', name, 'qdisc', 'add', 'dev', link, 'root', 'tbf', 'rate',
+                    f'{mbit}mbit', 'burst', '128kb', 'limit', '4mb', command='tc')
         server, clients = (('ip', 'netns', 'exec', name) for name in names)
         yield Hosts('two namespaces', '10.91.8.1', 'SUBNET', server, clients)
     finally:

@@ -86,8 +86,8 @@ def received(message, rng):
 class Trajectories:
     """A learner's inbox of trajectories, and the batch of those that it returns."""
 
-    def __init__(self, frames):
-        space = gymnasium.spaces.Box(0, 255, (3, 4, 4), np.uint8) if frames > 1 else (
+    def __init__(self, frames, compression='none'):
+        space = gymnasium.spaces.Box(0, 255, (3, 8, 8), np.uint8) if frames > 1 else (
             gymnasium.spaces.Box(-1, 1, (3,), np.float32))
         self.schema = UnrollSchema(space, gymnasium.spaces.Discrete(2), STEPS, frames)
         self.warnings = []
@@ -100,7 +100,7 @@ class Trajectories:
         self.message = to_trajectory(
             arrays | self.schema.encode(observations, arrays['is_reset']),
             stamp=Time(seconds=12), actor_id='a', start_id=1, sequence=0, learner_id='me',
-            policy_version=5)
+            policy_version=5, compression=compression)
 
     def mutated(self, rng):
         # A number that has arrived before would be ignored.
@@ -235,6 +235,7 @@ def quiet():
 
 READERS = {
     'trajectories': lambda: Trajectories(1), 'trajectories of frames': lambda: Trajectories(3),
+    'compressed trajectories': lambda: Trajectories(3, 'zstd'),
     'observations': lambda: Observations(ENV_IDS[0]),
     'observations of frames': lambda: Observations(ENV_IDS[1]),
     'policies': Policies, 'messages of bags': BagMessages}

@@ -13,18 +13,23 @@ def environment(monkeypatch):
     return dict(os.environ)
 
 
-@pytest.mark.parametrize(('env_id', 'steps'), [('CartPole-v1', 20_000), ('ALE/Pong-v5', 1_000)])
-def test_learner_and_actors_on_two_hosts(hosts, environment, launch, run, env_id, steps):
+@pytest.mark.parametrize(('env_id', 'steps', 'compression'), [
+    ('CartPole-v1', 20_000, 'none'), ('ALE/Pong-v5', 1_000, 'zstd')])
+def test_learner_and_actors_on_two_hosts(
+        hosts, environment, launch, run, env_id, steps, compression):
     actors = launch(*on(hosts[1], 'ros2', 'launch', 'vdl_ros', 'actors.launch.py',
                         'num_actors:=2'), env=environment)
     learner = launch(*on(hosts[0], 'ros2', 'launch', 'vdl_ros', 'learner.launch.py',
                          f'run_dir:={run}', f'env_id:={env_id}', f'total_steps:={steps}',
-                         'stop_at_return:=1e9'), env=environment)
+                         f'compression:={compression}', 'stop_at_return:=1e9'), env=environment)
     assert learner.wait() == 0, learner.output + actors.output
     for each in (learner, actors):
         assert each.output.count('announced to the network') == 1
     assert run.summary['agent_steps'] >= steps
     assert run.summary['trajectories_lost'] == 0
+    if compression == 'zstd':
+        # A frame has 7,056 bytes.
+        assert run.summary['wire_bytes']['in'] < 1_000 * run.summary['agent_steps']
     actors.interrupt()
     assert actors.wait() == 0, actors.output
 

@@ -78,7 +78,8 @@ def test_a_divergence_cannot_be_aimed_at_in_one_step(form):
     algorithm_config = PpoConfig(ppo_form=form, ppo_epochs=1, ppo_minibatches=1)
     if form != 'clip':
         refused(train, algorithm_config,
-                f"ppo_epochs: 1 is not allowed with ppo_form '{form}' and ppo_minibatches 1: one step")
+                f"ppo_epochs: 1 is not allowed with ppo_form '{form}' and ppo_minibatches 1: "
+                'one step')
     else:
         verify(train, algorithm_config)
     verify(train, dataclasses.replace(algorithm_config, ppo_epochs=2))

@@ -26,6 +26,10 @@ class TrainConfig:
     inference: str = setting(
         'actor', 'Where actions are chosen: by each actor with a copy of the policy, or by the '
         'learner, to which actors then send every observation.', choices=('actor', 'learner'))
+    compression: str = setting(
+        'none', 'Compression of what actors send in trajectories: images of games become a '
+        'hundred times smaller, for slow networks; policies and other messages stay as they are.',
+        choices=('none', 'zstd'))
     synchronous: bool = setting(
         False, 'Every actor waits for the update that its trajectories are part of: an update '
         'takes batch_size of each actor, and max_policy_lag is ignored.')

@@ -4,10 +4,17 @@ import array
 
 import numpy as np
 import pytest
+import zstandard
 from rclpy.serialization import deserialize_message, serialize_message
 
 from vdl_ros.msg import Policy, Tensor
-from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
+from vdl_ros.ros.messages.tensors import (
+    TensorError,
+    array_length,
+    from_tensors,
+    num_bytes,
+    to_tensors,
+)
 
 DTYPES = ['bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
           'float16', 'float32', 'float64']
@@ -124,3 +131,54 @@ def test_too_many_tensors_are_rejected():
     with pytest.raises(TensorError, match='more than 4096'):
         from_tensors(message(name=str(i)) for i in range(5000))
     assert len(from_tensors(message(name=str(i)) for i in range(4096))) == 4096
+
+
+def test_compressed_arrays_are_smaller_and_come_back_as_they_were():
+    rng = np.random.default_rng(0)
+    arrays = {'frames': np.zeros((20, 84, 84), np.uint8), 'noise': rng.bytes(2000),
+              'actions': np.zeros(20, np.int64), 'weights': np.ones((30, 30), np.float32).T[::2]}
+    arrays['noise'] = np.frombuffer(arrays['noise'], np.uint8)
+    sent = to_tensors(arrays, 'zstd')
+    assert [each.dtype for each in sent] == ['uint8; zstd', 'uint8', 'int64', 'float32; zstd']
+    assert num_bytes(sent) < 2000 + 160 + 200
+    assert [array_length(each) for each in sent] == [each.nbytes for each in arrays.values()]
+    found = from_tensors(sent, checked_lengths=True)
+    for name, value in arrays.items():
+        assert found[name].dtype == value.dtype
+        assert np.array_equal(found[name], value)
+        assert not found[name].flags.writeable
+
+
+def test_compressed_arrays_need_a_reader_that_knows_their_lengths():
+    """A few hundred bytes may be compressed gigabytes."""
+    bomb = to_tensors({'x': np.zeros(1 << 20, np.uint8)}, 'zstd')
+    with pytest.raises(TensorError, match="^tensor 'x': compressed arrays are not allowed here$"):
+        from_tensors(bomb)
+
+
+@pytest.mark.parametrize(('data', 'reason'), [
+    (bytes(30), 'cannot be decompressed: '),
+    (zstandard.compress(bytes(1001)), 'compressed data of 1001 bytes, but uint8; zstd [1000] has'),
+    (zstandard.compress(bytes(1000))[:-3], 'cannot be decompressed: '),
+    (zstandard.compress(bytes(1000)) + b'more', 'cannot be decompressed: '),
+    (zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1000)),
+     'compressed data of ')], ids=['no-frame', 'longer', 'cut-off', 'more', 'unknown'])
+def test_malformed_compressed_data_is_named_with_the_reason(data, reason):
+    tensor = message(dtype='uint8; zstd', shape=[1000], data=data)
+    assert array_length(tensor) == 1000
+    with pytest.raises(TensorError) as error:
+        from_tensors([tensor], checked_lengths=True)
+    assert str(error.value).startswith("tensor 'x': ")
+    assert reason in str(error.value)
+    assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize(('fields', 'reason'), [
+    ({'dtype': 'float32; zstd'}, '8 compressed bytes of 8'),
+    ({'dtype': 'object; zstd'}, "dtype 'object; zstd' is not one of"),
+    ({'dtype': 'uint8; zstd', 'shape': [2] * 65}, 'shape of 65 axes')], ids=str)
+def test_the_length_of_a_malformed_tensor_is_refused(fields, reason):
+    with pytest.raises(TensorError) as error:
+        array_length(message(**fields))
+    assert str(error.value).startswith("tensor 'x': ")
+    assert reason in str(error.value)

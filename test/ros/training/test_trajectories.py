@@ -30,6 +30,8 @@ SCHEMA = UnrollSchema(
 STAMP = Time(seconds=12, nanoseconds=345)
 
 
+PIXELS = UnrollSchema(
+    gymnasium.spaces.Box(0, 255, (40, 40), np.uint8), gymnasium.spaces.Discrete(2), STEPS, 1)
 REMEMBERING = UnrollSchema(
     gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2), STEPS, 1, 6)
 
@@ -47,11 +49,14 @@ def arrays(seed=0, batch=2):
     }
 
 
-def trajectory(sequence=0, *, actor_id='a', start_id=1, learner_id='me', version=5, **changed):
+def trajectory(
+    sequence=0, *, actor_id='a', start_id=1, learner_id='me', version=5, compression='none',
+    **changed,
+):
     """Return a message after serialization and deserialization."""
     sent = to_trajectory(
         {**arrays(sequence), **changed}, stamp=STAMP, actor_id=actor_id, start_id=start_id,
-        sequence=sequence, learner_id=learner_id, policy_version=version)
+        sequence=sequence, learner_id=learner_id, policy_version=version, compression=compression)
     return deserialize_message(serialize_message(sent), Trajectory)
 
 
@@ -240,6 +245,21 @@ def test_a_message_of_another_length_is_not_kept(box):
     assert 'are not the 120 of 2 environments' in kept
     box.put(trajectory(1, learner_id='other'))
     assert box.inbox.waiting == 0
+
+
+def test_a_compressed_trajectory_is_returned_and_counted_as_it_was_sent():
+    box = Box(PIXELS)
+    shown = {'observations': np.zeros((STEPS + 1, 2, 40, 40), np.uint8)}
+    box.put(trajectory(0, compression='zstd', **shown), trajectory(1, **shown))
+    compressed, whole = box.all()
+    assert all(np.array_equal(value, shown.get(name, arrays(0)[name]))
+               for name, value in compressed.arrays.items())
+    assert compressed.num_bytes < 500 < shown['observations'].nbytes < whole.num_bytes
+    # It says to be longer than the schema's arrays, so it is not decompressed.
+    box.put(trajectory(2, compression='zstd', observations=np.zeros(
+        (STEPS + 1, 2, 80, 40), np.uint8)))
+    assert box.all() == []
+    assert 'observations: 32000 bytes are not the 16000 of 2 environments' in box.warnings[0]
 
 
 def test_a_million_axes_are_refused_at_once():

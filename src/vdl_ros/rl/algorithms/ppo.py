@@ -111,7 +111,8 @@ class Algorithm(algorithm.Algorithm):
             self.optimizer.learning_rate_factor = self.penalty.learning_rate_factor
         self.update_normalizer(batch)
         return {**{name: value / count for name, value in sums.items()},
-                'losses/last_kl': kl, 'losses/kl_beta': self.penalty.beta, 'losses/minibatches': count}
+                'losses/last_kl': kl, 'losses/kl_beta': self.penalty.beta,
+                'losses/minibatches': count}
 
     @torch.no_grad()
     def add_targets(self, batch: Batch) -> tuple[PpoBatch, Tensor]:

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Observation, Trajectory
 from vdl_ros.rl.data.unroll import UnrollError
-from vdl_ros.ros.messages.tensors import TensorError, check_axes
+from vdl_ros.ros.messages.tensors import TensorError, array_length, num_bytes
 from vdl_ros.ros.training.bounded_queue import BoundedQueue
 
 __all__ = ['ActorMessages', 'LengthSchema']
@@ -101,10 +101,8 @@ def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> 
     if len(message.actor_id) > _LONGEST_ID:
         raise UnrollError(f'actor_id: {len(message.actor_id)} characters are not allowed: '
                           f'at most {_LONGEST_ID}')
-    lengths = {tensor.name: len(tensor.data) for tensor in message.tensors}
+    lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
     schema.check_lengths(lengths)
-    for tensor in message.tensors:
-        check_axes(tensor)
     if len(message.tensors) > len(lengths):
         raise TensorError('a duplicate name')
-    return sum(lengths.values())
+    return num_bytes(message.tensors)

@@ -83,7 +83,7 @@ class LocalInferenceMode:
         """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._timer, self._heard = finished, timer, heard
-        self._on_extras = on_extras
+        self._on_extras, self._compression = on_extras, train.compression
         self.actor = make_actor(
             envs, train, algorithm_config, frames_per_observation, seed=seed, timer=timer,
             threads=threads, stream=zlib.crc32(namespace.encode()),
@@ -153,7 +153,8 @@ class LocalInferenceMode:
             message = to_trajectory(
                 arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
                 start_id=self._start_id, sequence=self._credit.spend(),
-                learner_id=self._learner_id, policy_version=version)
+                learner_id=self._learner_id, policy_version=version,
+                compression=self._compression)
         with self._timer('publish'):
             self._publisher.publish(message)
             self._finished(finished, version)

@@ -37,13 +37,17 @@ _QUEUE = 256
 
 def to_trajectory(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, start_id: int,
-    sequence: int, learner_id: str, policy_version: int,
+    sequence: int, learner_id: str, policy_version: int, compression: str = 'none',
 ) -> Trajectory:
-    """Return the message of an unroll; ``stamp`` is the time of its last step."""
+    """
+    Return the message of an unroll.
+
+    ``stamp`` is the time of its last step; for ``compression`` see :func:`to_tensors`.
+    """
     return Trajectory(
         header=Header(stamp=stamp.to_msg()), actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=policy_version,
-        tensors=to_tensors(arrays))
+        tensors=to_tensors(arrays, compression))
 
 
 def to_policy(
@@ -162,7 +166,7 @@ class TrajectoryInbox:
 
     def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
         try:
-            arrays = from_tensors(message.tensors)
+            arrays = from_tensors(message.tensors, checked_lengths=True)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
             self._refuse(self._messages.refusal(message.actor_id, error))
