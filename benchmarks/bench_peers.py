@@ -1,11 +1,11 @@
 """
-The graph beside Sample Factory and Stable-Baselines3, in turn, on this machine.
+The graph beside Sample Factory, Stable-Baselines3 and RLlib, in turn, on this machine.
 
     ros2 run vdl_ros bench_peers [--env ALE/Pong-v5] [--peers NAME ...] [--quick] [--json] ...
 
 Each trains from 32 games (Stable-Baselines3's A2C: 16) with the network of Mnih et al. 2015, in
 updates of 640 steps and one pass, from the same frames. Speeds are agent steps/s of the whole
-training, without start and warm-up. The first call installs each peer into an environment of its
+training, without start and warm-up; memory is that of all processes. The first call installs each peer into an environment of its
 own, a folder of ``--folder``, by pip; that takes some minutes and up to 1.5 GB each, more where
 pip finds only PyTorch's CUDA build.
 """
@@ -52,9 +52,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def measure(options: argparse.Namespace) -> dict[str, list[float]]:
+def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     """
-    Return the agent steps/s of the graph and of each peer, one for each round.
+    Return ``steps_per_s`` and ``memory_mb`` of the graph and of each peer, one for each round.
 
     Raises:
         RuntimeError: a peer cannot be installed, or a measurement failed.
@@ -70,19 +70,29 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
         settings={'env_id': options.env, 'network': 'nature', 'num_envs': '16', **DEFAULTS},
         more={}, num_actors=2, warm_up=warm_up, seconds=options.seconds)
     speeds: dict[str, list[float]] = {}
+    memories: dict[str, list[float]] = {}
+
+    def graph() -> tuple[float, float]:
+        found = run_graph(plan, listener)
+        return found['steps_per_s'], sum(
+            each['memory_mb'] for each in found['processes'].values())
+
     with contextlib.closing(Listener()) as listener:
-        tasks: list[tuple[str, Callable[[], float]]] = [
-            (GRAPH, lambda: run_graph(plan, listener)['steps_per_s']),
+        tasks: list[tuple[str, Callable[[], tuple[float, float]]]] = [
+            (GRAPH, graph),
             *((name, lambda name=name: run_peer(
                 PEERS[name], pythons[name], options.env, warm_up=warm_up,
                 seconds=options.seconds)) for name in options.peers)]
         for number in range(options.rounds):
             turn = number % len(tasks)
             for name, task in tasks[turn:] + tasks[:turn]:
-                speed = task()
+                speed, memory = task()
                 speeds.setdefault(name, []).append(speed)
-                report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s')
-    return {name: speeds[name] for name in (GRAPH, *options.peers)}
+                memories.setdefault(name, []).append(memory)
+                report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s, '
+                           f'{memory:,.0f} MB')
+    return {what: {name: found[name] for name in (GRAPH, *options.peers)}
+            for what, found in (('steps_per_s', speeds), ('memory_mb', memories))}
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -94,9 +104,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         median = statistics.median(values)
         title = PEERS[name].title if name in PEERS else 'vdl_ros, impala, two actors'
         rows.append((title, f'{median:,.0f} ({min(values):,.0f} to {max(values):,.0f})',
-                     f'{ours / median:.1f}'))
+                     f'{ours / median:.1f}', f'{max(found["memory_mb"][name]):,.0f}'))
     return '\n'.join([
-        *report.table(('system', 'agent steps/s', 'the graph is faster by'), rows), '',
+        *report.table(('system', 'agent steps/s', 'the graph is faster by', 'MB'), rows), '',
         f'{found["env"]}, medians of {found["rounds"]} rounds of {found["seconds"]:g} s, '
         f'{found["cores"]} cores.'])
 
@@ -109,10 +119,10 @@ def main() -> int:
 def _measure_and_deliver(options: argparse.Namespace) -> None:
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
-        speeds = measure(options)
+        measured = measure(options)
     report.deliver('peers', {
         'cores': len(os.sched_getaffinity(0)), 'env': options.env, 'rounds': options.rounds,
-        'seconds': options.seconds, 'steps_per_s': speeds,
+        'seconds': options.seconds, **measured,
         'requirements': {name: PEERS[name].requirements for name in options.peers}},
         options, markdown)
 

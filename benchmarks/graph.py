@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ['delayed_interrupts', 'launched', 'module_command', 'own_domain']
+import psutil
+
+__all__ = ['delayed_interrupts', 'launched', 'memory_mb', 'module_command', 'own_domain']
 
 # Launch kills nodes that exceed their time 5 s later, then it ends, s.
 _ENDING_S = 20.0
@@ -47,6 +49,11 @@ def module_command(module: str, *words: str) -> list[str]:
     root = str(Path(__file__).absolute().parents[1])
     return [sys.executable, '-c', f'import sys; sys.path[:0] = [{root!r}]; '
             f'from {module} import main; sys.exit(main())', *words]
+
+
+def memory_mb(process: psutil.Process) -> float:
+    """Return the memory of a process in MB; of pages that others use too, its share (PSS)."""
+    return float(process.memory_full_info().pss) / 1e6
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.graph import launched
+import psutil
+
+from benchmarks.graph import launched, memory_mb
 from benchmarks.train.table import TooFewRowsError, steady_rate
 
 __all__ = ['PEERS', 'Peer', 'install', 'rows', 'run_peer']
@@ -49,7 +52,11 @@ PEERS = {
     'stable_baselines3': Peer(
         'Stable-Baselines3 2.9.2, A2C', (
             *_COMMON, 'stable-baselines3==2.9.2', 'opencv-python-headless'),
-        _WORKERS / 'stable_baselines3_worker.py')}
+        _WORKERS / 'stable_baselines3_worker.py'),
+    'rllib': Peer(
+        'Ray RLlib 2.60, IMPALA', (
+            *_COMMON, 'ray[rllib]==2.60.0', 'opencv-python-headless'),
+        _WORKERS / 'rllib_worker.py')}
 
 
 def install(peer: Peer, folder: Path) -> Path:
@@ -74,9 +81,9 @@ def install(peer: Peer, folder: Path) -> Path:
 
 def run_peer(
     peer: Peer, python: Path, env_id: str, *, warm_up: float, seconds: float,
-) -> float:
+) -> tuple[float, float]:
     """
-    Return the agent steps/s of a peer's training, after its first update and the warm-up.
+    Return a peer's agent steps/s, after its first update and the warm-up, and its memory, MB.
 
     Raises:
         RuntimeError: it ended, or made too few updates in time; with its last lines.
@@ -84,22 +91,32 @@ def run_peer(
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / 'log'
         with launched(*_alone(python, str(peer.worker), env_id), log=log) as process:
-            deadline, start = time.monotonic() + _START_S, 0.0
+            deadline, start, memory = time.monotonic() + _START_S, 0.0, 0.0
             while process.poll() is None:
                 found = rows(log.read_text(errors='replace'))
                 if found and not start:
                     start = found[0][0] + warm_up
                     deadline = time.monotonic() + warm_up + seconds + _PATIENCE_S
                 if found and found[-1][0] >= start + seconds:
+                    memory = _memory_of_all(process.pid)
                     break
                 if time.monotonic() > deadline:
                     raise RuntimeError(f'{peer.title}: {len(found)} updates are too few for '
                                        f'{warm_up + seconds:g} s')
                 time.sleep(_POLL_S)
         try:
-            return steady_rate(found, start)[0]
+            return steady_rate(found, start)[0], memory
         except TooFewRowsError as error:
             raise RuntimeError(f'{peer.title}: {error}') from None
+
+
+def _memory_of_all(pid: int) -> float:
+    """Return the memory of a process and of all that it started, MB."""
+    root, total = psutil.Process(pid), 0.0
+    for process in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += memory_mb(process)
+    return total
 
 
 def rows(text: str) -> list[tuple[float, float]]:

@@ -27,7 +27,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
-from benchmarks.graph import launched, module_command
+from benchmarks.graph import launched, memory_mb, module_command
 from benchmarks.train.table import TooFewRowsError, progress_rows, steady_rate
 from vdl_ros.common.thread_timer import ACTING, PHASES
 from vdl_ros.ros import qos
@@ -194,7 +194,7 @@ class _ResourceUse:
         try:
             found = {
                 name: {'cpu_cores': (_used(each) - self._before[name]) / seconds,
-                       'memory_mb': each.memory_info().rss / 1e6}
+                       'memory_mb': memory_mb(each)}
                 for name, each in self._processes.items()}
         except psutil.Error as error:
             raise RuntimeError(f'a process of the run has ended: {error}') from None

@@ -34,9 +34,11 @@ def test_what_is_no_whole_report_is_skipped():
 
 def test_the_speed_of_a_peer_is_without_warm_up_and_its_process_is_ended(tmp_path):
     peer = worker(tmp_path, WORKER)
-    speed = peers.run_peer(
+    speed, memory = peers.run_peer(
         peer, Path(sys.executable), 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
     assert speed == pytest.approx(100.0)
+    # MB of a Python that imports nothing else.
+    assert 2 < memory < 50
     assert not [each for each in psutil.process_iter(['cmdline'])
                 if str(peer.worker) in (each.info['cmdline'] or ())]
 
@@ -68,9 +70,10 @@ def test_the_table_has_medians_and_how_much_faster_the_graph_is():
     text = bench_peers.markdown({
         'env': 'ALE/Pong-v5', 'rounds': 3, 'seconds': 40.0, 'cores': 2,
         'steps_per_s': {'graph': [1000.0, 900.0, 1100.0],
-                        'sample_factory': [500.0, 400.0, 510.0]}})
-    assert '| vdl_ros, impala, two actors | 1,000 (900 to 1,100) | 1.0 |' in text
-    assert '| Sample Factory 2.1.1, APPO | 500 (400 to 510) | 2.0 |' in text
+                        'sample_factory': [500.0, 400.0, 510.0]},
+        'memory_mb': {'graph': [1500.0, 1600.0, 1550.0], 'sample_factory': [900.0] * 3}})
+    assert '| vdl_ros, impala, two actors | 1,000 (900 to 1,100) | 1.0 | 1,600 |' in text
+    assert '| Sample Factory 2.1.1, APPO | 500 (400 to 510) | 2.0 | 900 |' in text
 
 
 @pytest.mark.parametrize(('words', 'expected'), [

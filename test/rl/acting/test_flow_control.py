@@ -443,3 +443,35 @@ def test_a_jump_that_no_credit_allows_is_rejected():
 
 def test_the_mean_lag_is_0_before_the_first_trajectory():
     assert FlowStats().lag_mean == 0.0
+
+
+def test_of_many_actors_a_policy_has_the_credits_that_changed_and_all_once_a_second():
+    now = [0.0]
+    flow_stats = FlowStats(clock=lambda: now[0])
+    for number in range(100):
+        flow_stats.arrive(f'a{number}', number, 0)
+    assert len(flow_stats.credits_to_send()) == 100
+    now[0] = 0.9
+    assert flow_stats.credits_to_send() == {}
+    flow_stats.use(7, 0)
+    flow_stats.arrive('new', 100, 0)
+    assert flow_stats.credits_to_send() == {7: ('a7', 1), 100: ('new', 0)}
+    assert flow_stats.credits_to_send() == {}
+    now[0] = 1.0
+    assert flow_stats.credits_to_send() == flow_stats.credits()
+    few = FlowStats()
+    few.arrive('one', 1, 0)
+    assert few.credits_to_send() == few.credits_to_send() == {1: ('one', 0)}
+
+
+def test_a_short_list_of_credits_does_not_shorten_how_long_an_actor_waits():
+    """The list of all actors comes once a second; between two of them others are longer used."""
+    now = [0.0]
+    credit = Credit(1, timeout=10.0, clock=lambda: now[0])
+    credit.on_policy('one', 0, 0, num_actors=100)
+    credit.spend()
+    now[0] = 20.0
+    credit.on_policy('one', None, 50, num_actors=2)
+    assert not credit.is_lost
+    credit.on_policy('one', None, 250, num_actors=2)
+    assert credit.is_lost

@@ -22,7 +22,11 @@ _FARTHEST = 10_000
 # Earlier processes with the same actor_id whose records are kept.
 _EARLIER_KEPT = 3
 # Records kept in all; beyond it, the actor that has been silent longest is forgotten.
-MOST_ACTORS = 1024
+MOST_ACTORS = 4096
+# Policies have the credits of so many actors. Of more, they have those that changed, and once in so
+# many seconds all, in case a policy was lost: with a thousand in each, a learner would spend more
+# time on credits than on trajectories (docs/benchmarks.md, "A thousand actors").
+_ALWAYS_ALL, _ALL_EVERY_S = 64, 1.0
 # Seconds of silence, with nothing left to learn from, after which an actor does not count as
 # present, and after which it is forgotten: it has received its last credit long before.
 _PRESENT_S, _FORGET_S = 60.0, 600.0
@@ -55,7 +59,7 @@ class Credit:
         self._batch_size, self._timeout, self._clock = batch_size, timeout, clock
         self._used = 0
         self._learner = ''
-        self._version = self._longest_wait = 0
+        self._version = self._longest_wait = self._num_actors = 0
         self._policy_at = clock()
         # When, and at which version, the oldest pending trajectory became the oldest.
         self._oldest_at, self._oldest_version = self._policy_at, 0
@@ -71,17 +75,19 @@ class Credit:
             used: trajectories of this actor that the learner has used or given up; None if the
                 message has no credit for this actor.
             version: number of updates that the learner has made.
-            num_actors: actors that the learner knows, at least.
+            num_actors: credits in the message; it has not always those of all actors.
         """
         before = self._learner, self._used
         if learner_id != self._learner:
-            self._learner = learner_id
+            self._learner, self._num_actors = learner_id, 0
             self._used = self.sequence
         if used is not None:
             self._used = max(self._used, min(used, self.sequence))
         self._version, self._policy_at = version, self._clock()
+        self._num_actors = max(self._num_actors, num_actors)
         # Twice what a queue in order of arrival allows: some actors are not known yet.
-        self._longest_wait = 2 * (num_actors + 1) * self.max_policy_lag // self._batch_size + 1
+        self._longest_wait = (
+            2 * (self._num_actors + 1) * self.max_policy_lag // self._batch_size + 1)
         if (self._learner, self._used) != before:
             self._start_waiting()
 
@@ -211,6 +217,8 @@ class FlowStats:
     credit_due: bool = False
     forgets_silent: bool = True
     clock: Callable[[], float] = time.monotonic
+    _sent: dict[int, int] = field(default_factory=dict)
+    _all_at: float = float('-inf')
 
     def arrive(self, actor_id: str, start_id: int, sequence: int) -> tuple[bool, int]:
         """
@@ -283,3 +291,13 @@ class FlowStats:
         return self.other_credits | {
             start_id: (record.actor_id, min(record.used, _LARGEST))
             for start_id, record in self.actor_records.items()}
+
+    def credits_to_send(self) -> Mapping[int, tuple[str, int]]:
+        """Return :meth:`credits`; of many actors those that changed since the last call, or all."""
+        credits, now = self.credits(), self.clock()
+        complete = len(credits) <= _ALWAYS_ALL or now - self._all_at >= _ALL_EVERY_S
+        if complete:
+            self._all_at = now
+        sent, self._sent = self._sent, {key: used for key, (_, used) in credits.items()}
+        return credits if complete else {
+            key: credit for key, credit in credits.items() if sent.get(key) != credit[1]}

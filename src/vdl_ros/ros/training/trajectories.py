@@ -59,7 +59,7 @@ def to_policy(
         header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
         agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
         credits=[Credit(actor_id=name, start_id=start_id, used=used)
-                 for start_id, (name, used) in flow_stats.credits().items()])
+                 for start_id, (name, used) in flow_stats.credits_to_send().items()])
 
 
 def policy_config(message: Policy) -> dict[str, Any]:
