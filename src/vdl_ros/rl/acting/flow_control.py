@@ -293,7 +293,7 @@ class FlowStats:
             for start_id, record in self.actor_records.items()}
 
     def credits_to_send(self) -> Mapping[int, tuple[str, int]]:
-        """Return :meth:`credits`; of many actors those that changed since the last call, or all."""
+        """Return all credits; of many actors often only those that changed since the last call."""
         credits, now = self.credits(), self.clock()
         complete = len(credits) <= _ALWAYS_ALL or now - self._all_at >= _ALL_EVERY_S
         if complete:
