@@ -32,7 +32,7 @@ SETTINGS = {'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4',
             'stop_at_return': '1e9'}
 # Noise of one environment after the other; games of sixteen at once, as the preset.
 DUMMY = {'num_envs': '1', 'hidden_size': '1'}
-GAMES = {'num_envs': '16', 'publish_every': '4'}
+GAMES = {'num_envs': '16', 'publish_every': '8', 'max_policy_lag': '16'}
 COMPRESSIONS = ('none', 'zstd')
 _PATIENCE_S = 120.0
 _POLL_S = 0.1

@@ -1,5 +1,5 @@
 """
-The graph beside Sample Factory, Stable-Baselines3 and RLlib, in turn, on this machine.
+The graph beside Sample Factory and Stable-Baselines3, in turn, on this machine.
 
     ros2 run vdl_ros bench_peers [--env ALE/Pong-v5] [--peers NAME ...] [--quick] [--json] ...
 

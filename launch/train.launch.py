@@ -35,7 +35,7 @@ from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings, settings_of_init
+from vdl_ros.rl.runs.saved_settings import check_unfinished, saved_settings, settings_of_init
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_restarts import restarted
@@ -99,6 +99,8 @@ def start(context):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
     resumed = saved_settings(Path(given['resume'])) if given.get('resume') else {}
+    if resumed:
+        check_unfinished(Path(given['resume']), select(TrainConfig, resumed | given).total_steps)
     # The launch knows both: the learner does not know what its actors have.
     verify_attack(*(select(each, resumed | given)
                     for each in (AttackConfig, TrainConfig, SurrogateConfig)))

@@ -252,6 +252,13 @@ def test_the_replay_is_saved_with_the_checkpoint_and_loaded_with_it(tmp_path, ca
     steps = load_checkpoint(tmp_path / 'r')['learner']['agent_steps']
     assert replay.name == f'replay-{steps}.npz'
     again = ['--resume', str(tmp_path / 'r'), '--total_steps']
+    summary = (tmp_path / 'r' / 'summary.json').read_text()
+    capsys.readouterr()
+    assert local_training.main([*again, '600']) == 2
+    assert capsys.readouterr().err == (
+        f'serial: total_steps: 600 is not allowed with resume: {tmp_path / "r"} has made {steps} '
+        'agent steps and ended; a larger number goes on\n')
+    assert (tmp_path / 'r' / 'summary.json').read_text() == summary
     assert local_training.main([*again, '900']) == 0
     later, = (tmp_path / 'r').glob('replay-*.npz')
     with np.load(later) as found:

@@ -52,11 +52,7 @@ PEERS = {
     'stable_baselines3': Peer(
         'Stable-Baselines3 2.9.2, A2C', (
             *_COMMON, 'stable-baselines3==2.9.2', 'opencv-python-headless'),
-        _WORKERS / 'stable_baselines3_worker.py'),
-    'rllib': Peer(
-        'Ray RLlib 2.60, IMPALA', (
-            *_COMMON, 'ray[rllib]==2.60.0', 'opencv-python-headless'),
-        _WORKERS / 'rllib_worker.py')}
+        _WORKERS / 'stable_baselines3_worker.py')}
 
 
 def install(peer: Peer, folder: Path) -> Path:

@@ -46,7 +46,7 @@ from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings, settings_of_init
+from vdl_ros.rl.runs.saved_settings import check_unfinished, saved_settings, settings_of_init
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.saved_policy import load_surrogate
 
@@ -175,6 +175,8 @@ def main(args: list[str] | None = None) -> int:
             settings_of_init(of_user | {'init': init}) | of_user,
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
+        if resume:
+            check_unfinished(Path(resume), config.total_steps)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
         algorithm_config = make_algorithm_config(config, values)
         reason = train(

@@ -91,8 +91,10 @@ def test_spaces_and_frames(env_id, shape, frames):
 
 
 @pytest.mark.parametrize(('env_id', 'message'), [
-    ('CartPol-v1', "env_id: no environment 'CartPol-v1' on this host; env_modules:=MODULE names "
-                   "the module that registers it; did you mean 'CartPole-v1'?"),
+    ('CartPol-v1', "env_id: no environment 'CartPol-v1' on this host; the module that registers "
+                   'it is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
+                   'env_modules:=MODULE with a node, else by --env_modules MODULE; '
+                   "did you mean 'CartPole-v1'?"),
     ('ALE/Pogn-v5', "env_id: no Atari game 'ALE/Pogn-v5'; did you mean 'ALE/Pong-v5'?"),
     ('os:CartPole-v1', "env_id: 'os:CartPole-v1' is not allowed: no module to import, no ':'; "
                        'env_modules are imported'),

@@ -13,7 +13,7 @@ from vdl_ros.ros import qos
 
 PAGE = Path(__file__).resolve().parents[2] / 'docs' / 'tutorials' / 'your_environment.md'
 REFUSED = ("policy refused, waiting for another: env_id: no environment 'tutorial/Walk-v0' on "
-           'this host; env_modules:=MODULE names the module that registers it')
+           'this host; the module that registers it is named by env_modules:=MODULE with ros2 ')
 
 
 def with_folder(path):

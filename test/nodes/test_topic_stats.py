@@ -80,7 +80,8 @@ def test_tables_are_printed_repeatedly_for_the_chosen_topics(launch, publish_unt
 def test_without_reports_the_status_is_1(launch):
     process = launch(*COMMAND, 'once:=true', '-p', 'wait:=0.2')
     assert process.wait() == 1
-    assert process.output == 'nothing to show from /statistics\n'
+    assert process.output == (
+        'nothing to show from /statistics: is a training or arm.launch.py running?\n')
 
 
 def test_a_closed_pipe_ends_the_process(launch, publish_until):

@@ -22,6 +22,8 @@ UP, LOOPBACK, DOWN = '0x1003\n', '0x9\n', '0x1002\n'
     ({**HERE, 'ROS_STATIC_PEERS': '10.0.0.2'}, {'eth0': UP}, 'warn', 'eth0'),
     ({}, {'lo': LOOPBACK, 'eth0': DOWN}, 'ok', 'only the loopback'),
     ({}, {}, 'ok', 'only the loopback'),
+    # Flags that cannot be read.
+    ({}, {'lo': '', 'eth0': ''}, 'warn', 'every host on eth0 can'),
     ({'ROS_SECURITY_ENABLE': 'true'}, {'eth0': UP}, 'ok', 'with SROS2'),
 ])
 def test_a_network_that_reaches_the_nodes_is_named(tmp_path, environ, interfaces, status, words):

@@ -163,7 +163,7 @@ def test_all_names_what_is_not_there(specs, capsys):
     ([], 'one of FILE, --all and --check is needed'),
     (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
     (['some.yaml', 'serched'], "some.yaml: no spec 'serched'; did you mean 'searched'?"),
-    (['none.yaml', 'a'], 'none.yaml:1: cannot be read: No such file'),
+    (['none.yaml', 'a'], 'none.yaml: cannot be read: No such file'),
     (['some.yaml', 'trained', '--mode', 'search'], 'some.yaml: trained: has no search'),
     (['some.yaml', 'trained', '--mode', 'enjoy'], 'trained: enjoy needs --at'),
     (['some.yaml', 'trained', '--mode', 'enjoy', '--at', 'x'], '--at: x holds no checkpoint.pt'),

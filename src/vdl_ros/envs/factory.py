@@ -264,8 +264,10 @@ def _spec(env_id: str) -> EnvSpec:
             f'{suggestion(env_id, gymnasium.registry)}')
     if spec is None:
         raise EnvError(
-            f'env_id: no environment {quoted(env_id)} on this host; env_modules:=MODULE names the '
-            f'module that registers it{suggestion(env_id, gymnasium.registry)}')
+            f'env_id: no environment {quoted(env_id)} on this host; the module that registers it '
+            'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
+            'env_modules:=MODULE with a node, else by --env_modules MODULE'
+            f'{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(
             f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')

@@ -156,7 +156,7 @@ class Move:
         log = node.get_logger()
         is_known = spin_until(lambda: not node.missing, executor, stop, PATIENCE_S)
         if not is_known and not stop.is_set():
-            log.info(f'waiting for {node.missing}')
+            log.info(f'waiting for {node.missing}: is arm.launch.py running?')
         if not spin_until(lambda: not node.missing, executor, stop, ANSWER_S):
             if not stop.is_set():
                 log.error(f'no {node.missing} for {ANSWER_S:g} s: is arm.launch.py running?')

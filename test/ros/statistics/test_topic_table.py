@@ -102,7 +102,7 @@ def test_columns_are_aligned_and_unknown_values_are_dashes():
 
 
 def test_an_empty_table_is_one_line():
-    assert table_text([]) == 'nothing to show from /statistics'
+    assert table_text([]).startswith('nothing to show from /statistics: ')
 
 
 def test_huge_figures_and_long_names_keep_lines_short():

@@ -91,12 +91,15 @@ class InverseKinematics:
         here = here.clip(self._geometry.lower, self._geometry.upper)
         moved = np.array([name in joints for name in JOINTS])
         q = self._converge(self._starts(there, here, moved), there, moved)
-        away = np.linalg.norm(self._kinematics.pose(q)[:, :3, 3] - there, axis=1)
+        places = self._kinematics.pose(q)[:, :3, 3]
+        away = np.linalg.norm(places - there, axis=1)
         found = q[away <= TOLERANCE]
         what = f'({", ".join(f"{value:g}" for value in there)}) m'
         if not len(found):
+            nearest = ', '.join(f'{value:.2f}' for value in places[away.argmin()])
             raise UnreachableError(
-                f'{what} is out of reach: tool0 comes to {100.0 * away.min():.1f} cm of it')
+                f'{what} is out of reach: tool0 comes to {100.0 * away.min():.1f} cm of it, '
+                f'at ({nearest}) m')
         found = found[np.argsort(self.travel_time(here, found), kind='stable')]
         if self._collides is None:
             return np.array(found[0])

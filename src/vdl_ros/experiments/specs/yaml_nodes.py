@@ -12,7 +12,7 @@ __all__ = ['Fault', 'YamlFile']
 
 
 class Fault(NamedTuple):
-    """What is wrong at a line of a file, counted from 1."""
+    """What is wrong at a line of a file, counted from 1; 0: the whole file."""
 
     path: Path
     line: int
@@ -20,7 +20,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """Return one line."""
-        return f'{self.path}:{self.line}: {" ".join(self.text.split())}'
+        line = f':{self.line}' if self.line else ''
+        return f'{self.path}{line}: {" ".join(self.text.split())}'
 
 
 class YamlFile:
@@ -42,7 +43,7 @@ class YamlFile:
             self._loader = yaml.SafeLoader(path.read_text(encoding='utf-8'))
             self.root = self._loader.get_single_node()
         except OSError as error:
-            self._add(1, f'cannot be read: {error.strerror}')
+            self._add(0, f'cannot be read: {error.strerror}')
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             self._add(mark.line + 1 if mark else 1, f'not YAML: {error.problem}')

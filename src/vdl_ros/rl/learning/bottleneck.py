@@ -79,7 +79,8 @@ def sentence(shares: Shares, now: Circumstances) -> str:
         advice = ('synchronous:=false lets them work at the same time' if now.synchronous
                   else f'try max_policy_lag:={2 * now.max_policy_lag}')
         return (f'actors wait {actors:.0%} of their time and the learner {learner:.0%}: they wait '
-                f'for each other; {advice}')
+                f'for each other; {advice}; between hosts, the link may be slow '
+                '(docs/tutorials/several_hosts.md)')
     free = now.cores - now.num_actors * (1 - actors) - now.learner_threads * (1 - learner)
     if actors >= _WAITS and actors >= learner:
         return (f'actors wait {actors:.0%} of their time: the learner is the bottleneck '

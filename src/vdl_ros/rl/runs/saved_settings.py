@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import SettingError
 
-__all__ = ['save_settings', 'saved_settings', 'settings_of_init']
+__all__ = ['check_unfinished', 'save_settings', 'saved_settings', 'settings_of_init']
 
 _FILE = 'config.yaml'
 # What says which run it is and not how it is trained: config.yaml can start another one.
@@ -36,6 +37,23 @@ def saved_settings(folder: Path) -> dict[str, object]:
         SettingError: the folder has no readable config.yaml.
     """
     return _read('resume', folder)
+
+
+def check_unfinished(folder: Path, total_steps: int) -> None:
+    """
+    Check that a run has agent steps left to make.
+
+    Raises:
+        SettingError: it has ended by ``total_steps``, and the new number is not larger.
+    """
+    try:
+        summary = json.loads((folder / 'summary.json').read_text())
+        ended, steps = summary['ended_by'], int(summary['agent_steps'])
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # interrupted before it could write one
+    if ended == 'total_steps' and steps >= total_steps:
+        raise SettingError(f'total_steps: {total_steps} is not allowed with resume: {folder} has '
+                           f'made {steps} agent steps and ended; a larger number goes on')
 
 
 def settings_of_init(given: Mapping[str, Any]) -> dict[str, object]:

@@ -29,8 +29,10 @@ def check_network(system: System) -> Finding:
         return Finding('network', 'ok', 'discovery stays on this machine')
     names = []
     for folder in sorted((system.root / 'sys/class/net').glob('*')):
-        text = system.text(f'{folder}/flags') or '0'
-        flags = int(text, 16) if text.startswith('0x') else 0
+        text = system.text(f'{folder}/flags') or ''
+        # Where flags cannot be read, as in some virtual machines, all but the loop-back count.
+        flags = int(text, 16) if text.startswith('0x') else (
+            _LOOPBACK if folder.name == 'lo' else _UP)
         if flags & _UP and not flags & _LOOPBACK:
             names.append(folder.name)
     if not names:

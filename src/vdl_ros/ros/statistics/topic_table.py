@@ -131,7 +131,7 @@ def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
             for line in cells]
     else:
-        lines.append('nothing to show from /statistics')
+        lines.append('nothing to show from /statistics: is a training or arm.launch.py running?')
     if left_out:
         lines.append(f'{left_out} reports left out: malformed, or not of messages')
     return '\n'.join(lines)

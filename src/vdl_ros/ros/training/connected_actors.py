@@ -47,6 +47,7 @@ class ConnectedActors:
         if self._clock() > self._patience:
             self._patience = math.inf
             scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
+            advice = '' if scope == 'SUBNET' else 'discovery range SUBNET, there and here, and '
             self._logger.warning(
-                f'no actor is connected; discovery range {quoted(scope)}: for actors on other '
-                'hosts it must be SUBNET, there and here: ros2 run vdl_ros doctor --peer HOST')
+                f'no actor is connected; discovery range {quoted(scope)}: actors on other hosts '
+                f'need {advice}a way to this one: ros2 run vdl_ros doctor --peer HOST')
