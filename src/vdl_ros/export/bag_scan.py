@@ -116,9 +116,10 @@ def _scan(
         progress(found.images)
     if not stamps:
         broken = '; '.join(f'{count} x {why}' for why, count in bag.refused.most_common(3))
+        advice = '; --no-images --resample --fps 10 exports the rest'
         raise ExportError(f'{bag.path}: no {"image" if bag.topics.has_camera else "message"} on '
                           f'{bag.topics.rows}{broken and ": " + broken}'
-                          f'{"; --no-images --resample --fps 10 exports the rest" if bag.topics.has_camera else ""}')
+                          f'{advice if bag.topics.has_camera else ""}')
     if not has_joints:
         raise ExportError(f'{bag.path}: {len(stamps)} images, but no '
                           f'{" or ".join(bag.topics.states)} at their times: the positions of the '
