@@ -5,9 +5,9 @@ The graph beside Sample Factory and Stable-Baselines3, in turn, on this machine.
 
 Each trains from 32 games (Stable-Baselines3's A2C: 16) with the network of Mnih et al. 2015, in
 updates of 640 steps and one pass, from the same frames. Speeds are agent steps/s of the whole
-training, without start and warm-up; memory is that of all processes. The first call installs each peer into an environment of its
-own, a folder of ``--folder``, by pip; that takes some minutes and up to 1.5 GB each, more where
-pip finds only PyTorch's CUDA build.
+training, without start and warm-up; memory is that of all processes. The first call installs each
+peer into an environment of its own, a folder of ``--folder``, by pip; that takes some minutes and
+up to 1.5 GB each, more where pip finds only PyTorch's CUDA build.
 """
 
 from __future__ import annotations
