@@ -92,7 +92,8 @@ def test_episodes_follow_one_another(tmp_path):
     path = tmp_path / 'reach.mp4'
     returns, length = record_episodes(
         EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path, episodes=3)
-    first, _ = record_episodes(EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, tmp_path / 'one.mp4')
+    first, first_length = record_episodes(
+        EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, tmp_path / 'one.mp4')
     assert len(returns) == 3
     assert returns[0] == first[0]
     # The policy is asked once more for each reset between two episodes.
@@ -101,6 +102,11 @@ def test_episodes_follow_one_another(tmp_path):
     assert len(starts) == 4
     assert len(decode(path)[2]) == starts[3] + 1 == length + 3
     assert len({float(seen[index][0][0, 1]) for index in starts[:3]}) == 3
+    # Short episodes are repeated until there is something to see.
+    returns, length = record_episodes(
+        EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path, min_steps=first_length + 1)
+    assert len(returns) == 2
+    assert length > first_length
 
 
 def test_time_limit_ends_the_video(tmp_path):

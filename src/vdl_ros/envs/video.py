@@ -55,6 +55,7 @@ def record_episodes(
     path: str | Path,
     *,
     episodes: int = 1,
+    min_steps: int = 0,
     fps: float | None = None,
     max_steps: int = 27_000,
     max_time: float = math.inf,
@@ -70,7 +71,8 @@ def record_episodes(
         act: function from observations [1, ...], is_reset [1] and previous rewards [1] to
             actions [1, ...].
         path: the MP4 file.
-        episodes: how many, one after the other.
+        episodes: how many at least, one after the other.
+        min_steps: more episodes follow until there are so many steps.
         fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.
         max_steps: largest number of steps; default: 30 minutes of Atari.
         max_time: longest time that recording takes, s.
@@ -88,8 +90,8 @@ def record_episodes(
         fps = fps or float(env.metadata.get('render_fps', 30))
         with VideoWriter(path, fps, _OPTIONS) as video:
             video.add(enlarge(only_image(env.render())))
-            while (not over or len(returns) < episodes) and steps < max_steps and (
-                    time.monotonic() < end):
+            while (not over or len(returns) < episodes or steps < min_steps) and (
+                    steps < max_steps and time.monotonic() < end):
                 observations, rewards, terminated, truncated, _ = env.step(
                     act(observations, np.full(env.num_envs, is_reset), rewards))
                 video.add(enlarge(only_image(env.render())))

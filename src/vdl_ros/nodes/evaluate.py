@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from rclpy.node import Node
 
@@ -45,6 +46,8 @@ from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.robots.registration import register
 from vdl_ros.saved_policy import load_policy, load_surrogate
 
+# Steps; three seconds at 30 frames/s.
+_SHORTEST_VIDEO = 100
 SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig, ProcessConfig)
 
 
@@ -127,11 +130,14 @@ class EvaluateNode(Node):
         return result
 
     def record(self, path: Path) -> None:
-        """Record a video of one episode."""
+        """Record a video of one episode, of more where one is over in a moment."""
         with set_up():
             returns, length = record_episodes(
-                self._env, self.settings.seed, self._saved.act(self.settings.deterministic), path)
-        self.get_logger().info(f'{path}: {length} steps, return {returns[0]:g}')
+                self._env, self.settings.seed, self._saved.act(self.settings.deterministic), path,
+                min_steps=_SHORTEST_VIDEO)
+        count = '' if len(returns) == 1 else f'{len(returns)} episodes, '
+        self.get_logger().info(f'{path}: {count}{length} steps, '
+                               f'{"mean " if count else ""}return {np.mean(returns):g}')
 
 
 def play(node: EvaluateNode, stop: threading.Event) -> int:
