@@ -76,7 +76,7 @@ def _take_in(actors: int, seconds: float) -> dict[str, Any]:
     flow = FlowStats()
     refused: list[str] = []
     inbox = TrajectoryInbox(schema, flow, _LEARNER, refused.append)
-    spent, taken, policies, size = 0.0, 0, 0, 0
+    spent, taken, size = 0.0, 0, 0
     # Every actor is known before the measurement, as in a training that is under way.
     while taken <= actors or spent < seconds:
         index, sequence = taken % actors, taken // actors
@@ -87,10 +87,9 @@ def _take_in(actors: int, seconds: float) -> dict[str, Any]:
         unroll = inbox.get(0.0)
         flow.use(unroll.start_id, 0)
         if taken % BATCH == 0:
-            policy = serialize_message(to_policy(
+            size = len(serialize_message(to_policy(
                 {}, stamp=Time(), learner_id=_LEARNER, version=taken, agent_steps=taken,
-                config='{}', flow_stats=flow))
-            size, policies = len(policy), policies + (taken > actors)
+                config='{}', flow_stats=flow)))
         if taken > actors:
             spent += time.perf_counter() - began
         taken += 1

@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rows = []
     for env_id in options.env:
         found = settings(env_id)
-        # These two are the graph's alone.
+        # These are the graph's alone; the measurement of one process sets its own end.
         alone = {name: value for name, value in found.items() if name not in (
             'learner_threads', 'total_steps', 'stop_at_return')}
         one = run_serial(Plan(alone, {}, 0, options.warm_up, options.seconds))['steps_per_s']

@@ -19,6 +19,8 @@ BAD_INPUT = {
         (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),
         (['--trained', 'naive,50'],
          "--trained: '50' is not allowed: some of naive, 40, 100, 200, aware")],
+    'bench_intake': [
+        (['--actors', '10,0'], "--actors: '10,0' is not allowed: numbers from 1 to 100000")],
     'bench_link': [
         (['--mbit', '0'], '--mbit: 0 is not allowed: 1 to 100000'),
         (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.5 to 3600')],

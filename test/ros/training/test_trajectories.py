@@ -262,6 +262,17 @@ def test_a_compressed_trajectory_is_returned_and_counted_as_it_was_sent():
     assert 'observations: 32000 bytes are not the 16000 of 2 environments' in box.warnings[0]
 
 
+def test_a_compressed_trajectory_counts_as_what_it_becomes():
+    """A few hundred bytes must not become more than the memory that the queue may have."""
+    box = Box(PIXELS, max_bytes=16_000)
+    message = trajectory(0, compression='zstd', observations=np.zeros(
+        (STEPS + 1, 2, 40, 40), np.uint8))
+    assert sum(len(tensor.data) for tensor in message.tensors) < 500
+    box.put(message)
+    assert box.all() == []
+    assert 'dropped' in box.warnings[0]
+
+
 def test_a_million_axes_are_refused_at_once():
     tensor = Tensor(name='x', dtype='uint8', shape=array.array('I', [2**32 - 1]) * 10**6)
     with pytest.raises(TensorError, match='^tensor \'x\': shape of 1000000 axes is not allowed'):

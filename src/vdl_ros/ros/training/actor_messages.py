@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Observation, Trajectory
 from vdl_ros.rl.data.unroll import UnrollError
-from vdl_ros.ros.messages.tensors import TensorError, array_length, num_bytes
+from vdl_ros.ros.messages.tensors import TensorError, array_length
 from vdl_ros.ros.training.bounded_queue import BoundedQueue
 
 __all__ = ['ActorMessages', 'LengthSchema']
@@ -105,4 +105,5 @@ def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> 
     schema.check_lengths(lengths)
     if len(message.tensors) > len(lengths):
         raise TensorError('a duplicate name')
-    return num_bytes(message.tensors)
+    # Decompressed: a message must not need more memory than a queue may have.
+    return sum(lengths.values())
