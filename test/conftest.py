@@ -205,6 +205,14 @@ class Run:
     def checkpoint(self) -> Path:
         return self.path / 'checkpoint.pt'
 
+    @property
+    def actors(self) -> dict:
+        """What the learner keeps of its actors: their restarts, and the latest start of each."""
+        try:
+            return json.loads((self.path / '.actors.json').read_text())
+        except FileNotFoundError:
+            return {'restarts': 0, 'starts': {}}
+
     def scalars(self, tag: str) -> list[float]:
         """Return the values of a tag in the event files."""
         # Imported late: it takes a second and few tests need it.
@@ -287,12 +295,17 @@ class Peer:
                    every=10.0, say=lambda: calls.append(client.call_async(request)))
         return next(each.result() for each in calls if each.done())
 
-    def until(self, condition, what, timeout=240.0, every=0.02, say=None):
-        """Return the value of ``condition`` once it is true; call ``say`` every ``every`` s."""
+    def until(self, condition, what, timeout=240.0, every=0.02, say=None, of=None):
+        """
+        Return the value of ``condition`` once it is true; call ``say`` every ``every`` s.
+
+        It fails at once when the command ``of`` ends before.
+        """
         deadline = time.monotonic() + timeout
         due = time.monotonic()
         while not (value := condition()):
             assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s; {self.graph()}'
+            assert of is None or of.process.poll() is None, f'{what}: it ended\n{of.output}'
             if say is not None and time.monotonic() >= due:
                 due += every
                 say()

@@ -145,7 +145,8 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, pe
     assert 'another target has replaced this one' in replaced.output
 
     back = go_to('-0.1', '0.15', '0.15')
-    peer.until(lambda: status[-1].state == 'running' and not status[-1].success, 'it moves')
+    peer.until(lambda: status[-1].state == 'running' and not status[-1].success, 'it moves',
+               of=back)
     back.interrupt()
     assert back.wait() == 1
     assert 'interrupted: motors off' in back.output
