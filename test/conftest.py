@@ -295,17 +295,12 @@ class Peer:
                    every=10.0, say=lambda: calls.append(client.call_async(request)))
         return next(each.result() for each in calls if each.done())
 
-    def until(self, condition, what, timeout=240.0, every=0.02, say=None, of=None):
-        """
-        Return the value of ``condition`` once it is true; call ``say`` every ``every`` s.
-
-        It fails at once when the command ``of`` ends before.
-        """
+    def until(self, condition, what, timeout=240.0, every=0.02, say=None):
+        """Return the value of ``condition`` once it is true; call ``say`` every ``every`` s."""
         deadline = time.monotonic() + timeout
         due = time.monotonic()
         while not (value := condition()):
             assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s; {self.graph()}'
-            assert of is None or of.process.poll() is None, f'{what}: it ended\n{of.output}'
             if say is not None and time.monotonic() >= due:
                 due += every
                 say()
