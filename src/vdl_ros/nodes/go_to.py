@@ -13,8 +13,10 @@ if the place cannot be reached.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,7 +49,7 @@ from vdl_ros.ros.process import (
 from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ProcessConfig,)
-# How long the nodes of an arm may take to answer, and from when on that is said, s.
+# How long the nodes of an arm may take to answer, and how often what is new of that is said, s.
 ANSWER_S, PATIENCE_S = 30.0, 2.0
 # A trajectory that does not start is sent again after this time, s: the controller may have
 # discovered this node after it was sent.
@@ -154,12 +156,7 @@ class Move:
 
     def _move(self, node: GoToNode, executor: Executor, stop: threading.Event) -> int:
         log = node.get_logger()
-        is_known = spin_until(lambda: not node.missing, executor, stop, PATIENCE_S)
-        if not is_known and not stop.is_set():
-            log.info(f'waiting for {node.missing}: is arm.launch.py running?')
-        if not spin_until(lambda: not node.missing, executor, stop, ANSWER_S):
-            if not stop.is_set():
-                log.error(f'no {node.missing} for {ANSWER_S:g} s: is arm.launch.py running?')
+        if not self._wait(node, executor, stop):
             return EXIT_FAILED
         assert node.measured is not None
         assert node.stop_state is not None
@@ -181,6 +178,22 @@ class Move:
         log.info(f'tool0 is {1000.0 * away:.0f} mm from '
                  f'({", ".join(f"{each:g}" for each in self._place)}) m')
         return EXIT_OK
+
+    @staticmethod
+    def _wait(node: GoToNode, executor: Executor, stop: threading.Event) -> bool:
+        """Wait until all is known, and say what is missing; return whether it is."""
+        log, said, end = node.get_logger(), '', math.inf
+        while not spin_until(lambda: not node.missing, executor, stop, PATIENCE_S):
+            if stop.is_set():
+                return False
+            missing, now = node.missing, time.monotonic()
+            if missing != said:
+                log.info(f'waiting for {missing}: is arm.launch.py running?')
+                said, end = missing, now + ANSWER_S
+            elif now > end:
+                log.error(f'no {missing} for {ANSWER_S:g} s: is arm.launch.py running?')
+                return False
+        return True
 
     @staticmethod
     def _follow(
