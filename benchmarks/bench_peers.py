@@ -1,30 +1,40 @@
 """
-The graph beside Sample Factory and Stable-Baselines3, in turn, on this machine.
+The graph beside Sample Factory, Stable-Baselines3, RLlib and CleanRL, in turn, on this machine.
 
-    ros2 run vdl_ros bench_peers [--env ALE/Pong-v5] [--peers NAME ...] [--quick] [--json] ...
+    ros2 run vdl_ros bench_peers [--env ALE/Pong-v5|CartPole-v1] [--peers NAME ...] [--quick] ...
 
-Each trains from 32 games (Stable-Baselines3's A2C: 16) with the network of Mnih et al. 2015, in
-updates of 640 steps and one pass, from the same frames. Speeds are agent steps/s of the whole
-training, without start and warm-up; memory is that of all processes. The first call installs each
-peer into an environment of its own, a folder of ``--folder``, by pip; that takes some minutes and
-up to 1.5 GB each, more where pip finds only PyTorch's CUDA build.
+In an Atari game: agent steps/s of the whole training, without start and warm-up, and the memory of
+all its processes. All have the network of Mnih et al. 2015, the same frames, and updates of 640
+steps in one pass, from 32 games (A2C of Stable-Baselines3 and PPO of CleanRL: 16).
+
+In CartPole: seconds from the start of the command until the mean return of the last 100 episodes
+is 475, where Gymnasium calls it solved, with the settings that each project publishes for it
+(benchmarks/peers/); seeds 1, 2, ... in the rounds.
+
+The first call installs each peer into an environment of its own, a folder of ``--folder``,
+by pip and git; that takes some minutes and up to 2 GB each, more where pip finds PyTorch's CUDA
+build only.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
 from benchmarks.bench_train import DEFAULTS, WARM_UP
-from benchmarks.peers.peers import PEERS, install, run_peer
+from benchmarks.peers.peers import PEERS, install
+from benchmarks.peers.runs import Row, command, rows, run_peer, until_return
 
-GRAPH = 'graph'
+GRAPH, CART_POLE, SOLVED = 'graph', 'CartPole-v1', 475.0
+_UNTIL = ('seconds_until_solved', 'steps_until_solved')
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -36,79 +46,150 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """
     parser = report.Parser('bench_peers', __doc__, 'minutes instead of a quarter of an hour')
     parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID',
-                        help='an Atari game (ALE/Pong-v5)')
+                        help=f'an Atari game, or {CART_POLE} (ALE/Pong-v5)')
     parser.add_argument('--peers', nargs='+', choices=PEERS, default=list(PEERS), metavar='NAME',
                         help=f'{", ".join(PEERS)} (all)')
     parser.add_argument('--folder', type=Path, metavar='FOLDER',
                         default=Path.home() / '.cache' / 'vdl_ros' / 'peers',
                         help='environments of the peers (~/.cache/vdl_ros/peers)')
-    parser.add_argument('--seconds', type=float, help='of each measurement (40; quick: 15)')
+    parser.add_argument('--seconds', type=float,
+                        help='of each measurement in a game (40; quick: 15)')
+    parser.add_argument('--limit', type=float, default=600.0,
+                        help=f's that a training in {CART_POLE} may take (600)')
     parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
     options = parser.parse_args(words)
     report.complete(options, {'seconds': (40.0, 15.0), 'rounds': (3, 1)},
-                    {'seconds': (1, 3600), 'rounds': (1, 1000)})
-    if not options.env.startswith('ALE/'):
-        raise ValueError(f'--env: {options.env!r} is not allowed: an Atari game, ALE/...')
+                    {'seconds': (1, 3600), 'limit': (1, 86400), 'rounds': (1, 1000)})
+    if not options.env.startswith('ALE/') and options.env != CART_POLE:
+        raise ValueError(f'--env: {options.env!r} is not allowed: an Atari game, ALE/..., or '
+                         f'{CART_POLE}')
     return options
 
 
-def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
+def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
     """
-    Return ``steps_per_s`` and ``memory_mb`` of the graph and of each peer, one for each round.
+    Return figures by their name, then of the graph and of each peer, one for each round.
+
+    They are ``steps_per_s`` and ``memory_mb`` in a game; in CartPole ``seconds_until_solved`` and
+    ``steps_until_solved``, None if it is not solved in time.
 
     Raises:
         RuntimeError: a peer cannot be installed, or a measurement failed.
     """
-    from benchmarks.train.runs import Listener, Plan, run_graph
-
     pythons = {}
     for name in options.peers:
         report.log(f'{PEERS[name].title}: {options.folder / name}')
         pythons[name] = install(PEERS[name], options.folder / name)
+    cart_pole = options.env == CART_POLE
+    names = _UNTIL if cart_pole else ('steps_per_s', 'memory_mb')
+    found: dict[str, dict[str, list[Any]]] = {name: {} for name in names}
+    with (_cart_pole if cart_pole else _game)(options, pythons) as task:
+        systems = [GRAPH, *options.peers]
+        for number in range(options.rounds):
+            turn = number % len(systems)
+            for system in systems[turn:] + systems[:turn]:
+                values = task(system, number + 1)
+                for name, value in zip(names, values, strict=True):
+                    found[name].setdefault(system, []).append(value)
+                report.log(f'round {number + 1}: {system}: ' + ', '.join(
+                    f'{name} {_number(value)}' for name, value in zip(names, values, strict=True)))
+    return {name: {system: values[system] for system in systems}
+            for name, values in found.items()}
+
+
+_Task = Callable[[str, int], tuple[float | None, float | None]]
+
+
+@contextlib.contextmanager
+def _game(options: argparse.Namespace, pythons: Mapping[str, Path]) -> Iterator[_Task]:
+    """Yield what returns the speed and the memory of a system."""
+    from benchmarks.train.runs import Listener, Plan, run_graph
+
     warm_up = WARM_UP * options.seconds
     plan = Plan(
         settings={'env_id': options.env, 'network': 'nature', 'num_envs': '16', **DEFAULTS},
         more={}, num_actors=2, warm_up=warm_up, seconds=options.seconds)
-    speeds: dict[str, list[float]] = {}
-    memories: dict[str, list[float]] = {}
-
-    def graph() -> tuple[float, float]:
-        found = run_graph(plan, listener)
-        return found['steps_per_s'], sum(
-            each['memory_mb'] for each in found['processes'].values())
-
     with contextlib.closing(Listener()) as listener:
-        tasks: list[tuple[str, Callable[[], tuple[float, float]]]] = [
-            (GRAPH, graph),
-            *((name, lambda name=name: run_peer(
-                PEERS[name], pythons[name], options.env, warm_up=warm_up,
-                seconds=options.seconds)) for name in options.peers)]
-        for number in range(options.rounds):
-            turn = number % len(tasks)
-            for name, task in tasks[turn:] + tasks[:turn]:
-                speed, memory = task()
-                speeds.setdefault(name, []).append(speed)
-                memories.setdefault(name, []).append(memory)
-                report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s, '
-                           f'{memory:,.0f} MB')
-    return {what: {name: found[name] for name in (GRAPH, *options.peers)}
-            for what, found in (('steps_per_s', speeds), ('memory_mb', memories))}
+
+        def task(system: str, seed: int) -> tuple[float, float]:
+            if system != GRAPH:
+                return run_peer(PEERS[system], pythons[system], options.env, warm_up=warm_up,
+                                seconds=options.seconds)
+            found = run_graph(plan, listener)
+            return found['steps_per_s'], sum(
+                each['memory_mb'] for each in found['processes'].values())
+
+        yield task
+
+
+@contextlib.contextmanager
+def _cart_pole(options: argparse.Namespace, pythons: Mapping[str, Path]) -> Iterator[_Task]:
+    """Yield what returns the seconds and agent steps in which a system solves CartPole."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def task(system: str, seed: int) -> tuple[float | None, float | None]:
+            if system != GRAPH:
+                words = command(PEERS[system], pythons[system], CART_POLE, seed)
+                found = until_return(words, rows, mean_return=SOLVED, limit=options.limit)
+            else:
+                run = Path(folder) / str(seed)
+                words = ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={CART_POLE}',
+                         f'seed:={seed}', f'run_dir:={run}']
+                found = until_return(words, lambda _: graph_rows(run), mean_return=SOLVED,
+                                     limit=options.limit)
+            return found or (None, None)
+
+        yield task
+
+
+def graph_rows(run: Path) -> list[Row]:
+    """Return the rows of a run of the graph so far."""
+    try:
+        text = (run / 'progress.csv').read_text()
+    except FileNotFoundError:
+        return []
+    lines = csv.DictReader(text[:text.rfind('\n') + 1].splitlines())
+    return [Row(float(line['wall_s']), float(line['agent_steps']), float(line['mean_return_100']))
+            for line in lines if int(line['episodes']) >= 100]
+
+
+def _number(value: float | None) -> str:
+    return 'none' if value is None else f'{value:,.0f}'
 
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the table."""
-    speeds = found['steps_per_s']
-    ours = statistics.median(speeds[GRAPH])
-    rows = []
-    for name, values in speeds.items():
+    return (_solved_table if found['env'] == CART_POLE else _speed_table)(found)
+
+
+def _title(system: str, env_id: str) -> str:
+    if system == GRAPH:
+        return 'vdl_ros, impala, two actors'
+    peer = PEERS[system]
+    return f'{peer.title}, {peer.algorithms[env_id == CART_POLE]}'
+
+
+def _speed_table(found: Mapping[str, Any]) -> str:
+    ours = statistics.median(found['steps_per_s'][GRAPH])
+    lines = []
+    for system, values in found['steps_per_s'].items():
         median = statistics.median(values)
-        title = PEERS[name].title if name in PEERS else 'vdl_ros, impala, two actors'
-        rows.append((title, f'{median:,.0f} ({min(values):,.0f} to {max(values):,.0f})',
-                     f'{ours / median:.1f}', f'{max(found["memory_mb"][name]):,.0f}'))
+        lines.append((_title(system, found['env']),
+                      f'{median:,.0f} ({min(values):,.0f} to {max(values):,.0f})',
+                      f'{ours / median:.1f}', f'{max(found["memory_mb"][system]):,.0f}'))
     return '\n'.join([
-        *report.table(('system', 'agent steps/s', 'the graph is faster by', 'MB'), rows), '',
+        *report.table(('system', 'agent steps/s', 'the graph is faster by', 'MB'), lines), '',
         f'{found["env"]}, medians of {found["rounds"]} rounds of {found["seconds"]:g} s, '
         f'{found["cores"]} cores.'])
+
+
+def _solved_table(found: Mapping[str, Any]) -> str:
+    lines = [(_title(system, CART_POLE), *(', '.join(map(_number, found[name][system]))
+                                           for name in _UNTIL)) for system in found[_UNTIL[0]]]
+    return '\n'.join([
+        *report.table(('system', 's until solved', 'agent steps'), lines), '',
+        f'{CART_POLE}, until a mean return of {SOLVED:g}; seeds 1 to {found["rounds"]}, at most '
+        f'{found["limit"]:g} s, {found["cores"]} cores.'])
 
 
 def main() -> int:
@@ -120,9 +201,10 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
         measured = measure(options)
+    length = 'limit' if options.env == CART_POLE else 'seconds'
     report.deliver('peers', {
         'cores': len(os.sched_getaffinity(0)), 'env': options.env, 'rounds': options.rounds,
-        'seconds': options.seconds, **measured,
+        length: getattr(options, length), **measured,
         'requirements': {name: PEERS[name].requirements for name in options.peers}},
         options, markdown)
 

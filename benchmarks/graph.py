@@ -58,7 +58,7 @@ def memory_mb(process: psutil.Process) -> float:
 
 @contextmanager
 def launched(
-    *command: str, core: int | None = None, log: Path | None = None,
+    *command: str, core: int | None = None, log: Path | None = None, may_end: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """
     Run a command while the block runs, then interrupt it as Ctrl-C does.
@@ -67,6 +67,7 @@ def launched(
         command: its words.
         core: the one core that it and its children may use; any by default.
         log: file for what it prints; a temporary one by default.
+        may_end: it may end by itself, with status 0.
 
     Raises:
         RuntimeError: it ended before the block did; with its last lines.
@@ -82,7 +83,7 @@ def launched(
                     start_new_session=True,
                     preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
             yield process
-            if process.poll() is not None:
+            if process.poll() is not None and (process.returncode or not may_end):
                 lines = log.read_text(errors='replace').splitlines()[-_LAST_LINES:]
                 raise RuntimeError('\n'.join([f'{command[0]} ended:', *lines]))
         finally:

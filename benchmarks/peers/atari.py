@@ -1,14 +1,12 @@
 """
-The environment of all peers, and their report.
+The games of all peers.
 
 Imported by the workers, which run in environments without this package.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import time
 from typing import Any
 
 import gymnasium
@@ -16,13 +14,18 @@ import numpy as np
 from ale_py.env import AtariEnv
 
 
+def rom(env_id: str) -> str:
+    """Return ale-py's name of a game."""
+    name = env_id.removeprefix('ALE/').removesuffix('-v5')
+    return re.sub('(?<!^)(?=[A-Z])', '_', name).lower()
+
+
 def make(env_id: str) -> gymnasium.Env[Any, Any]:
     """Return a game as the graph has it: skip 4, 84 x 84, four frames, clipped rewards."""
-    name = env_id.removeprefix('ALE/').removesuffix('-v5')
     # Not by gymnasium.make: ale-py registers its games with Gymnasium 1.0 and later only.
     env: gymnasium.Env[Any, Any] = AtariEnv(
-        game=re.sub('(?<!^)(?=[A-Z])', '_', name).lower(), frameskip=1,
-        repeat_action_probability=0.0, max_num_frames_per_episode=108_000)
+        game=rom(env_id), frameskip=1, repeat_action_probability=0.0,
+        max_num_frames_per_episode=108_000)
     env = gymnasium.wrappers.AtariPreprocessing(env, noop_max=30, frame_skip=4, screen_size=84)
     if hasattr(gymnasium.wrappers, 'FrameStackObservation'):
         env = gymnasium.wrappers.FrameStackObservation(env, 4)
@@ -30,8 +33,3 @@ def make(env_id: str) -> gymnasium.Env[Any, Any]:
         env = gymnasium.wrappers.TransformObservation(
             gymnasium.wrappers.FrameStack(env, 4), np.asarray)
     return gymnasium.wrappers.TransformReward(env, lambda reward: max(-1.0, min(1.0, reward)))
-
-
-def report(agent_steps: int) -> None:
-    """Print how many agent steps have been collected, at an update."""
-    print(json.dumps({'wall_s': time.monotonic(), 'agent_steps': agent_steps}), flush=True)

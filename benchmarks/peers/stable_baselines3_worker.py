@@ -1,4 +1,4 @@
-"""A2C of Stable-Baselines3 until it is ended; run by the Python of its own environment."""
+"""Stable-Baselines3 until it is ended; run by the Python of its own environment."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import sys
 from functools import partial
 
 import atari
-from stable_baselines3 import A2C
+from reports import report
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-# 16 processes, and 640 steps of each update.
-PROCESSES, STEPS = 16, 40
 ENDLESS = 10**9
 
 
@@ -22,13 +24,28 @@ class Report(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        atari.report(self.num_timesteps)
+        report(self.num_timesteps, (each['r'] for each in self.model.ep_info_buffer or ()))
+
+
+def game(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
+    """Return A2C of 16 processes, with 640 steps in an update."""
+    envs = SubprocVecEnv([partial(atari.make, env_id)] * 16)
+    return A2C('CnnPolicy', envs, n_steps=40, seed=seed, device='cpu'), ENDLESS
+
+
+def cart_pole(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
+    """Return PPO with the values of RL Zoo, and its 100,000 steps."""
+    return PPO('MlpPolicy', make_vec_env(env_id, n_envs=8, seed=seed), n_steps=32, batch_size=256,
+               n_epochs=20, gamma=0.98, gae_lambda=0.8, ent_coef=0.0, seed=seed, device='cpu',
+               learning_rate=LinearSchedule(0.001, 0.0, 1.0),
+               clip_range=LinearSchedule(0.2, 0.0, 1.0)), 100_000
 
 
 def main() -> None:
     """Train."""
-    envs = SubprocVecEnv([partial(atari.make, sys.argv[1])] * PROCESSES)
-    A2C('CnnPolicy', envs, n_steps=STEPS, device='cpu').learn(ENDLESS, callback=Report())
+    env_id, seed = sys.argv[1], int(sys.argv[2])
+    model, steps = (game if env_id.startswith('ALE/') else cart_pole)(env_id, seed)
+    model.learn(steps, callback=Report())
 
 
 if __name__ == '__main__':
