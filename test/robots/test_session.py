@@ -54,7 +54,7 @@ class Robot:
                                lambda action: self.sent.append(float(action[0])),
                                self.log.append)
 
-    def tick(self, speed=0.1, act=None):
+    def tick(self, speed=0.1, act=None, is_received=True):
         """Act, then go on by a period; ``speed`` is measured before its tick, unless None."""
         if act is not None:
             self.session.act(np.array([act]), self.now)
@@ -62,7 +62,7 @@ class Robot:
         if speed is not None:
             self.session.on_reading('odom', Reading(
                 {'speed': speed}, self.now, 0.01, self.now, self.now))
-        self.session.tick(self.now)
+        self.session.tick(self.now, is_received=is_received)
         return self.session.take()
 
     def start(self):
@@ -94,6 +94,24 @@ def test_an_action_is_sent_at_once_and_its_outcome_comes_with_the_next_tick(robo
     np.testing.assert_allclose(result.observation[2:], [0.7, 0.0], atol=1e-6)
     assert result.observation_age == pytest.approx(0.01)
     assert result.action_age == 0.0
+
+
+def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):
+    robot = robot()
+    for _ in range(10):
+        assert robot.tick(is_received=False) is None
+    assert (robot.resetter.begun, robot.sent) == (0, [])
+    assert robot.log == ['waits: nobody receives cmd_vel']
+    robot.tick()
+    assert (robot.resetter.begun, robot.sent) == (1, [0.0])
+
+
+def test_an_episode_ends_when_nobody_receives_its_actions(robot):
+    robot = robot()
+    robot.start()
+    robot.tick(act=0.7)
+    assert robot.tick(act=0.7, is_received=False) is None
+    assert (robot.session.lost, robot.sent[-1]) == (1, 0.0)
 
 
 def test_the_clock_goes_on_without_the_agent_and_stops_the_robot(robot):

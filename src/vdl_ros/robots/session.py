@@ -176,9 +176,16 @@ class Session:
         if self._has_commanded:
             self._command(self._neutral)
 
-    def tick(self, now: float) -> None:
-        """Go on at a tick of the clock."""
-        problem = self._problem(now)
+    def tick(self, now: float, *, is_received: bool = True) -> None:
+        """
+        Go on at a tick of the clock.
+
+        Args:
+            now: time of the robot's clock, s.
+            is_received: whether somebody receives the actions; else even the neutral one is lost.
+        """
+        problem = self._problem(now) or (
+            '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
             if self.state is not State.WAITING:
                 self._lose(problem)

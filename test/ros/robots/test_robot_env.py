@@ -2,6 +2,7 @@
 
 import pytest
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import TwistStamped
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
 
@@ -76,6 +77,26 @@ def test_closing_leaves_a_robot_that_stands_still(
         agent.end(make.stop)
         env.close()
         robot.until_still()
+
+
+def test_an_environment_waits_until_the_robot_receives_its_actions(
+        peer, robot, make, act, capfd):
+    logged, commands = [''], []
+
+    def is_logged():
+        logged[0] += capfd.readouterr().err
+        return 'robot/mine waits: nobody receives cmd' in logged[0]
+
+    # It subscribes to its own actions, because they name a sender.
+    agent = act(make(actions={
+        'topic': 'cmd', 'type': 'geometry_msgs/msg/TwistStamped', 'sender': 'header.frame_id',
+        'parts': [{**GOOD['actions']['parts'][0], 'field': 'twist.linear.x'}]}))
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(is_logged, 'the reason')
+        assert agent.steps == []
+        peer.node.create_subscription(TwistStamped, 'cmd', commands.append, qos.COMMAND)
+        peer.until(lambda: len(agent.steps) > 3, 'steps')
+    assert 0.5 in [each.twist.linear.x for each in commands]
 
 
 def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, make, act):

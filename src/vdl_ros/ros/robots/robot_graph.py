@@ -184,8 +184,8 @@ class RobotGraph:
             self._simulated, self._simulated_wall = now, time.monotonic()
 
     def _tick(self, now: float) -> None:
-        for session in self._sessions:
-            session.tick(now)
+        for robot, session in zip(self._robots, self._sessions, strict=True):
+            session.tick(now, is_received=robot.is_received())
         self._ticks += 1
         self._lock.notify_all()
 

@@ -38,6 +38,8 @@ __all__ = ['RobotInterfaces', 'RobotTopics']
 
 # How far in the future a stamp may be, s: the clocks of two hosts differ.
 _CLOCK_SKEW = 0.05
+# A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
+_FOUND_S = 0.5
 
 
 class RobotInterfaces:
@@ -138,6 +140,7 @@ class RobotTopics:
         self._session: Session | None = None
         self._refusal = ''
         self._sent: tuple[float, list[Any]] | None = None
+        self._found = math.inf
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
@@ -156,6 +159,13 @@ class RobotTopics:
         if self._sent is None or self._sent[1] != values:
             self._sent = time.monotonic(), values
         self._publisher.publish(message)
+
+    def is_received(self) -> bool:
+        """Return whether a subscriber other than this node gets what is sent."""
+        others = self._publisher.get_subscription_count() - (self._interfaces.sender is not None)
+        now = time.monotonic()
+        self._found = min(self._found, now) if others > 0 else math.inf
+        return now - self._found >= _FOUND_S
 
     def connect(self, session: Session) -> None:
         """Subscribe to the topics of the contract."""
