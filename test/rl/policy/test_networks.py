@@ -53,8 +53,9 @@ def test_the_smallest_images_are_accepted(network, shape):
 @pytest.mark.parametrize('network', IMAGE_NETWORKS)
 def test_features_of_an_image_do_not_depend_on_the_batch(network):
     torso, _ = make_torso(network, (4, 84, 84), 1)
-    images = pictures(3, 4, 84, 84)
-    torch.testing.assert_close(torso(images)[1:2], torso(images[1:2]), rtol=1e-4, atol=1e-5)
+    # In double precision: the order of sums, which depends on the batch, matters less.
+    torso, images = torso.double(), pictures(3, 4, 84, 84).double()
+    torch.testing.assert_close(torso(images)[1:2], torso(images[1:2]), rtol=1e-9, atol=1e-9)
 
 
 def test_the_mlp_has_two_tanh_layers():
