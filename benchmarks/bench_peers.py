@@ -9,7 +9,7 @@ steps in one pass, from 32 games (A2C of Stable-Baselines3 and PPO of CleanRL: 1
 
 In CartPole: seconds from the start of the command until the mean return of the last 100 episodes
 is 475, where Gymnasium calls it solved, with the settings that each project publishes for it
-(benchmarks/peers/); seeds 1, 2, ... in the rounds.
+(benchmarks/peers/; Sample Factory publishes none); seeds 1, 2, ... in the rounds.
 
 The first call installs each peer into an environment of its own, a folder of ``--folder``,
 by pip and git; that takes some minutes and up to 2 GB each, more where pip finds PyTorch's CUDA

@@ -97,7 +97,10 @@ def alone(python: Path, *words: str) -> list[str]:
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise RuntimeError(f'{error.filename}: no such command') from None
     if done.returncode:
         lines = (done.stdout + done.stderr).splitlines()[-_LAST_LINES:]
         raise RuntimeError('\n'.join([f'{" ".join(command)}: status {done.returncode}', *lines]))

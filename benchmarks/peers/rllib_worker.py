@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from typing import Any
 
 import atari
@@ -14,6 +15,7 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
+from ray.tune.trainable import trainable
 from reports import EPISODES, report
 
 
@@ -51,17 +53,21 @@ def main() -> None:
     if env_id.startswith('ALE/'):
         register_env('game', make)
         config = game().environment('game', env_config={'env_id': env_id})
-    # Learner and workers have one each by their settings; without as many they would wait forever.
-    ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False)
-    algorithm = (
-        config.debugging(seed=seed)
-        .reporting(metrics_num_episodes_for_smoothing=EPISODES, min_time_s_per_iteration=1)
-        .build_algo())
-    while True:
-        runners = algorithm.train()['env_runners']
-        enough = runners.get('num_episodes_lifetime', 0) >= EPISODES
-        report(runners.get('num_env_steps_sampled_lifetime', 0),
-               [runners['episode_return_mean']] * EPISODES if enough else ())
+    # At its end other processes of the training still write there.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        # By their settings learner and workers have a core each, and wait until there are as many.
+        ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, _temp_dir=folder)
+        # Instead of a folder for each training in the user's home.
+        trainable.DEFAULT_STORAGE_PATH = folder
+        algorithm = (
+            config.debugging(seed=seed)
+            .reporting(metrics_num_episodes_for_smoothing=EPISODES, min_time_s_per_iteration=1)
+            .build_algo())
+        while True:
+            runners = algorithm.train()['env_runners']
+            enough = runners.get('num_episodes_lifetime', 0) >= EPISODES
+            report(runners.get('num_env_steps_sampled_lifetime', 0),
+                   [runners['episode_return_mean']] * EPISODES if enough else ())
 
 
 if __name__ == '__main__':

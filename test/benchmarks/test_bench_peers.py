@@ -81,6 +81,13 @@ def test_a_peer_without_a_package_is_cloned_at_its_commit(tmp_path):
     assert (tmp_path / 'peer' / 'clone' / 'script.py').read_text() == 'one'
 
 
+def test_a_host_without_git_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setenv('PATH', str(tmp_path))
+    peer = peers.Peer('Scripts', ('PPO', 'PPO'), (), tmp_path, peers.Clone('none', 'none'))
+    with pytest.raises(RuntimeError, match='git: no such command'):
+        peers.install(peer, tmp_path / 'peer')
+
+
 def test_what_cannot_be_installed_is_an_error_of_pip(tmp_path):
     peer = peers.Peer('Missing', ('A2C', 'PPO'), (str(tmp_path / 'no-such-wheel.whl'),), tmp_path)
     with pytest.raises(RuntimeError, match=r'no-such-wheel\.whl'):
