@@ -161,7 +161,7 @@ class RobotTopics:
         self._publisher.publish(message)
 
     def is_received(self) -> bool:
-        """Return whether a subscriber other than this node gets what is sent."""
+        """Return whether a subscriber, other than this node, has been there long enough."""
         others = self._publisher.get_subscription_count() - (self._interfaces.sender is not None)
         now = time.monotonic()
         self._found = min(self._found, now) if others > 0 else math.inf
