@@ -32,6 +32,10 @@ def arm_launch(launch):
         'ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'view:=false', *arguments)
 
 
+def subscribers(peer, topic):
+    return {each.node_name for each in peer.node.get_subscriptions_info_by_topic(topic)}
+
+
 def by_stamp(messages):
     return {(each.header.stamp.sec, each.header.stamp.nanosec): each for each in messages}
 
@@ -55,10 +59,11 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     change = from_image(shown).astype(int) - from_image(image)
     assert np.abs(change).max() == 2
     assert shown.header == image.header
-    of_camera = {each.node_name for each in peer.node.get_subscriptions_info_by_topic(
-        'camera/image_raw')}
-    assert 'attacker' in of_camera
-    assert 'pose_estimator' not in of_camera
+    # Messages can arrive before the graph is complete.
+    peer.until(lambda: 'attacker' in subscribers(peer, 'camera/image_raw')
+               and 'pose_estimator' in subscribers(peer, 'camera/image_attacked'),
+               'the subscriptions')
+    assert 'pose_estimator' not in subscribers(peer, 'camera/image_raw')
     # The pose is that of the attacked image, and not that of the camera's.
     estimator = PoseEstimator.load(model_path())
     expected, other = (estimator.estimate(crop_square(from_image(each))).values[0, JOINT_OUTPUTS]

@@ -30,9 +30,9 @@ def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
                and all(each.used > 2 for each in policies[-1].credits), 'credit for all actors')
     peer.until(lambda: [node.count_publishers(each) for each in topics] == [2, 2]
                and [node.count_subscribers(each) for each in topics] == [1, 1]
-               and {'learner_0', 'learner_1', 'actor_3'} <= set(node.get_node_names()),
-               'two actors of each learner')
-    assert node.count_publishers('policy') == 1
+               and {'learner_0', 'learner_1', 'actor_3'} <= set(node.get_node_names())
+               and node.count_publishers('policy') == 1,
+               'two actors of each learner and one publisher of the policy')
     names = {each.actor_id.rsplit('_', 1)[1] for each in policies[-1].credits}
     assert names == {'0', '1', '2', '3'}
     # Five times what a random policy gets.
