@@ -64,6 +64,12 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def without_shared_memory(output):
+    """Remove what Fast DDS says of shared memory that processes killed by other tests left."""
+    return ''.join(line for line in output.splitlines(keepends=True)
+                   if 'RTPS_TRANSPORT_SHM' not in line)
+
+
 class Launched:
     """A command in its own process group, with its output in a file."""
 
@@ -78,7 +84,7 @@ class Launched:
 
     @property
     def output(self) -> str:
-        return self.log.read_text(errors='replace')
+        return without_shared_memory(self.log.read_text(errors='replace'))
 
     def nodes(self, name: str, *words: str) -> list[psutil.Process]:
         """Return the running processes of an executable whose command line has these words."""
@@ -177,10 +183,7 @@ def run_here(capfd, own_signals):
     def run_main(main, *parameters):
         words = [word for each in parameters for word in ('-p', each)]
         status = main(['--ros-args', *words])
-        # Fast DDS reports shared memory that processes killed by other tests have left.
-        output = ''.join(line for line in ''.join(capfd.readouterr()).splitlines(keepends=True)
-                         if 'RTPS_TRANSPORT_SHM' not in line)
-        return status, output
+        return status, without_shared_memory(''.join(capfd.readouterr()))
 
     yield run_main
     os.environ.clear()

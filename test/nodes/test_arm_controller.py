@@ -100,9 +100,11 @@ def test_trajectory_of_three_points_ends_within_three_degrees(launch, peer, cont
     peer.until(lambda: states, 'joint states')
     points = [[0.4, 0.3, -0.5, 0.3, 0.2], [-0.3, 0.1, 0.4, -0.3, 0.05],
               [0.1, -0.2, 0.6, 0.2, 0.3]]
-    arm.move(JOINTS, points, [2.0, 5.0, 8.0])
-    arm.until_state('running')
-    assert arm.until_state('done') == ''
+    # Given up if the machine stood still meanwhile.
+    ask = arm.asking(JOINTS, points, [2.0, 5.0, 8.0])
+    peer.until(lambda: arm.status[-1].state == 'done' and len(arm.status[-1].name) == len(JOINTS),
+               'done', say=ask)
+    assert arm.status[-1].reason == ''
     peer.until(lambda: np.abs(states[-1].velocity).max() < 1e-3, 'rest')
     assert np.abs(np.array(states[-1].position) - points[-1]).max() < THREE_DEGREES
     # It went by the points, not straight to the end.
@@ -132,8 +134,9 @@ def test_invalid_trajectory_is_refused_as_a_whole_and_stops_the_arm(
         peer, controller, still, names, points, times, reason):
     arm = controller()
     arm.turn(still)
+    ask = arm.asking(names, points, times)
     arm.move(names, points, times)
-    arm.until_aborted(reason, say=still)
+    arm.until_aborted(reason, say=lambda: (ask(), still()))
     peer.until(lambda: arm.motors[-1].base == 0, 'motors off', say=still)
     arm.process.wait_for(lambda: f'trajectory refused: {reason}' in arm.process.output, 'a line')
     # It lives.
@@ -170,6 +173,7 @@ def test_a_joint_that_is_stuck_is_named(peer, controller, still):
     peer.until(lambda: arm.motors[-1].wrist == 0, 'motors off')
 
 
+@pytest.mark.alone  # a machine that stands still ends a trajectory too
 def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, controller, still):
     arm = controller()
     topic = 'arm/emergency_stop_state'
@@ -198,30 +202,37 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller, still):
     # Measurements that are held up do not switch the motors off.
     arm = controller('stale_after:=5.0')
     others = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    peer.until(lambda: others.get_subscription_count() > 1, 'the controller')
     ask = arm.asking(['base'], [[1.0]], [1.0])
 
     def turning():
         return [each for each in arm.motors if each.base and each.sender == '/arm_controller']
-    peer.until(turning, 'the base turns', say=lambda: (ask(), still()))
+
+    def until_turning(more):
+        count = len(turning())
+        peer.until(lambda: len(turning()) > count + more and arm.status[-1].state == 'running',
+                   'the base turns', say=lambda: (ask(), still()))
+
+    def until_reason(reason, **motors):
+        peer.until(lambda: arm.status[-1].reason == reason, reason, every=0.1, say=lambda: (
+            others.publish(MotorCommand(sender=reason.split()[0], **motors)), still()))
+        assert arm.status[-1].state == 'aborted'
+
+    until_turning(0)
     # A policy gives way itself, and a lamp moves nothing.
     others.publish(MotorCommand(sender='/policy', elbow=1))
     others.publish(MotorCommand(sender='/policy'))
     others.publish(MotorCommand(sender='/viewer', lamp=1))
-    count = len(turning())
-    peer.until(lambda: len(turning()) > count + 5, 'it goes on',
-               say=lambda: (ask(), still()))
-    others.publish(MotorCommand(sender='/viewer', elbow=1))
-    assert arm.until_state('aborted', say=still) == '/viewer moves the arm'
+    until_turning(5)
+    begun = len(arm.motors)
+    until_reason('/viewer moves the arm', elbow=1)
     # It does not say off: that would stop the person's motor.
     said = []
     peer.until(lambda: len(said) > 10, 'silence', say=lambda: said.append(still()))
-    assert [each for each in arm.motors if each.sender == '/arm_controller'][-1].base == 1
+    assert all(each.base for each in arm.motors[begun:] if each.sender == '/arm_controller')
     # All motors off is for a program's motors too.
-    count = len(turning())
-    arm.move(['base'], [[1.0]], [1.0])
-    peer.until(lambda: len(turning()) > count, 'the base turns', say=lambda: (ask(), still()))
-    others.publish(MotorCommand(sender='/teleop'))
-    assert arm.until_state('aborted', say=still) == '/teleop switched the motors off'
+    until_turning(0)
+    until_reason('/teleop switched the motors off')
 
 
 def test_trajectory_does_not_resume_after_a_gap(peer, controller, still):
@@ -262,10 +273,10 @@ def test_invalid_joint_states_are_refused(peer, controller, still):
             (JointState(name=['base', 'base'], position=[0.0, 1.0]), 'base is named twice')):
         peer.until(lambda reason=reason: reason in arm.process.output, reason, every=0.1,
                    say=lambda message=message: publisher.publish(message))
-    arm.move(['base'], [[1.0]], [1.0])
-    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.turn(still)
 
 
+@pytest.mark.alone  # a machine that stands still ends the trajectory
 def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, controller, still):
     arm = controller()
     topic = 'arm/trajectory_markers'
@@ -278,7 +289,7 @@ def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, control
     peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
     first = arm.motors[0].header.stamp
     assert first.sec + first.nanosec * 1e-9 >= start
-    peer.until(lambda: shown, 'the target')
+    peer.until(lambda: shown and len(shown[-1].markers) > 1, 'the target')
     end = shown[-1].markers[1].pose.position
     expected = Kinematics(load()).pose([0.5, 0.5, 0.0, 0.0, 0.0])[:3, 3]
     assert [end.x, end.y, end.z] == pytest.approx(expected.tolist())
@@ -287,8 +298,7 @@ def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, control
 
 def test_interrupted_controller_leaves_motors_off(peer, controller, still):
     arm = controller()
-    arm.move(['base'], [[1.0]], [1.0])
-    peer.until(lambda: arm.motors and arm.motors[-1].base == 1, 'the base turns', say=still)
+    arm.turn(still)
     arm.process.interrupt()
     peer.until(lambda: arm.motors[-1].base == 0, 'motors off')
     assert arm.process.wait() == 0

@@ -140,6 +140,7 @@ def point(message, name):
 
 
 class TestSimulated:
+    @pytest.mark.alone
     def test_images_have_the_stamp_of_their_joint_states_at_the_rate(self, launch, watcher):
         camera = start(launch, watcher, 'rate:=20.0', 'image_width:=160', 'image_height:=120')
         assert watcher.images == [], 'no images before joint states'
@@ -161,7 +162,7 @@ class TestSimulated:
         began, sent = time.monotonic(), 0
         while (now := time.monotonic() - began) < 3.0 or fullest(watcher.images) < 18 or not (
                 usual() and windows('message_age')):
-            assert now < 60.0, f'{fullest(watcher.images)} images in a second'
+            assert now < 240.0, f'{fullest(watcher.images)} images in a second'
             if now > sent / 100.0:
                 sent = int(now * 100.0) + 1
                 turn = 0.8 * math.sin(now)
@@ -284,6 +285,7 @@ projection_matrix: {data: [70, 0, 32, 0, 0, 70, 24, 0, 0, 0, 1, 0]}
 
 
 class TestFiles:
+    @pytest.mark.alone
     def test_video_loops_with_its_calibration(self, launch, watcher, tmp_path):
         write_video(tmp_path / 'a.mp4', 12)
         (tmp_path / 'a.yaml').write_text(CALIBRATION)

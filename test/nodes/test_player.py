@@ -200,7 +200,8 @@ def test_a_learner_receives_the_trajectories_in_their_order_within_its_credit(
     learner = Learner(peer)
     learner.publish()
     # a's first three and b's between them: a has no more credit.
-    peer.until(lambda: len(learner.received) == 5, 'what the credit allows')
+    peer.until(lambda: len(learner.received) == 5, 'what the credit allows',
+               say=learner.publish, every=0.5)
     learner.publish(a=1, b=2)
     peer.until(lambda: len(learner.received) == 6, 'one more')
     # From now on it uses each as it arrives.
@@ -227,7 +228,8 @@ def test_the_player_ends_when_its_learner_does(peer, relearn, trajectories, next
     process = relearn(trajectories)
     learner = Learner(peer)
     learner.publish()
-    peer.until(lambda: len(learner.received) == 5, 'what the credit allows')
+    peer.until(lambda: len(learner.received) == 5, 'what the credit allows',
+               say=learner.publish, every=0.5)
     if next_id is None:
         peer.node.destroy_publisher(learner.publisher)
     else:

@@ -217,7 +217,9 @@ def test_terminal_with_key_releases(person, took):
     person.wait_for(lambda: b'one key at a time' not in person.shown(), 'the mode')
     begin = time.monotonic()
     person.type(b'\x1b[98;1:1u\x1b[97;1:1u')
-    person.spin(1.0)
+    for _ in range(2):
+        person.spin(0.5)
+        person.type(b'\x1b[?11u')
     assert person.motors() == {'base': 1, 'gripper': 1}
     end = time.monotonic()
     assert len(person.between(begin, end)) >= 10 * took(begin, end)
@@ -244,7 +246,7 @@ def test_dead_link_to_a_terminal_with_key_releases_stops_motors(person, took):
     person.wait_for(lambda: b'\x1b[>11u\x1b[?u' in person.screen, 'the question')
     person.type(b'\x1b[?11u\x1b[98;1:1u')
     begin = time.monotonic()
-    person.wait_for(lambda: person.received and person.motors() == {'base': 1}, 'on')
+    person.wait_for(lambda: any(each.base == 1 for _, each in person.received), 'on')
     # No release, no repeat, no answer.
     person.wait_for(lambda: person.motors() == {}, 'off')
     assert took(begin, person.received[-1][0]) < 2.0
@@ -296,7 +298,7 @@ def test_signal_stops_motors_and_restores_the_terminal(person, number):
     person.type(b'\x1b[?0u')
     person.wait_for(lambda: b'\x1b[>11u' in person.screen, 'the protocol')
     person.type(b'\x1b[?11u\x1b[98;1:1u')
-    person.wait_for(lambda: person.received and person.motors() == {'base': 1}, 'on')
+    person.wait_for(lambda: any(each.base == 1 for _, each in person.received), 'on')
     person.process.send_signal(number)
     assert person.ended() == 0
     person.wait_for(lambda: person.motors() == {}, 'off')

@@ -21,6 +21,7 @@ import page_client
 import psutil
 import pytest
 from geometry_msgs.msg import PointStamped
+from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
@@ -51,7 +52,7 @@ class View:
         self.peer, self.browser = peer, browser
         self.process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', *(
             word for each in ('port:=0', *parameters) for word in ('-p', each)))
-        self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.motors = peer.listen(MotorCommand, 'arm/motors', QoSProfile(depth=1000))
         self.stops = peer.listen(
             EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
         self.goals = peer.listen(

@@ -20,7 +20,7 @@ from sensor_msgs.msg import Image
 
 import vdl_ros
 from vdl_ros.common.settings import SettingError
-from vdl_ros.msg import Policy
+from vdl_ros.msg import MotorCommand, Policy
 from vdl_ros.ros import parameters, qos, qos_overrides
 from vdl_ros.ros.process_config import ProcessConfig
 
@@ -81,7 +81,8 @@ def test_every_profile_is_taken_by_the_name_of_its_topic(endpoint):
     allowed = {f"qos.TOPICS['{topic}']"}
     if kind == 'subscriptions' and qos.subscription(topic) is not qos.TOPICS[topic]:
         newest = f"qos.subscription('{topic}')"
-        # TOPICS[...] is for subscriptions that need every message of a sensor.
+        # TOPICS[...] is for subscriptions that need every message of a sensor, and for the driver,
+        # which needs the newest command only.
         allowed = {newest} if qos.TOPICS[topic] is qos.STOP else {newest, *allowed}
     assert expression in allowed
     assert isinstance(profile(expression), QoSProfile)
@@ -122,6 +123,18 @@ def test_subscriptions_keep_the_newest_of_sensors_and_all_of_stops():
     assert qos.LATCHED_ALL.depth > qos.STOP.depth == 1
     assert compatible(qos.SENSOR, qos.LATEST)
     assert compatible(qos.STOP, qos.LATCHED_ALL)
+
+
+def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
+    received = peer.listen(MotorCommand, 'arm/motors', qos.subscription('arm/motors'))
+    person, program = (peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+                       for _ in range(2))
+    # Before the node looks at either.
+    person.publish(MotorCommand(sender='/teleop'))
+    assert person.wait_for_all_acked()
+    program.publish(MotorCommand(sender='/arm_controller', base=1))
+    peer.until(lambda: received and received[-1].base == 1, 'the last')
+    assert [each.sender for each in received] == ['/teleop', '/arm_controller']
 
 
 def test_a_late_subscriber_gets_the_latest_message_of_a_latched_topic():

@@ -99,7 +99,7 @@ class ArmControllerNode(Node):
         self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
                                  qos.TOPICS['arm/viewer_alive'])
         self.create_subscription(
-            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
+            MotorCommand, 'arm/motors', self._on_motors, qos.subscription('arm/motors'))
         self._action = TrajectoryAction(
             self, self._controller, self._take, self._cancel,
             is_busy=lambda: self._waiting is not None or self._controller.state == 'running')
@@ -207,6 +207,7 @@ class ArmControllerNode(Node):
             self.get_logger().warning('trajectory dropped: the process stood still')
             if self._controller.state != 'running':
                 self._controller.refuse('the process stood still')
+                self._report()
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
             self._start(self._waiting)
         if self._controller.state == 'idle' and self._missing_viewer() != self._reported_missing:

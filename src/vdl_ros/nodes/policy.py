@@ -104,7 +104,7 @@ class PolicyNode(Node):
             self, JointState, 'arm/joint_states', self._on_joint_states)
         qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
         self.create_subscription(
-            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
+            MotorCommand, 'arm/motors', self._on_motors, qos.subscription('arm/motors'))
         self.create_subscription(
             EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
             qos.TOPICS['arm/emergency_stop_state'])

@@ -17,7 +17,8 @@ from rclpy.qos import (
 )
 
 __all__ = ['ACTION_FEEDBACK', 'COMMAND', 'LATCHED_ALL', 'LATCHED', 'LATEST', 'REPORT', 'SENSOR',
-           'STOP', 'STREAM', 'COMMAND_ECHO', 'HEARTBEAT', 'TOPICS', 'subscription']
+           'STOP', 'STREAM', 'COMMAND_ECHO', 'HEARTBEAT', 'MOTORS', 'MOTORS_OF_ALL', 'TOPICS',
+           'subscription']
 
 
 def _profile(
@@ -51,6 +52,11 @@ LATEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 # Commands to the arm: none may be lost, an older one is obsolete.
 COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
+# Commands to the motors. Nodes that command them and give way to a person queue the commands of
+# all publishers, or their own next one would hide the person's.
+MOTORS = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+MOTORS_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+
 # A sign of life: only the newest counts.
 HEARTBEAT = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
@@ -72,7 +78,7 @@ TOPICS = {
     'observations': STREAM,
     'actions': STREAM,
     'episodes': REPORT,
-    'arm/motors': COMMAND,
+    'arm/motors': MOTORS,
     'arm/motors_sent': COMMAND_ECHO,
     'arm/emergency_stop': STOP,
     'arm/emergency_stop_state': LATCHED,
@@ -108,7 +114,8 @@ def subscription(topic: str) -> QoSProfile:
     """Return the profile with which this package subscribes to ``topic``."""
     profile = TOPICS[topic]
     # By identity: equal profiles may have different purposes.
-    for offered, subscribed in ((SENSOR, LATEST), (STOP, LATCHED_ALL)):
+    for offered, subscribed in (
+            (SENSOR, LATEST), (STOP, LATCHED_ALL), (MOTORS, MOTORS_OF_ALL)):
         if profile is offered:
             return subscribed
     return profile

@@ -491,6 +491,23 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     assert arm.motors == command
 
 
+def test_a_command_that_was_held_up_before_a_reconnection_must_be_released(make):
+    arm = make()
+    command = Motors(base=1)
+    arm.run(0.5, command)
+    arm.bench.fail('unplugged')
+    # The sender is silent for longer than the watchdog's time, and goes on after the reconnection.
+    arm.run(1.0)
+    arm.bench.fail('')
+    arm.run(0.3)
+    assert arm.driver.state == 'active'
+    arm.run(1.0, command)
+    assert (arm.motors, arm.driver.locked_out) == (Motors(), {'base': 1})
+    arm.run(0.1, Motors())
+    arm.run(0.1, command)
+    assert arm.motors == command
+
+
 def test_disconnection_without_commands_is_detected(make):
     arm = make(active=False)
     arm.bench.fail('unplugged')

@@ -103,8 +103,10 @@ class ArmDriver:
         self._sent: Motors | None = None
         self._sent_at = -math.inf
         self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
-        # The directions that have to be released after a reconnection.
+        # The directions that have to be released after a reconnection, and until when commands
+        # count as older than that.
         self._unreleased: dict[str, int] = {}
+        self._held_until = -math.inf
         self._reported: dict[tuple[str, int], float] = {}
         self._next_try = -math.inf
 
@@ -145,6 +147,7 @@ class ArmDriver:
         """Accept commands from now on."""
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
         self._unreleased.clear()
+        self._held_until = -math.inf
         self._run_time.reset(self._clock())
         self.active = True
 
@@ -175,6 +178,10 @@ class ArmDriver:
         for name in JOINTS:
             if self._unreleased.get(name, 0) != getattr(motors, name):
                 self._unreleased.pop(name, None)
+        if not motors.moving:
+            self._held_until = -math.inf
+        elif self._clock() < self._held_until:
+            self._require_release(motors)
         self._desired, self._commanded_at = motors, self._clock()
         self._apply(self._commanded_at)
 
@@ -323,13 +330,19 @@ class ArmDriver:
             return
         self.fault = ''
         # A hand that plugs it in is near the arm: what is commanded now must be released first.
-        fresh = self._clock() - self._commanded_at < self._config.command_timeout
-        if self.active and fresh:
-            self._unreleased.update({name: getattr(self._desired, name) for name in JOINTS
-                                     if getattr(self._desired, name)})
+        # The same for a command that was held up on its way.
+        now, timeout = self._clock(), self._config.command_timeout
+        if now - self._commanded_at >= timeout:
+            self._held_until = now + timeout
+        elif self.active:
+            self._require_release(self._desired)
         waiting = ('; off until they are commanded off or in the other direction: '
                    + ', '.join(self._unreleased) if self._unreleased else '')
         self._notice('info', f'the arm is connected again, motors off{waiting}')
+
+    def _require_release(self, motors: Motors) -> None:
+        self._unreleased.update({
+            name: getattr(motors, name) for name in JOINTS if getattr(motors, name)})
 
     def _attach(self) -> None:
         """Open the device, motors off, and start the guard; raise ArmUsbError, GuardianError."""

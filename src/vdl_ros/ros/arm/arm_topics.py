@@ -166,11 +166,12 @@ class ArmTopics:
         self._publish_stop()
         self._statistics = TopicStatistics(node, 'arm/motors')
         self._diagnostics = Diagnostics(node, self._health)
-        node.create_subscription(
-            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
+        # The stop first: of messages that wait, the executor takes one of each in this order.
         node.create_subscription(
             EmergencyStopMessage, 'arm/emergency_stop', self._on_emergency_stop,
             qos.subscription('arm/emergency_stop'))
+        node.create_subscription(
+            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
 
     def _tick(self) -> None:
         """Tick the driver: a flood of messages can starve the node's timers."""

@@ -145,7 +145,7 @@ class RobotTopics:
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
         self._publisher = node.create_publisher(
-            interfaces.action, self.topic, qos.TOPICS['arm/motors'])
+            interfaces.action, self.topic, qos.MOTORS)
 
     def full(self, name: str) -> str:
         """Return a name of the contract with the robot's namespace."""
@@ -182,7 +182,7 @@ class RobotTopics:
                 qos.LATCHED if stop.latched else qos.COMMAND)
         if interfaces.sender is not None:
             node.create_subscription(
-                interfaces.action, self.topic, self._on_other, qos.TOPICS['arm/motors'])
+                interfaces.action, self.topic, self._on_other, qos.MOTORS_OF_ALL)
         if contract.actions.echo:
             node.create_subscription(
                 interfaces.action, self.full(contract.actions.echo), self._on_echo, qos.REPORT)
