@@ -7,6 +7,7 @@ import csv
 import gc
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -31,9 +32,19 @@ def ros_domain(monkeypatch):
     """Set a ROS domain that no other test and no other host uses."""
     # Random, because other machines in the network may run these tests too.
     with domain_id(lambda: secrets.randbelow(100) + 1) as number:
+        remove_ports(number)
         monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
         yield number
+
+
+def remove_ports(domain):
+    """Remove the shared memory of Fast DDS that processes killed in this domain have left."""
+    # Ports of a domain, as DDS numbers them.
+    ports = range(7400 + 250 * domain, 7400 + 250 * (domain + 1))
+    for path in Path('/dev/shm').glob('*fastrtps_port*'):
+        if int(re.search(r'_port(\d+)', path.name)[1]) in ports:
+            path.unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)

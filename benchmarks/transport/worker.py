@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -63,6 +64,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 0
     finally:
+        # Its parent may interrupt what ends by itself.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if link is not None:
             link.close()
     return 0

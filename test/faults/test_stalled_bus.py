@@ -48,6 +48,13 @@ def until(condition, what, timeout=60.0):
         pause.wait(0.002)
 
 
+def has_ended(process):
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def wait_until(moment):
     until(lambda: time.monotonic() >= moment, 'the time')
 
@@ -102,8 +109,7 @@ def test_the_stop_is_taken_soon_after_the_bus_returns(trials, took, monkeypatch)
         wait_until(began + length)
         back = time.monotonic()
         bench.fail('')
-        until(lambda: not guardian.is_running() or guardian.status() == psutil.STATUS_ZOMBIE,
-              'the end of the guardian')
+        until(lambda: has_ended(guardian), 'the end of the guardian')
         assert not [each for each in bench.transfers if not each.fault and each.time > back
                     and each.data != OFF], 'motors on again'
         taken = next((each for each in bench.transfers if not each.fault and each.time > back

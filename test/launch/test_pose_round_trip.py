@@ -65,7 +65,7 @@ def test_a_network_trained_on_a_capture_runs_in_the_graph(
     assert found['frames'] == 20
     assert set(found['accuracy_10deg']) == set(OUTPUTS)
     for name in ('camera_elevation_deg', 'camera_azimuth_deg'):
-        assert found['mean_error'][name] < 0.5 * before[name]
+        assert found['mean_error'][name] < 0.7 * before[name]
     assert evaluate()['joint_accuracy_10deg'] > 0.9, 'the shipped model'
 
     launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'pose:=true', f'model:={model}',

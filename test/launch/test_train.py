@@ -33,7 +33,7 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
     assert found['trajectories_received'] * 320 >= found['agent_steps'] > 10_000
     assert found['episodes'] > 100
     assert 0 <= found['policy_lag']['mean'] <= min(found['policy_lag']['max'], lag_bound(run))
-    assert 0 < found['message_age_ms']['p50'] <= found['message_age_ms']['p99'] < 10_000
+    assert 0 < found['message_age_ms']['p50'] <= found['message_age_ms']['p99']
     assert found['actor_restarts'] == found['learner_restarts'] == 0
     assert found['wall_s'] > 0
     assert found['steps_per_s'] > 0
@@ -44,9 +44,9 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
     assert config['learning_rate'] == 0.002, 'the preset for CartPole is resolved'
     assert len(config) > 30
     for name, low, high in (
-            ('trajectories/age_mean_ms', 0, 10_000), ('trajectories/age_max_ms', 0, 10_000),
+            ('trajectories/age_mean_ms', 0, 1e6), ('trajectories/age_max_ms', 0, 1e6),
             ('trajectories/rate_hz', 1, 1e5), ('trajectories/lost', 0, 0),
-            ('policy/age_mean_ms', 0, 10_000), ('policy/age_max_ms', 0, 10_000),
+            ('policy/age_mean_ms', 0, 1e6), ('policy/age_max_ms', 0, 1e6),
             ('policy/rate_hz', 1, 1e5)):
         values = run.scalars(f'topics/{name}')
         assert values, name

@@ -122,7 +122,8 @@ def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, pee
     # lets an actor have under way is none: one that came late may get there only now.
     passed = found['wire_bytes']['in'] / 2
     held = MAX_POLICY_LAG * found['wire_bytes']['in'] / found['trajectories_received']
-    assert growth(samples[0]) < passed / 10
+    # As much may wait in the learner of each of the three.
+    assert growth(samples[0]) < passed / 10 + 3 * held
     for each in samples[1:]:
         assert growth(each) < passed / 3 / 10 + held
 

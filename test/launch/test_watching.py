@@ -47,7 +47,7 @@ def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
             rf'{what}: (http://127.0.0.1:\d+/\S*)\n', train.output), what)[1]
 
     view, board = address('view of the training'), address('TensorBoard')
-    with urllib.request.urlopen(f'{board}data/runs', timeout=60) as response:
+    with urllib.request.urlopen(f'{board}data/runs', timeout=240) as response:
         assert response.status == 200
     browser.open(f'{view}?fixedDpr=1')
     for text in ('CartPole-v1 · impala', 'Bottleneck:', 'value loss'):

@@ -112,9 +112,9 @@ class _Member(Group):
     def _both(self, mine):
         """Return what each of the two has here, in the order of ranks."""
         self._parts[self.rank] = mine
-        self._barrier.wait(30.0)
+        self._barrier.wait(300.0)
         both = [self._parts[0], self._parts[1]]
-        self._barrier.wait(30.0)
+        self._barrier.wait(300.0)
         return both
 
     def all_reduce_gradients(self, parameters):

@@ -16,10 +16,9 @@ from vdl_ros.tools import doctor
 def run(*options: str, **environ: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, '-m', 'vdl_ros.tools.doctor', *options], capture_output=True, text=True,
-        timeout=100, check=False, env={**os.environ, **environ})
+        timeout=500, check=False, env={**os.environ, **environ})
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize('transport_name', ['shm', 'udp'])
 def test_messages_between_two_processes_are_measured(transport_name):
     result = run('--json', '--ros-args', '-r', 'a:=b', VDL_TRANSPORT=transport_name)

@@ -205,8 +205,13 @@ def test_bad_requests_are_one_line_and_the_next_asker_is_answered(answering, sen
 @pytest.fixture
 def answering(launch):
     """Return a doctor that answers this host, and its port."""
-    with socket.create_server(('127.0.0.1', 0)) as free:
-        port = free.getsockname()[1]
-    process = launch(*DOCTOR, '--answer', '127.0.0.1', '--port', str(port))
-    process.wait_for(lambda: 'answering' in process.output, 'its start')
-    return process, port
+    while True:
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            port = free.getsockname()[1]
+        process = launch(*DOCTOR, '--answer', '127.0.0.1', '--port', str(port))
+        process.wait_for(lambda process=process: 'answering' in process.output
+                         or process.process.poll() is not None, 'its start')
+        if process.process.poll() is None:
+            return process, port
+        # Another process has taken the port meanwhile.
+        assert f'TCP port {port}' in process.output, process.output

@@ -78,15 +78,24 @@ def find_processes(cluster: str, names: Sequence[str]) -> dict[str, list[int]]:
         if not entry.name.isdecimal():
             continue
         try:
-            # Empty for one that has ended and waits to be collected.
-            variables = Path(entry.path, 'environ').read_bytes().split(b'\0')
-            name = next((wanted[each] for each in variables if each in wanted), None)
+            name = next((wanted[each] for each in _variables(entry.path) if each in wanted), None)
             if name is not None:
                 fields = Path(entry.path, 'stat').read_text().rpartition(')')[2].split()
                 found[name].append((int(fields[19]), int(entry.name)))
         except OSError:
             continue  # of another user, or it has just ended
     return {name: [pid for _, pid in sorted(each)] for name, each in found.items()}
+
+
+def _variables(process: str) -> list[bytes]:
+    """Return the environment of a process; raise OSError if it has ended or is not readable."""
+    for _ in range(100):
+        if text := Path(process, 'environ').read_bytes():
+            return text.split(b'\0')
+        # Empty also while the program begins; one that has ended, or is the kernel's, has none.
+        os.readlink(f'{process}/exe')
+        time.sleep(0.001)
+    return []
 
 
 def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:

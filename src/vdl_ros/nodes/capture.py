@@ -180,10 +180,11 @@ def capture(node: CaptureNode, stop: threading.Event) -> int:
             node.write()
             if time.monotonic() - logged >= 1.0:
                 logged = time.monotonic()
-                rate = (node.frames.done - node.first) / (logged - begun)
-                left = (node.total - node.frames.done) / max(rate, 1e-9)
-                log.info(f'frames {node.frames.done:>9,} / {node.total:,}  {rate:7.1f}/s  '
-                         f'{left:6.0f} s left')
+                done = node.frames.done - node.first
+                rate = done / (logged - begun)
+                end = (f'{(node.total - node.frames.done) / rate:6.0f} s left' if done
+                       else f'waiting for {", ".join(node.frames.missing)}')
+                log.info(f'frames {node.frames.done:>9,} / {node.total:,}  {rate:7.1f}/s  {end}')
         node.bag.close()
     except OSError as error:
         failure = error

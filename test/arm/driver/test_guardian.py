@@ -136,7 +136,7 @@ def test_guardian_stops_immediately(bench, drive, took):
     print(f'stopped {[round(each * 1000) for each in times]} ms after the signal')
     assert max(times) < STOPPED_WITHIN
     # A busy machine makes some late, a slow guardian all.
-    assert min(times) < 0.1
+    assert min(times) < SILENCE_S / 2
 
 
 def test_guardian_survives_signals_to_the_drivers_group(bench, drive):
@@ -209,7 +209,9 @@ def test_heartbeat_does_not_block_on_a_hanging_guardian(bench):
     until(lambda: not guardian.alive, 'noticed')
 
 
-def test_stopped_guardian_is_not_alive_and_is_replaced(bench):
+def test_stopped_guardian_is_not_alive_and_is_replaced(bench, monkeypatch):
+    # On a busy machine an answer may take more than a second.
+    monkeypatch.setattr('vdl_ros.arm.driver.guardian._ANSWER_S', 15.0)
     guardian = Guardian(0, BACKEND)
     guardian.start()
     first = psutil.Process(guardian.pid)
@@ -222,7 +224,7 @@ def test_stopped_guardian_is_not_alive_and_is_replaced(bench):
     first.suspend()
     assert guardian.alive
     guardian.heartbeat(True)
-    until(lambda: guardian.heartbeat(True) or not guardian.alive, 'noticed', 20.0)
+    until(lambda: guardian.heartbeat(True) or not guardian.alive, 'noticed', 120.0)
     guardian.start()
     assert ended(first)
     assert guardian.alive
@@ -241,7 +243,7 @@ def test_goodbye_ends_the_guardian_silently(bench, drive):
 def test_driver_that_could_not_stop_hands_over_to_the_guardian(bench, drive):
     driver = drive()
     driver.send('hand over')
-    assert bench.data == ['110000', '000000']
+    until(lambda: bench.data == ['110000', '000000'], 'the stop')
     assert driver.process.poll() is None
 
 
@@ -333,7 +335,8 @@ def test_dead_guardian_is_detected_and_replaced(bench):
     assert guardian.alive
     assert guardian.pid != first
     guardian.end(stopped=False)
-    assert bench.data == ['000001'], 'the new one has the state of the lamp'
+    # The new one has the state of the lamp.
+    until(lambda: bench.data == ['000001'], 'the stop')
 
 
 def test_guardian_that_cannot_start_raises(bench):

@@ -9,6 +9,7 @@ import sys
 import psutil
 import pytest
 
+from vdl_ros.arm.driver import sleep_inhibitor
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 
 # Like systemd-inhibit: options, then a command that runs while the lock is held.
@@ -26,6 +27,9 @@ exit 1
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Return a function that puts a program in the place of systemd-inhibit."""
+    # On a busy machine a shell may take longer than a person would wait.
+    monkeypatch.setattr(sleep_inhibitor, '_ANSWER_S', 60.0)
+
     def write(text):
         program = tmp_path / 'systemd-inhibit'
         program.write_text(text)
@@ -62,8 +66,9 @@ def test_sleep_is_inhibited_until_the_end(install):
 def test_lock_ends_with_a_killed_process(install):
     program = install(HOLDS)
     process = subprocess.Popen(
-        [sys.executable, '-c', 'import signal; from vdl_ros.arm.driver.sleep_inhibitor import '
-         'SleepInhibitor; i = SleepInhibitor(); print(repr(i.start()), flush=True); '
+        [sys.executable, '-c', 'import signal; '
+         'from vdl_ros.arm.driver import sleep_inhibitor as s; s._ANSWER_S = 60.0; '
+         'i = s.SleepInhibitor(); print(repr(i.start()), flush=True); '
          'signal.pause()'], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"''\n"
     held, = locks(program)

@@ -26,7 +26,7 @@ def line():
 
 def written(master):
     found = b''
-    while select.select([master], [], [], 0.1)[0]:
+    while select.select([master], [], [], 0.5)[0]:
         found += os.read(master, 4096)
     return found
 

@@ -8,7 +8,7 @@ from vdl_ros.experiments.running.trials import TrialRunner
 from vdl_ros.experiments.specs.checker import read_specs
 from vdl_ros.tools import experiment
 
-PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 3000}
+PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 6000}
 SPEC = {
     'agent': [{**PPO, 'name': 'pusher'}, {**PPO, 'name': 'runner', 'algorithm': 'impala'}],
     'env': {'env_id': 'mpe2/simple_push_v3', 'num_envs': 4},
@@ -37,7 +37,7 @@ def test_an_interrupted_session_of_agents_goes_on_and_each_agent_is_scored(tmp_p
     assert [each['folder'] for each in found['sessions']] == [
         'session-0/pusher', 'session-0/runner']
     for each, was in zip(found['sessions'], before, strict=True):
-        assert each['agent_steps'] >= 3000 > was['agent_steps'] > 0
+        assert each['agent_steps'] >= 6000 > was['agent_steps'] > 0
         assert each['episodes'] >= 100
         assert (folder / 'trial-0' / each['folder'] / 'session_graph.png').is_file()
     strengths = [each['strength'] for each in found['sessions']]

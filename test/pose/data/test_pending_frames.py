@@ -41,6 +41,7 @@ def test_incomplete_frames_are_requested_again():
     frames.due_requests(0.0)
     for part in PARTS[:2]:
         frames.put(0, part, b'')
+    assert frames.missing == ['c']
     assert frames.due_requests(1.0) == []
     assert frames.due_requests(1.1) == [0, 1, 2, 3]
     assert frames.repeated == 4
@@ -82,6 +83,7 @@ def test_unsolicited_frames_match_parts_by_stamp_up_to_the_number():
     frames = UnsolicitedFrames(2, 4, ('a', 'b'), waiting=3)
     assert frames.due_requests(0.0) == []
     frames.put(50, 'b', b'')
+    assert frames.missing == ['a']
     frames.put(10, 'a', b'')
     assert list(frames.pop_complete()) == []
     for stamp in (50, 10, 20):

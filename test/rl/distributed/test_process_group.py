@@ -210,16 +210,17 @@ def test_silent_learner_raises_group_error_after_the_timeout(start_process, addr
 def test_missing_learners_are_named(address):
     with pytest.raises(GroupError, match=(
             rf'^learner 0 waited at group_address {address}: learners 1, 2 did not come within '
-            r'group_timeout, 0.3 s$')):
-        join(0, 3, address, 0.3)
+            r'group_timeout, 3 s$')):
+        join(0, 3, address, 3.0)
     with pytest.raises(GroupError, match=r'^learner 1 .*: learner 0 did not come within'):
-        join(1, 3, address, 0.3)
+        join(1, 3, address, 3.0)
 
 
 @pytest.mark.parametrize(('rank', 'others'), [(0, 'learners 1, 2'), (1, 'learner 0')])
 def test_timeout_before_the_first_poll_names_only_the_others(address, rank, others):
     """As where the name of the first learner's host is long looked for."""
-    with pytest.raises(GroupError, match=rf': {others} did not come within group_timeout, 0 s$'):
+    with pytest.raises(
+            GroupError, match=rf': {others} did not (come|answer) within group_timeout, 0 s$'):
         join(rank, 3, address, 0.0)
 
 
@@ -238,8 +239,8 @@ def stopped_learner_0():
 
 
 def test_joining_a_stopped_learner_0_raises_group_error(stopped_learner_0):
-    with pytest.raises(GroupError, match='learner 0 did not answer within group_timeout, 0.5 s'):
-        join(1, 2, stopped_learner_0, 0.5)
+    with pytest.raises(GroupError, match='learner 0 did not answer within group_timeout, 3 s'):
+        join(1, 2, stopped_learner_0, 3.0)
 
 
 def test_joining_a_stopped_learner_0_can_be_interrupted(stopped_learner_0):
@@ -273,7 +274,7 @@ def test_restarted_learner_waits_for_the_next_group(start_process, address):
     def comes_back():
         assert over.wait(PATIENCE)
         with pytest.raises(GroupError, match='learner 0 did not come'):
-            join(1, 2, address, 0.5)
+            join(1, 2, address, 3.0)
         early.set()
         return join(1, 2, address, PATIENCE).all_reduce_sum(torch.ones(1)).tolist()
 

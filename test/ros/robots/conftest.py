@@ -1,6 +1,7 @@
 """A robot, environments of contracts, and agents, on real topics."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -44,7 +45,16 @@ class Robot:
         self._stop.publish(Bool(data=stopped))
 
     def until_still(self):
-        self._peer.until(lambda: self.commands and self.commands[-1] == 0.0, 'a neutral action')
+        """Wait for neutral actions only, for longer than a late tick and the topic's timeout."""
+        moved = time.monotonic()
+
+        def is_still():
+            nonlocal moved
+            if not self.commands or self.commands[-1] != 0.0:
+                moved = time.monotonic()
+            return time.monotonic() > moved + 0.6
+
+        self._peer.until(is_still, 'neutral actions')
 
 
 @pytest.fixture

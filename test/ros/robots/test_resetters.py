@@ -1,5 +1,6 @@
 """Resets by a service, a trajectory and a person, on real topics."""
 
+from robot_contract import GOOD
 from std_srvs.srv import SetBool, Trigger
 from trajectory_msgs.msg import JointTrajectory
 
@@ -58,7 +59,10 @@ def test_the_end_of_the_environment_stops_a_trajectory(peer, robot, make, act):
 
 
 def test_a_person_confirms_each_reset(peer, robot, make, act, launch):
-    agent = act(make(reset={'confirmation': 'put the cube back'}))
+    # A machine that stands still loses no episode, which would need another confirmation.
+    agent = act(make(
+        reset={'confirmation': 'put the cube back'}, late={'action': 'stop', 'limit': 60.0},
+        topics={'odom': {**GOOD['topics']['odom'], 'timeout': 60.0}}))
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: robot.commands, 'the neutral action before the reset')
         assert agent.steps == []

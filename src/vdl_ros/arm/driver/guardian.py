@@ -48,7 +48,7 @@ _HEARTBEAT_S, SILENCE_S = 0.1, 0.4
 # A guardian that does not answer for this time hangs, s; a busy machine delays it by less.
 _ANSWER_S = 1.0
 # Time for the imports, on a busy machine.
-_START_S = 10.0
+_START_S = 30.0
 # A device that is missing for this time is unplugged, s; a hub that resets is back earlier.
 _MISSING_S = 2.0
 # Pauses between attempts to stop, s: at first short, because the dead driver's device is freed a

@@ -85,7 +85,9 @@ def open_storage(folder: Path, url: str = '') -> BaseStorage:
     with storage_errors(url, folder):
         if url:
             try:
-                return RDBStorage(url)
+                # Hosts that share a file wait for each other's transactions, s.
+                connection = {'connect_args': {'timeout': 60}} if url.startswith('sqlite') else {}
+                return RDBStorage(url, engine_kwargs=connection)
             except (ImportError, ValueError) as error:
                 raise StorageError(f'--storage: {_shown(url)} is not allowed: '
                                    f'{" ".join(str(error).split())[:200]}') from None

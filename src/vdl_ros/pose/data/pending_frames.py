@@ -49,6 +49,12 @@ class FrameTracker:
         """Return whether every frame was returned."""
         return self.done >= self._last
 
+    @property
+    def missing(self) -> list[str]:
+        """Return the parts that the next frame lacks."""
+        frame = self._open.get(self.done)
+        return [] if frame is None else [each for each in self._parts if each not in frame.parts]
+
     def due_requests(self, now: float) -> list[int]:
         """Return the frames to request now: new ones, and those that took too long."""
         found = []
@@ -108,6 +114,12 @@ class UnsolicitedFrames:
     def finished(self) -> bool:
         """Return whether every frame was returned."""
         return self.done >= self._last
+
+    @property
+    def missing(self) -> list[str]:
+        """Return the parts of which there are none."""
+        return [each for each in self._parts if not any(each in open for open in
+                                                        self._open.values())]
 
     def due_requests(self, now: float) -> list[int]:
         """Return nothing: frames are not requested."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
@@ -130,6 +131,9 @@ class RobotGraph:
         deadline = time.monotonic() + _ACK_S
         for robot in self._robots:
             robot.wait_for_acks(max(0.0, deadline - time.monotonic()))
+        # The end of a trajectory that resets a robot too.
+        for publisher in self._node.publishers:
+            publisher.wait_for_all_acked(Duration(seconds=max(0.0, deadline - time.monotonic())))
         self._node.destroy_node()
 
     def _run(self) -> None:
