@@ -14,6 +14,8 @@ __all__ = ['OpenGLError', 'check_drawing', 'draw_without_display']
 
 REMEDY = 'apt install libegl1 libgl1 libgl1-mesa-dri'
 LIBRARIES = ('libEGL.so.1', 'libGL.so.1')
+# Longest time of the probe, s: its imports take long on a busy machine.
+_PROBE_S = 60.0
 
 
 class OpenGLError(OSError):
@@ -54,9 +56,10 @@ def check_drawing() -> str:
     try:
         # In a separate process, because broken drivers crash more often than they return an error.
         probe = subprocess.run([sys.executable, egl_probe.__file__], capture_output=True,
-                               text=True, timeout=15, check=False)
+                               text=True, timeout=_PROBE_S, check=False)
     except subprocess.TimeoutExpired:
-        raise OpenGLError('OpenGL: the graphics driver did not respond in 15 s') from None
+        raise OpenGLError(
+            f'OpenGL: the graphics driver did not respond in {_PROBE_S:g} s') from None
     if probe.returncode:
         reason = (probe.stderr.splitlines() or [f'killed by signal {-probe.returncode}'])[-1]
         raise OpenGLError(f'OpenGL: {reason.strip()}; {REMEDY}')
