@@ -23,6 +23,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from vdl_ros.bags.reader import BagError, BagReader
+from vdl_ros.ros.dds.stale_shared_memory import stale_shared_memory
 
 pytest_plugins = ['fault_rows', 'schedule', 'stall_detector', 'two_hosts']
 
@@ -42,8 +43,13 @@ def remove_ports(domain):
     """Remove the shared memory of Fast DDS that processes killed in this domain have left."""
     # Ports of a domain, as DDS numbers them.
     ports = range(7400 + 250 * domain, 7400 + 250 * (domain + 1))
-    for path in Path('/dev/shm').glob('*fastrtps_port*'):
-        if int(re.search(r'_port(\d+)', path.name)[1]) in ports:
+
+    def is_of_domain(path):
+        found = re.search(r'_port(\d+)', path.name)
+        return found is not None and int(found[1]) in ports
+
+    if any(map(is_of_domain, Path('/dev/shm').iterdir())):
+        for path in filter(is_of_domain, stale_shared_memory()):
             path.unlink(missing_ok=True)
 
 

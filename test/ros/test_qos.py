@@ -125,6 +125,12 @@ def test_subscriptions_keep_the_newest_of_sensors_and_all_of_stops():
     assert compatible(qos.STOP, qos.LATCHED_ALL)
 
 
+def test_only_the_driver_takes_the_newest_command_of_all_alone():
+    places = {place.split(':')[0] for kind, topic, expression, place in ENDPOINTS
+              if (kind, topic) == ('subscriptions', 'arm/motors') and 'TOPICS' in expression}
+    assert places == {'arm_topics.py'}
+
+
 def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
     received = peer.listen(MotorCommand, 'arm/motors', qos.subscription('arm/motors'))
     person, program = (peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])

@@ -183,7 +183,7 @@ def capture(node: CaptureNode, stop: threading.Event) -> int:
                 done = node.frames.done - node.first
                 rate = done / (logged - begun)
                 end = (f'{(node.total - node.frames.done) / rate:6.0f} s left' if done
-                       else f'waiting for {", ".join(node.frames.missing)}')
+                       else f'waiting for {", ".join(node.frames.missing) or "a whole frame"}')
                 log.info(f'frames {node.frames.done:>9,} / {node.total:,}  {rate:7.1f}/s  {end}')
         node.bag.close()
     except OSError as error:

@@ -118,8 +118,8 @@ class UnsolicitedFrames:
     @property
     def missing(self) -> list[str]:
         """Return the parts of which there are none."""
-        return [each for each in self._parts if not any(each in open for open in
-                                                        self._open.values())]
+        there = {each for parts in self._open.values() for each in parts}
+        return [each for each in self._parts if each not in there]
 
     def due_requests(self, now: float) -> list[int]:
         """Return nothing: frames are not requested."""

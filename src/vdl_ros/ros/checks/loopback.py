@@ -25,7 +25,7 @@ __all__ = [
 
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
-DEADLINE = 30.0  # timeout of one response, s
+DEADLINE = 15.0  # timeout of one response, s
 
 
 @dataclasses.dataclass(frozen=True)
