@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a ROS domain each, commands as processes, run folders, ROS peers."""
+"""Fixtures for all tests: a ROS domain each, run folders, ROS peers."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import os
 import re
 import secrets
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import rclpy
 from domain_coordinator import domain_id
+from processes import without_shared_memory
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.ros.dds.stale_shared_memory import stale_shared_memory
 
-pytest_plugins = ['fault_rows', 'schedule', 'stall_detector', 'two_hosts']
+pytest_plugins = ['fault_rows', 'processes', 'schedule', 'stall_detector', 'two_hosts']
 
 
 @pytest.fixture(autouse=True)
@@ -79,107 +78,6 @@ def pytest_collection_finish():
     """Exclude imported objects from garbage collection, which would pause all threads."""
     gc.collect()
     gc.freeze()
-
-
-def without_shared_memory(output):
-    """Remove what Fast DDS says of shared memory that processes killed by other tests left."""
-    return ''.join(line for line in output.splitlines(keepends=True)
-                   if 'RTPS_TRANSPORT_SHM' not in line)
-
-
-class Launched:
-    """A command in its own process group, with its output in a file."""
-
-    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None):
-        self.log = log
-        self._stream = log.open('wb')
-        self.process = subprocess.Popen(
-            command, stdout=self._stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            env=env or dict(os.environ), start_new_session=True)
-        self._family = psutil.Process(self.process.pid)
-        self._seen: dict[int, psutil.Process] = {}
-
-    @property
-    def output(self) -> str:
-        return without_shared_memory(self.log.read_text(errors='replace'))
-
-    def nodes(self, name: str, *words: str) -> list[psutil.Process]:
-        """Return the running processes of an executable whose command line has these words."""
-        found = []
-        for process in self.family():
-            with contextlib.suppress(psutil.Error):
-                line = process.cmdline()
-                if any(word.endswith(f'/vdl_ros/{name}') for word in line) and {*words} <= {*line}:
-                    found.append(process)
-        return found
-
-    def family(self) -> list[psutil.Process]:
-        """Return the running processes that this command has started so far."""
-        try:
-            for child in self._family.children(recursive=True):
-                self._seen.setdefault(child.pid, child)
-        except psutil.Error:
-            pass
-        return [each for each in self._seen.values() if self._is_running(each)]
-
-    @staticmethod
-    def _is_running(process: psutil.Process) -> bool:
-        try:
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:  # it has just ended
-            return False
-
-    def wait_for(self, condition, what: str, timeout: float = 240.0):
-        """Return the value of ``condition`` once it is true."""
-        deadline = time.monotonic() + timeout
-        pause = threading.Event()
-        while time.monotonic() < deadline:
-            self.family()
-            value = condition()
-            if value:
-                return value
-            pause.wait(0.05)
-        raise AssertionError(f'{what}: not within {timeout:g} s\n{self.output[-3000:]}')
-
-    def wait(self, timeout: float = 400.0) -> int:
-        """Return the exit status."""
-        self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
-        return self.process.returncode
-
-    def interrupt(self) -> None:
-        """Send SIGINT to the process group, as Ctrl-C in a terminal does."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
-    def end(self) -> None:
-        """End all processes; SIGINT first, because killed ones leave shared memory behind."""
-        family = self.family()
-        for process in [self._family, *family]:
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(signal.SIGINT)
-        psutil.wait_procs([self._family, *family], timeout=20.0)
-        family = self.family()
-        for process in [self._family, *family]:
-            try:
-                process.kill()
-            except psutil.Error:
-                continue
-        self.process.wait()
-        self._stream.close()
-
-
-@pytest.fixture
-def launch(tmp_path):
-    """Return a function that starts a command; its processes end with the test."""
-    started: list[Launched] = []
-
-    def start(*command: str, env: dict[str, str] | None = None) -> Launched:
-        log = tmp_path / f'output-{len(started)}.txt'
-        started.append(Launched(list(command), log, env))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.end()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'benchmarks', 'bootstrap', 'setup
 def pytest_configure(config):
     config.addinivalue_line('markers', 'alone: measures time; no other test runs at the same time')
     config.addinivalue_line('markers', 'process: starts processes; not in make test-fast')
+    config.addinivalue_line('markers', 'slow: only in make test-all')
 
 
 def folder_of(item):

@@ -1,0 +1,207 @@
+"""
+Commands as processes: the fixture ``launch``.
+
+A command line ``ros2 run vdl_ros NAME`` is forked from a server that has imported ROS, PyTorch and
+the nodes, but has no DDS context and no threads; a start then takes a tenth of a second of
+processor time instead of one to three. Every other command is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from ament_index_python.packages import PackageNotFoundError, get_package_prefix
+
+# Variables that are read when a library is imported: of a forked process they cannot change.
+READ_BY_IMPORTS = ('ATEN_', 'LD_', 'MKL_', 'MUJOCO_', 'OMP_', 'ONEDNN_', 'OPENBLAS_', 'PYOPENGL_',
+                   'PYTHONHASHSEED', 'PYTHONUNBUFFERED', 'PYTHONWARNINGS', 'RMW_')
+SERVER = multiprocessing.get_context('forkserver')
+SERVER.set_forkserver_preload(['preloaded'])
+
+
+def import_settings(environment) -> dict[str, str]:
+    """Return the variables that imports read."""
+    return {name: value for name, value in environment.items() if name.startswith(READ_BY_IMPORTS)}
+
+
+AT_THE_START = import_settings(os.environ)
+
+
+def without_shared_memory(output):
+    """Remove what Fast DDS says of shared memory that processes killed by other tests left."""
+    return ''.join(line for line in output.splitlines(keepends=True)
+                   if 'RTPS_TRANSPORT_SHM' not in line)
+
+
+def forked_executable(command: list[str], env: dict[str, str]) -> Path | None:
+    """Return the executable if ``command`` is ``ros2 run`` and can be forked, else None."""
+    if command[:3] != ['ros2', 'run', 'vdl_ros'] or len(command) < 4:
+        return None
+    # A node of a launch ends with the parent that its first import saw.
+    if import_settings(env) != AT_THE_START or any('launch_id' in word for word in command):
+        return None
+    with contextlib.suppress(PackageNotFoundError):
+        path = Path(get_package_prefix('vdl_ros'), 'lib', 'vdl_ros', command[3])
+        return path if path.is_file() and not command[3].startswith('bench_') else None
+    return None
+
+
+def run_executable(words: list[str], log: Path, environment: dict[str, str], folder: str) -> None:
+    """Become the process of an executable: session, output, environment, arguments."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for number in (1, 2):
+        os.dup2(output, number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:0] = [each for each in environment.get('PYTHONPATH', '').split(os.pathsep)
+                    if each and each not in sys.path]
+    sys.argv = words
+    runpy.run_path(words[0], run_name='__main__')
+
+
+class ForkedProcess:
+    """What :class:`Launched` uses of ``subprocess.Popen``, for a process of the fork server."""
+
+    def __init__(self, words: list[str], log: Path, env: dict[str, str]):
+        self._process = SERVER.Process(
+            target=run_executable, args=(words, log, env, os.getcwd()))
+        before = os.environ.get('OMP_WAIT_POLICY')
+        os.environ['OMP_WAIT_POLICY'] = 'passive'  # as executables set it before their imports
+        try:
+            self._process.start()
+        finally:
+            os.environ.pop('OMP_WAIT_POLICY')
+            if before is not None:
+                os.environ['OMP_WAIT_POLICY'] = before
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return self._process.exitcode
+
+
+class Launched:
+    """A command in its own process group, with its output in a file."""
+
+    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None):
+        self.log = log
+        self._command = command
+        env = env or dict(os.environ)
+        self._stream = log.open('wb')
+        executable = forked_executable(command, env)
+        if executable is not None:
+            self.process = ForkedProcess([str(executable), *command[4:]], log, env)
+        else:
+            self.process = subprocess.Popen(
+                command, stdout=self._stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=env, start_new_session=True)
+        self._forked = executable is not None
+        self._family = psutil.Process(self.process.pid)
+        self._seen: dict[int, psutil.Process] = {}
+
+    @property
+    def output(self) -> str:
+        return without_shared_memory(self.log.read_text(errors='replace'))
+
+    def nodes(self, name: str, *words: str) -> list[psutil.Process]:
+        """Return the running processes of an executable whose command line has these words."""
+        found = []
+        if self._forked and self._command[3] == name and {*words} <= {*self._command} \
+                and self._is_running(self._family):
+            found.append(self._family)
+        for process in self.family():
+            with contextlib.suppress(psutil.Error):
+                line = process.cmdline()
+                if any(word.endswith(f'/vdl_ros/{name}') for word in line) and {*words} <= {*line}:
+                    found.append(process)
+        return found
+
+    def family(self) -> list[psutil.Process]:
+        """Return the running processes that this command has started so far."""
+        try:
+            for child in self._family.children(recursive=True):
+                self._seen.setdefault(child.pid, child)
+        except psutil.Error:
+            pass
+        return [each for each in self._seen.values() if self._is_running(each)]
+
+    @staticmethod
+    def _is_running(process: psutil.Process) -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:  # it has just ended
+            return False
+
+    def wait_for(self, condition, what: str, timeout: float = 240.0):
+        """Return the value of ``condition`` once it is true."""
+        deadline = time.monotonic() + timeout
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            self.family()
+            value = condition()
+            if value:
+                return value
+            pause.wait(0.05)
+        raise AssertionError(f'{what}: not within {timeout:g} s\n{self.output[-3000:]}')
+
+    def wait(self, timeout: float = 400.0) -> int:
+        """Return the exit status."""
+        self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
+        return self.process.returncode
+
+    def interrupt(self) -> None:
+        """Send SIGINT to the process group, as Ctrl-C in a terminal does."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> None:
+        """End all processes; SIGINT first, because killed ones leave shared memory behind."""
+        family = self.family()
+        for process in [self._family, *family]:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGINT)
+        psutil.wait_procs([self._family, *family], timeout=20.0)
+        family = self.family()
+        for process in [self._family, *family]:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        self.process.wait()
+        self._stream.close()
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Return a function that starts a command; its processes end with the test."""
+    started: list[Launched] = []
+
+    def start(*command: str, env: dict[str, str] | None = None) -> Launched:
+        log = tmp_path / f'output-{len(started)}.txt'
+        started.append(Launched(list(command), log, env))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
