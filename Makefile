@@ -1,4 +1,4 @@
-# make train: train a policy.  make test: run every test.  Both run the set-up first.
+# make train: train a policy.  make test: check what everybody relies on.  Both set up first.
 
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -8,14 +8,15 @@ MINUTES ?= 60
 export PYTHONDONTWRITEBYTECODE =
 # One more than cores, because tests also wait.
 WORKERS ?= $(shell expr $$(nproc) + 1)
-PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST = python3 -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder -q --no-header
 
-.PHONY: help setup train test test-fast faults soak docs lint clean
+.PHONY: help setup train test test-fast test-all faults soak docs lint clean
 
 help:
 	@echo 'make train      train the arm to reach, one learner, two actors; ARGS="env_id:=CartPole-v1"'
-	@echo 'make test       lint, then every test; ARGS="-k name" for some'
-	@echo 'make test-fast  lint, then the tests without processes'
+	@echo 'make test       lint, then a test of each guarantee; ARGS="-k name" for some'
+	@echo 'make test-fast  lint, then those of them without processes'
+	@echo 'make test-all   lint, then every test, slow ones too'
 	@echo 'make faults     kill, stop and fuzz what a run and the arm consist of; FULL=1 for hours'
 	@echo 'make soak       let a training and the arm run for an hour: nothing may grow; MINUTES=2'
 	@echo 'make docs       build the documentation as a site, build/site/docs/index.html'
@@ -29,9 +30,12 @@ setup:
 train: setup
 	@source setup.bash && exec ros2 launch vdl_ros train.launch.py video:=true $(ARGS)
 
-.PHONY: setup-tests
+.PHONY: setup-tests setup-all-tests
 setup-tests:
 	@$(PYTHON) bootstrap --with-tests
+
+setup-all-tests:
+	@$(PYTHON) bootstrap --with-all-tests
 
 lint: setup-tests
 	@source setup.bash && python3 bootstrap/lint.py
@@ -40,7 +44,10 @@ test: lint
 	@source setup.bash && $(PYTEST) $(ARGS)
 
 test-fast: lint
-	@source setup.bash && $(PYTEST) -m 'not process' $(ARGS)
+	@source setup.bash && $(PYTEST) -m 'not slow and not process' $(ARGS)
+
+test-all: setup-all-tests lint
+	@source setup.bash && $(PYTEST) -m '' $(ARGS)
 
 faults: setup-tests
 	@source setup.bash && python3 -m pytest test/faults --capture=no -m fault_row \

@@ -1,5 +1,5 @@
 """
-Set up this checkout: `python3 bootstrap [--with-tests] [--no-build] [--force]`.
+Set up this checkout: `python3 bootstrap [--with-tests | --with-all-tests] [--no-build] [--force]`.
 
 Installs missing system packages, creates a Python environment, installs Python packages and builds
 the workspace. Each step is skipped if nothing it depends on has changed.
@@ -22,16 +22,21 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Run every step; return the exit status."""
     parser = argparse.ArgumentParser(prog='python3 bootstrap', description=__doc__)
-    parser.add_argument('--with-tests', action='store_true', help='also install the test tools')
+    tests = parser.add_mutually_exclusive_group()
+    tests.add_argument('--with-tests', dest='tests', action='store_const', default=(),
+                       const=system_packages.TESTING, help='also install what make test needs')
+    tests.add_argument('--with-all-tests', dest='tests', action='store_const',
+                       const=system_packages.TESTING + system_packages.TESTING_HOSTS,
+                       help='also install what make test-all needs')
     parser.add_argument('--no-build', action='store_true',
                         help='install Python packages only; needs no file but those of bootstrap/')
     parser.add_argument('--force', action='store_true', help='run every step again')
     options = parser.parse_args()
     sections = ['torch', 'python', 'arm', 'atari']
-    sections += ['export', 'onnx', 'box2d', 'worlds', 'test'] if options.with_tests else []
+    sections += ['export', 'onnx', 'box2d', 'worlds', 'test'] if options.tests else []
     try:
         if not options.no_build:
-            system_packages.install(ROOT / 'log' / 'apt.log', with_tests=options.with_tests)
+            system_packages.install(ROOT / 'log' / 'apt.log', tests=options.tests)
         environment = Environment(ROOT, force=options.force)
         environment.install(sections)
         workspace.prepare(ROOT, environment, force=options.force)

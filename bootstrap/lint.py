@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = {
     'ruff': [sys.executable, '-m', 'ruff', 'check', '--quiet', '.'],
-    'mypy': [sys.executable, '-m', 'mypy'],
+    'mypy': [sys.executable, '-m', 'mypy', '--num-workers', 'auto'],
     'import arrows': [str(Path(sys.executable).with_name('lint-imports'))],
 }
 

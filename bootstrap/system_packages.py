@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,15 +68,21 @@ DRAWING = (
     Need('OpenGL without a display', has_opengl, 'libegl1 libgl1 libgl1-mesa-dri'),
 )
 TESTING = (
-    Need('ip', lambda: has_program('ip'), 'iproute2'),
-    Need('ssh', lambda: has_program('ssh'), 'openssh-client'),
-    Need('sshd', lambda: has_program('sshd'), 'openssh-server'),
     Need('Chromium', lambda: has_program('chromium', 'chromium-browser', 'google-chrome'),
          'chromium'),
     Need('chromedriver', lambda: has_program('chromedriver'), 'chromium-driver'),
 )
-
-ALL = BUILDING + DRAWING + TESTING
+# Tests of several hosts; only `make test-all` has them.
+TESTING_HOSTS = (
+    Need('ip', lambda: has_program('ip'), 'iproute2'),
+    Need('ssh', lambda: has_program('ssh'), 'openssh-client'),
+    Need('sshd', lambda: has_program('sshd'), 'openssh-server'),
+)
+# What apt-get prints while another process, such as automatic updates, holds one of its locks.
+# Its option DPkg::Lock::Timeout waits for one of the three locks only.
+LOCKED = 'Could not get lock'
+LOCK_TIMEOUT_S = 600.0
+LOCK_PERIOD_S = 2.0
 
 
 def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
@@ -94,29 +101,45 @@ def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
     print_progress(f'missing: {_names(missing)}; installing {" ".join(packages)}')
     env = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
     try:
-        run('package lists', [*prefix, 'apt-get', 'update', '-q'], log, env=env)
-        run('system packages', [
-            *prefix, 'apt-get', 'install', '-qy', '--no-install-recommends', *packages],
-            log, env=env)
+        _apt_get('package lists', [*prefix, 'apt-get', 'update', '-q'], log, env)
+        _apt_get('system packages', [
+            *prefix, 'apt-get', 'install', '-qy', '--no-install-recommends', *packages], log, env)
     except SetupError as error:
         print_progress(str(error))
     return [need for need in missing if not need.is_there()]
 
 
-def install(log: Path, *, with_tests: bool) -> None:
+def _apt_get(title: str, command: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    """Run apt-get; as long as another process holds its locks, wait and try again."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    waiting = False
+    while True:
+        try:
+            return run(title, command, log, env=env)
+        except SetupError:
+            if LOCKED not in log.read_text(errors='replace') or time.monotonic() > deadline:
+                raise
+        if not waiting:
+            print_progress(f'{title}: another process holds the locks of apt; waiting up to '
+                           f'{LOCK_TIMEOUT_S / 60:.0f} min')
+        waiting = True
+        time.sleep(LOCK_PERIOD_S)
+
+
+def install(log: Path, *, tests: Sequence[Need] = ()) -> None:
     """
-    Install the system packages for building, rendering and, if wanted, tests.
+    Install the system packages for building, rendering and tests.
 
     Args:
         log: file for the output of apt-get.
-        with_tests: include the packages for tests, and require all; else rendering is optional.
+        tests: requirements of the tests that are to run. With tests all are required; without,
+            rendering is optional.
 
     Raises:
         SetupError: a required package is missing and cannot be installed.
     """
-    missing = install_missing(ALL if with_tests else BUILDING + DRAWING, log=log)
-    needed = [need for need in missing if with_tests or need in BUILDING]
-    if needed:
+    missing = install_missing([*BUILDING, *DRAWING, *tests], log=log)
+    if any(tests or need in BUILDING for need in missing):
         raise SetupError(f'missing: {_names(missing)}; run: {command(missing)}')
     if missing:
         print_progress(

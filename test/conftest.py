@@ -24,7 +24,7 @@ from rclpy.node import Node
 from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.ros.dds.stale_shared_memory import stale_shared_memory
 
-pytest_plugins = ['fault_rows', 'processes', 'schedule', 'stall_detector', 'two_hosts']
+pytest_plugins = ['fault_rows', 'processes', 'reporter', 'schedule', 'stall_detector', 'two_hosts']
 
 
 @pytest.fixture(autouse=True)

@@ -17,23 +17,25 @@ import pytest
 
 # Folders of tests that start processes.
 PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'benchmarks', 'bootstrap', 'setup')
+PROCESS_FIXTURES = {'launch', 'peer', 'took'}
 
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'alone: measures time; no other test runs at the same time')
-    config.addinivalue_line('markers', 'process: starts processes; not in make test-fast')
+    config.addinivalue_line(
+        'markers', 'process: starts processes, or waits for DDS; not in make test-fast')
     config.addinivalue_line('markers', 'slow: only in make test-all')
 
 
 def folder_of(item):
-    return Path(item.location[0]).parts[1:2][0]
+    return (*Path(item.location[0]).parts, '')[1]
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if 'took' in item.fixturenames:
             item.add_marker('alone')
-        if folder_of(item) in PROCESS_FOLDERS or {'launch', 'took'} & set(item.fixturenames):
+        if folder_of(item) in PROCESS_FOLDERS or PROCESS_FIXTURES & set(item.fixturenames):
             item.add_marker('process')
         group = item.location[0] + '-alone' * is_alone(item)
         item.add_marker(pytest.mark.xdist_group(group))
