@@ -22,9 +22,9 @@ def episodes():
         for length, terminated in ((3, True), (7, False), (1, True), (1, False), (4, True))]
 
 
-@pytest.mark.parametrize('baseline', [True, False])
-@pytest.mark.parametrize('changes', [
-    {}, {'normalize_advantages': True}, {'reward_scale': 0.5, 'reward_transform': 'abs_one'}],
+@pytest.mark.parametrize(('baseline', 'changes'), [
+    (True, {}), (False, {}), (False, {'normalize_advantages': True}),
+    (True, {'reward_scale': 0.5, 'reward_transform': 'abs_one', 'normalize_advantages': True})],
     ids=str)
 def test_loss_and_gradient_are_those_of_the_definition(
         episodes, linear, algorithm, config, log_probs, check_gradient, baseline, changes):
@@ -96,7 +96,7 @@ def unrolls(random_unroll, schema, count, seed=0):
     return batches
 
 
-@pytest.mark.parametrize('needed', [1, 9, 16])
+@pytest.mark.parametrize('needed', [1, 9])
 def test_a_step_is_made_once_enough_episodes_have_ended(
         random_unroll, schema, linear, algorithm, config, same, needed):
     learner = algorithm(linear(), config('reinforce'), reinforce_episodes=needed)
@@ -146,11 +146,10 @@ def test_all_of_a_group_wait_for_the_last(random_unroll, schema, pair, real, con
     alike(*(member.policy for member in members))
 
 
-@pytest.mark.parametrize('normalize', [False, True])
 def test_two_learners_are_one_with_the_episodes_of_both(
-        episodes, pair, real, config, alike, normalize):
+        episodes, pair, real, config, alike):
     alone, *members = (
-        real(config('reinforce', normalize_advantages=normalize, optimizer='rmsprop',
+        real(config('reinforce', normalize_advantages=True, optimizer='rmsprop',
                     rmsprop_epsilon=1.0, learning_rate=0.3)) for _ in range(3))
     before = copy.deepcopy(alone.policy)
 
