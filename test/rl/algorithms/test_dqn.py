@@ -1,12 +1,17 @@
-"""DQN: the loss of what is drawn, what is noted of it, and the target network."""
+"""DQN: its loss, the target network, and its replay: when and how often it is learned from."""
+
+import re
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group
 
 
 def huber(error):
@@ -30,9 +35,8 @@ def make(algorithm, policy, settings, **options):
     return learner
 
 
-@pytest.mark.parametrize('double', [True, False])
-@pytest.mark.parametrize('n', [1, 3])
-@pytest.mark.parametrize('prioritized', [False, True])
+@pytest.mark.parametrize(('double', 'n', 'prioritized'), [
+    (True, 1, False), (False, 3, False), (True, 3, True)])
 def test_loss_and_gradient_are_those_of_the_definition(
         batch, linear_values, algorithm, config, schema, check_gradient, table, double,
         n, prioritized):
@@ -102,14 +106,13 @@ def test_what_was_learned_from_is_drawn_by_its_error(
         assert odds.tolist() == pytest.approx([weight / rest] * len(odds), rel=1e-4)
 
 
-@pytest.mark.parametrize('prioritized', [False, True])
 @pytest.mark.parametrize('double', [True, False])
 def test_with_a_memory_whole_columns_are_learned_from(
-        random_unroll, real, config, spaces, table, double, prioritized):
+        random_unroll, real, config, spaces, table, double):
     """Each column is walked through from the state that its actor had, and forgets at resets."""
     settings = config('dqn', lstm_size=5)
     learner = make(lambda policy, settings, **options: real(settings, **options), None, settings,
-                   double_q=double, n_step=2, prioritized=prioritized)
+                   double_q=double, n_step=2, prioritized=True)
     schema = UnrollSchema(*spaces, 8, 1, 10)
     batch = make_batch([random_unroll(seed, state_size=10) for seed in range(3)], schema)
     replay = filled(schema, batch, 2, 0.7)
@@ -143,8 +146,6 @@ def test_with_a_memory_whole_columns_are_learned_from(
     assert float(loss.detach()) == pytest.approx(total / count, rel=1e-5)
     assert replay.steps == len(rows)
     drawn = replay.sample(3000)
-    if not prioritized:
-        return
     weights = {place: abs(errors.get(place, 1.0)) ** 0.7 for place in rows}
     for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
         assert odds == pytest.approx(weights[b, t] / sum(weights.values()), rel=1e-3)
@@ -163,18 +164,6 @@ def test_the_memory_is_learned_through_time(real, config):
     learner.policy(observations, resets, torch.zeros(1, 10)).parameters[7, 0, 0].backward()
     assert not observations.grad[2].any()
     assert observations.grad[3].any()
-
-
-def test_ignored_steps_contribute_nothing(
-        batch, real, config, ignored_changed, same):
-    weights = []
-    for given in (batch, ignored_changed(batch)):
-        learner = real(config('dqn'), replay_size=72, replay_start=1, replay_batch=16,
-                       prioritized=True)
-        for _ in range(3):
-            learner.update(given)
-        weights.append(learner.policy.state_dict())
-    assert same(dict(weights[0]), dict(weights[1]))
 
 
 def test_the_target_network_is_copied_at_each_period(batch, real, config, same, monkeypatch):
@@ -212,3 +201,120 @@ def test_figures_are_means_over_the_steps_of_an_update(batch, real, config, monk
     metrics = learner.update(batch)
     assert len(losses) > 5
     assert metrics['losses/loss'] == pytest.approx(np.mean(losses))
+
+
+@pytest.mark.parametrize('ratio', [0.3, 4.0])
+def test_steps_are_made_as_often_as_the_ratio_says(random_unroll, schema, real, config, ratio):
+    learner = real(config('dqn'), replay_size=160, replay_start=40, replay_batch=16,
+                   replay_ratio=ratio)
+    stored = worth = 0
+    for seed in range(12):
+        batch = make_batch([random_unroll(seed)], schema)
+        new = int(batch.valid.sum())
+        stored += new
+        before = learner.optimizer.steps
+        metrics = learner.update(batch)
+        if stored < 40:
+            assert metrics == {'losses/replayed_steps': stored}
+        else:
+            worth += new
+            assert metrics['losses/replayed_steps'] == float(learner._replay.steps)
+            assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
+        assert learner.optimizer.steps == int(worth * ratio / 16 + 1e-9)
+    assert learner.optimizer.steps >= 3
+
+
+@pytest.fixture
+def unlike(random_unroll, spaces):
+    """Return a function that makes a batch whose columns have one step each that resets."""
+    def make(seed, state_size=0, columns=3):
+        unroll = random_unroll(seed, batch=columns, state_size=state_size)
+        resets = unroll.arrays['is_reset']
+        resets[:] = False
+        resets[1 + np.random.default_rng(seed).integers(0, 8, columns), np.arange(columns)] = True
+        return make_batch([unroll], UnrollSchema(*spaces, 8, 1, state_size))
+    return make
+
+
+@pytest.mark.parametrize('memory', [{'lstm_size': 3}, {'last_action_reward': True}], ids=str)
+def test_with_a_memory_the_ratio_is_that_of_what_is_learned_from(unlike, real, config, memory):
+    """Columns hold fewer steps than are asked for, or more: of T each, and one at least."""
+    for size, ratio in ((1, 0.5), (7, 2.0), (8, 0.5), (15, 2.0), (39, 0.5)):
+        learner = real(config('dqn', **memory), replay_size=160, replay_start=1,
+                       replay_batch=size, replay_ratio=ratio)
+        of_columns, learned, step = learner._column_targets, [], 7 * max(size // 8, 1)
+
+        def spy(*args, of_columns=of_columns, learned=learned):
+            found = of_columns(*args)
+            learned.append(int(found[-1].sum()))
+            return found
+
+        learner._column_targets = spy
+        new = 0
+        for seed in range(10):
+            batch = unlike(seed, learner.policy.state_size)
+            new += int(batch.valid.sum())
+            learner.update(batch)
+            # What is not yet learned from is less than one step of the optimiser.
+            assert 0 <= ratio * new - sum(learned) < step, (size, ratio)
+        assert new == 10 * 3 * 7
+        assert set(learned) == {step}, (size, ratio)
+        assert learner.optimizer.steps == len(learned) >= 2, (size, ratio)
+
+
+def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(unlike, real, config):
+    """Six columns have room for 48 of 50 steps, and six of these only reset."""
+    for memory, start in (({}, 50), ({'lstm_size': 3}, 50), ({}, 43)):
+        learner = real(config('dqn', **memory), replay_size=50, replay_start=start,
+                       replay_batch=16)
+        metrics = [learner.update(unlike(seed, learner.policy.state_size)) for seed in range(3)]
+        assert [each['losses/replayed_steps'] for each in metrics] == [21, 42, 42], memory
+        assert ['losses/loss' in each for each in metrics] == [False, True, True], memory
+
+
+def test_nothing_is_learned_from_a_full_replay_of_resets_alone(batch, unlike, real, config):
+    learner = real(config('dqn'), replay_size=8, replay_start=8, replay_batch=8)
+    batch.is_reset[:] = True
+    assert learner.update(batch) == {'losses/replayed_steps': 0}
+    assert learner.optimizer.steps == 0
+    metrics = learner.update(unlike(0, columns=1))
+    assert metrics['losses/replayed_steps'] == 7
+    assert 'losses/loss' in metrics
+
+
+def test_the_memory_of_a_host_is_split_over_the_learners(real, config, monkeypatch):
+    monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=9e6))
+    for size in (1, 3):
+        group = Group()
+        group.size = size
+        with pytest.raises(ValueError, match='^replay_size: 1000000 steps [^\n]*$') as caught:
+            real(config('dqn'), group, replay_size=1_000_000)
+        assert ('split over 3 learners' in str(caught.value)) == (size == 3)
+        most = int(re.search(r'at most (\d+)$', str(caught.value))[1])
+        # 9 observations of three numbers, 8 steps.
+        assert most == int(0.8 * 9e6 / size / (9 * 13 + 8 * 36)) * 8
+        real(config('dqn'), group, replay_size=most)
+
+
+def test_of_a_group_none_begins_before_all_are_full(unlike, pair, real, config, alike):
+    """The replay of one, six columns, is full after two batches, that of the other after six."""
+    members = [real(config('dqn'), replay_size=50, replay_start=50, replay_batch=16)
+               for _ in range(2)]
+
+    def learn(rank):
+        def run(group):
+            member = members[rank]
+            member.group = member.optimizer.group = group
+            found = []
+            for seed in range(8):
+                metrics = member.update(unlike(seed, columns=3 - 2 * rank))
+                found.append((member.optimizer.steps, metrics['losses/replayed_steps']))
+            return found
+        return run
+
+    one, other = pair(learn(0), learn(1))
+    assert [steps for steps, _ in one] == [steps for steps, _ in other]
+    assert [steps > 0 for steps, _ in one] == [False] * 5 + [True] * 3
+    assert [replayed for _, replayed in one] == [21] + [42] * 7
+    assert [replayed for _, replayed in other] == [7, 14, 21, 28, 35, 42, 42, 42]
+    alike(members[0].policy, members[1].policy)
