@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.learning.inbox import EndOfBagError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import realtime_text, status_line
@@ -63,8 +64,8 @@ def no_curve(monkeypatch):
 
 @pytest.fixture
 def start(scripted, spaces, tmp_path):
-    def make(**kwargs):
-        return Run(scripted, spaces, tmp_path / 'run', **kwargs)
+    def make(path=tmp_path / 'run', **kwargs):
+        return Run(scripted, spaces, path, **kwargs)
     return make
 
 
@@ -121,17 +122,14 @@ def test_the_summary_is_complete_and_true(start):
     assert summary['wire_bytes'] == {'in': 100 * run.inbox.sequence, 'out': 0}
 
 
-def test_reaching_stop_at_return_ends_a_run(start):
+def test_reaching_stop_at_return_ends_a_run(start, tmp_path):
     run = start(stop_at_return=5.0, total_steps=10**6)
     assert run() == 'stop_at_return'
     # Not before 100 episodes, and not long after.
     assert 100 <= run.summary['episodes'] <= 110
-
-
-def test_missing_stop_at_return_does_not_end_a_run(start):
-    run = start(stop_at_return=5.01, total_steps=2000)
-    assert run() == 'total_steps'
-    assert run.summary['episodes'] > 100
+    missed = start(path=tmp_path / 'missed', stop_at_return=5.01, total_steps=2000)
+    assert missed() == 'total_steps'
+    assert missed.summary['episodes'] > 100
 
 
 def test_an_interrupted_run_is_saved(start):
@@ -143,11 +141,12 @@ def test_an_interrupted_run_is_saved(start):
     assert run.summary['ended_by'] == 'interrupted'
 
 
-def test_time_shares_are_in_the_summary_and_the_events(start):
+def test_time_shares_and_extra_scalars_are_written(start):
     # Whatever is done takes a tick for each look at the clock, however fast the machine is.
     ticks = itertools.count()
     timers = {TRAINING: ThreadTimer(lambda: next(ticks)), CALLBACKS: ThreadTimer()}
-    run = start(timers=timers)
+    figures = [{'topics/policy/rate_hz': 5.0}]
+    run = start(timers=timers, extra_scalars=lambda: figures.pop() if figures else {})
     run()
     shares = run.summary['time_shares']
     assert set(shares) == {TRAINING, CALLBACKS}
@@ -160,14 +159,6 @@ def test_time_shares_are_in_the_summary_and_the_events(start):
     learning = [event.value for event in events.Scalars('time/training/learn')]
     assert 0 < max(learning) <= 1
     assert events.Scalars('time/callbacks/other')[-1].value == 1.0
-
-
-def test_extra_scalars_are_written_to_the_events(start):
-    figures = [{'topics/policy/rate_hz': 5.0}]
-    run = start(extra_scalars=lambda: figures.pop() if figures else {})
-    run()
-    events = EventAccumulator(str(run.folder.path))
-    events.Reload()
     assert [event.value for event in events.Scalars('topics/policy/rate_hz')] == [5.0]
     assert events.Scalars('charts/SPS')
 
@@ -237,6 +228,10 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
     assert first.learner.agent_steps in steps
     assert steps == sorted(steps)
     assert steps[-1] == again.learner.agent_steps
+    finished = start(resume=True)
+    assert finished() == 'total_steps'
+    assert finished.inbox.sequence == 0
+    assert finished.summary['agent_steps'] == again.learner.agent_steps
 
 
 def test_episode_lengths_are_restored_when_resumed(start):
@@ -255,20 +250,6 @@ def test_episode_lengths_are_restored_when_resumed(start):
     assert math.isnan(again.trainer.progress.mean_length)
     assert again() == 'total_steps'
     assert again.trainer.progress.mean_length == 5.0
-
-
-def test_finished_run_ends_at_once_when_resumed(start):
-    first = start()
-    first()
-    again = start(resume=True)
-    assert again() == 'total_steps'
-    assert again.inbox.sequence == 0
-    assert again.summary['agent_steps'] == first.learner.agent_steps
-
-
-def test_restart_by_the_launch_is_counted(start):
-    start(launch_id='x')()
-    assert start(launch_id='x').trainer.reporter.summary('')['learner_restarts'] == 1
 
 
 def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
@@ -460,38 +441,23 @@ def test_a_folder_that_cannot_hold_a_checkpoint_is_found_before_the_run(start, m
         start()
 
 
-@pytest.mark.parametrize(('changed', 'message'), [
-    ({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
-    ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")])
-def test_resuming_with_another_environment_or_algorithm_is_rejected(start, changed, message):
-    start()()
-    with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
-        start(resume=True, settings={**SETTINGS, **changed})
-
-
-def test_resuming_with_another_network_is_rejected(start):
-    start()()
+def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(start):
+    run = start()
+    run()
+    path, parts = run.folder.checkpoint, load_checkpoint(run.folder.checkpoint)
+    for changed, message in (({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
+                             ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")):
+        with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
+            start(resume=True, settings={**SETTINGS, **changed})
     with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
         start(resume=True, hidden_size=5)
-
-
-def test_unreadable_checkpoint_raises_an_error(start):
-    run = start()
-    run()
-    run.folder.checkpoint.write_bytes(b'')
+    for key in ('returns', 'received', 'lag'):
+        progress = {name: each for name, each in parts['progress'].items() if name != key}
+        save_checkpoint(path, config=parts['config'], learner=parts['learner'], progress=progress)
+        with pytest.raises(CheckpointError, match=rf"^[^\n]*checkpoint.pt: .*'{key}'"):
+            start(resume=True)
+    path.write_bytes(b'')
     with pytest.raises(CheckpointError, match='checkpoint.pt: '):
-        start(resume=True)
-
-
-@pytest.mark.parametrize('key', ['returns', 'received', 'lag'])
-def test_checkpoint_without_its_counts_raises_an_error(start, key):
-    run = start()
-    run()
-    found = load_checkpoint(run.folder.checkpoint)
-    del found['progress'][key]
-    save_checkpoint(run.folder.checkpoint, **{
-        name: found[name] for name in ('config', 'learner', 'progress')})
-    with pytest.raises(CheckpointError, match=rf"^[^\n]*checkpoint.pt: .*'{key}'"):
         start(resume=True)
 
 
@@ -514,7 +480,6 @@ def test_episodes_are_counted_across_losses_restarts_and_other_sizes(start):
 
 
 def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
-    from vdl_ros.rl.data.unroll import UnrollError
     run = start()
     decode, calls = run.learner.make_batch, []
 
