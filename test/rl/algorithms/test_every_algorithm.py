@@ -11,7 +11,6 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.array_file import load_array_file, save_array_file

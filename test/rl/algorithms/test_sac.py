@@ -131,8 +131,8 @@ def test_a_huge_error_has_a_bounded_gradient(learn):
 def test_the_temperature_grows_while_the_entropy_is_below_its_target(learn):
     for actions in (ACTIONS, FORCES):
         for grows in (True, False):
-            learner, batch = learn(
-                actions, target_entropy=100.0 if grows else -100.0, target_entropy_share=float(grows))
+            learner, batch = learn(actions, target_entropy=100.0 if grows else -100.0,
+                                   target_entropy_share=float(grows))
             found = [learner.learn(batch)['losses/temperature'] for _ in range(4)]
             assert found == sorted(found, reverse=not grows), (actions, grows)
             assert len(set(found)) == 4
