@@ -45,7 +45,8 @@ def test_loss_and_gradient_are_those_of_the_definition(
                    prioritized=prioritized, importance_exponent=0.5)
     replay = filled(schema, batch, n, 0.7)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.update_priorities(columns, times, torch.linspace(0.1, 3.0, len(columns)))
+    priorities = torch.linspace(0.1, 3.0, len(columns))
+    replay.update_priorities(columns, times, priorities)
     torch.manual_seed(0)
     sample, rows, count = replay.sample(32), table(batch, n), replay.steps
 
@@ -79,31 +80,16 @@ def test_loss_and_gradient_are_those_of_the_definition(
         np.abs(errors).mean(), rel=1e-5)
     assert all(each.grad is None for each in learner.target.parameters())
     assert len(sample.probabilities.unique()) > 10
-
-
-def test_what_was_learned_from_is_drawn_by_its_error(
-        batch, linear_values, algorithm, config, schema, table):
-    learner = make(algorithm, linear_values(), config('dqn'), prioritized=True)
-    replay = filled(schema, batch, 1, 0.7)
-    place = torch.nonzero(replay.valid)[[5, 30]].T
-    learner.loss(replay, Sample(*place, torch.full((2,), 0.02)))
-    with torch.no_grad():
-        errors = []
-        for b, t in place.T.tolist():
-            total, factor, later = table(batch, 1)[b, t]
-            following = batch.observations[later, b]
-            best = learner.policy(following).parameters[:4].argmax()
-            value = learner.policy(batch.observations[t, b]).parameters[batch.actions[t, b]]
-            errors.append(float(
-                total + factor * learner.target(following).parameters[best] - value))
-    drawn = replay.sample(4000)
-    weights = [abs(each) ** 0.7 for each in errors]
-    # All others still have the weight 1 of what is new.
-    rest = replay.steps - 2 + sum(weights)
-    for (b, t), weight in zip(place.T.tolist(), weights, strict=True):
-        odds = drawn.probabilities[(drawn.column == b) & (drawn.time == t)]
-        assert len(odds) > 5
-        assert odds.tolist() == pytest.approx([weight / rest] * len(odds), rel=1e-4)
+    if prioritized:
+        # What was learned from is drawn by its error from now on.
+        drawn_by = dict(zip(zip(columns.tolist(), times.tolist(), strict=True),
+                            priorities.tolist(), strict=True))
+        drawn_by |= zip(zip(sample.column.tolist(), sample.time.tolist(), strict=True),
+                        np.abs(errors), strict=True)
+        drawn = replay.sample(1000)
+        total = sum(each ** 0.7 for each in drawn_by.values())
+        for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
+            assert odds == pytest.approx(drawn_by[b, t] ** 0.7 / total, rel=1e-3)
 
 
 @pytest.mark.parametrize('double', [True, False])
@@ -151,21 +137,6 @@ def test_with_a_memory_whole_columns_are_learned_from(
         assert odds == pytest.approx(weights[b, t] / sum(weights.values()), rel=1e-3)
 
 
-def test_the_memory_is_learned_through_time(real, config):
-    """The loss of one step at the end has a gradient in what was observed long before."""
-    learner = make(lambda policy, settings, **options: real(settings, **options), None,
-                   config('dqn', lstm_size=5))
-    observations = torch.randn(9, 1, 3, requires_grad=True)
-    resets = torch.zeros(9, 1, dtype=torch.bool)
-    learner.policy(observations, resets, torch.zeros(1, 10)).parameters[7, 0, 0].backward()
-    assert observations.grad[0].abs().max() > 0
-    resets[3] = True
-    observations.grad = None
-    learner.policy(observations, resets, torch.zeros(1, 10)).parameters[7, 0, 0].backward()
-    assert not observations.grad[2].any()
-    assert observations.grad[3].any()
-
-
 def test_the_target_network_is_copied_at_each_period(batch, real, config, same, monkeypatch):
     learner = real(config('dqn'), replay_size=72, replay_start=1, replay_batch=16,
                    replay_ratio=1.0, target_period=3)
@@ -186,21 +157,6 @@ def test_the_target_network_is_copied_at_each_period(batch, real, config, same, 
     for number, (target, policy) in enumerate(seen):
         assert same(target, policy) == (number % 3 == 0)
         assert same(target, seen[number - number % 3][0])
-
-
-def test_figures_are_means_over_the_steps_of_an_update(batch, real, config, monkeypatch):
-    learner = real(config('dqn'), replay_size=72, replay_start=1, replay_batch=16)
-    loss, losses = learner.loss, []
-
-    def spy(*args):
-        found = loss(*args)
-        losses.append(float(found[0].detach()))
-        return found
-
-    monkeypatch.setattr(learner, 'loss', spy)
-    metrics = learner.update(batch)
-    assert len(losses) > 5
-    assert metrics['losses/loss'] == pytest.approx(np.mean(losses))
 
 
 @pytest.mark.parametrize('ratio', [0.3, 4.0])
@@ -294,27 +250,3 @@ def test_the_memory_of_a_host_is_split_over_the_learners(real, config, monkeypat
         # 9 observations of three numbers, 8 steps.
         assert most == int(0.8 * 9e6 / size / (9 * 13 + 8 * 36)) * 8
         real(config('dqn'), group, replay_size=most)
-
-
-def test_of_a_group_none_begins_before_all_are_full(unlike, pair, real, config, alike):
-    """The replay of one, six columns, is full after two batches, that of the other after six."""
-    members = [real(config('dqn'), replay_size=50, replay_start=50, replay_batch=16)
-               for _ in range(2)]
-
-    def learn(rank):
-        def run(group):
-            member = members[rank]
-            member.group = member.optimizer.group = group
-            found = []
-            for seed in range(8):
-                metrics = member.update(unlike(seed, columns=3 - 2 * rank))
-                found.append((member.optimizer.steps, metrics['losses/replayed_steps']))
-            return found
-        return run
-
-    one, other = pair(learn(0), learn(1))
-    assert [steps for steps, _ in one] == [steps for steps, _ in other]
-    assert [steps > 0 for steps, _ in one] == [False] * 5 + [True] * 3
-    assert [replayed for _, replayed in one] == [21] + [42] * 7
-    assert [replayed for _, replayed in other] == [7, 14, 21, 28, 35, 42, 42, 42]
-    alike(members[0].policy, members[1].policy)

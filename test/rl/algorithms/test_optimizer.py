@@ -134,30 +134,6 @@ def test_no_learner_makes_a_step_if_the_loss_of_one_is_not_finite(pair, same):
     assert same([each.state_dict() for each in members], before)
 
 
-def test_two_learners_step_along_the_sum_of_their_gradients(pair):
-    members = [Two(), Two()]
-
-    def learn(which):
-        def step(group):
-            optimizer = PolicyOptimizer(members[which], CONFIG, group)
-            parameter = (members[which].first, members[which].second)[which]
-            others = 0.0 * members[which].loss()
-            loss = parameter.square().sum()
-            return optimizer.step(loss + others, {'part': loss, 'one': torch.tensor(1.0)})
-        return step
-
-    found = pair(learn(0), learn(1))
-    network, optimizer = make()
-    loss = network.loss() - network.fixed.sum()
-    # What each has is a part of a mean over both.
-    expected = optimizer.step(loss, {'part': loss, 'one': torch.tensor(2.0)})
-    assert expected == {'part': 14.0, 'one': 2.0, 'losses/grad_norm': pytest.approx(2 * 14**0.5)}
-    assert found == [expected] * 2
-    for member in members:
-        assert torch.equal(member.first, network.first)
-        assert torch.equal(member.second, network.second)
-
-
 def test_an_optimizer_goes_on_with_its_own_state_and_refuses_that_of_another():
     for name in ('adam', 'rmsprop'):
         network, optimizer = make(optimizer=name)

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.distributed import process_group as module
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.distributed.process_group import ProcessGroup, agree_on_nccl, join
@@ -23,22 +22,12 @@ from vdl_ros.rl.train_config import TrainConfig
 PROCESSES = multiprocessing.get_context('forkserver')
 PATIENCE = 60.0
 
-IMPALA = ('impala', {'normalize_advantages': True, 'optimizer': 'rmsprop'}, {})
-SLOW = {
-    'impala, adam': ('impala', {'normalize_observations': True, 'lstm_size': 4}, {}),
-    'ppo': ('ppo', {'normalize_advantages': True, 'normalize_observations': True},
-            {'ppo_epochs': 1, 'ppo_minibatches': 1, 'normalize_returns': True}),
-    'dqn': ('dqn', {}, {'replay_start': 60, 'replay_batch': 16, 'replay_ratio': 1.0,
-                        'prioritized': True})}
 
-
-def make(spaces, case, group=None, **changes):
-    name, general, special = case
-    config = TrainConfig(**{'algorithm': name, 'unroll_length': 8, 'hidden_size': 8,
-                            'total_steps': 10_000, 'learning_rate': 0.01,
-                            **general, **changes})
-    return Learner(config, *spaces, group=group,
-                   algorithm_config=ALGORITHM_SETTINGS[name](**special))
+def make(spaces, group=None, **changes):
+    config = TrainConfig(**{
+        'unroll_length': 8, 'hidden_size': 8, 'total_steps': 10_000, 'learning_rate': 0.01,
+        'normalize_advantages': True, 'optimizer': 'rmsprop', **changes})
+    return Learner(config, *spaces, group=group)
 
 
 def gradients_and_state(learner):
@@ -50,10 +39,10 @@ def gradients_and_state(learner):
 @pytest.fixture
 def share(random_unroll):
     """Return a function: a learner's unrolls of an update; the second one has more of them."""
-    def draw(rank, update, state_size=0):
+    def draw(rank, update):
         return [random_unroll(100 * update + 10 * rank + number, batch=6 + number,
-                              start_id=10 * rank + number, sequence=update,
-                              state_size=state_size) for number in range(1 + rank)]
+                              start_id=10 * rank + number, sequence=update)
+                for number in range(1 + rank)]
     return draw
 
 
@@ -73,16 +62,16 @@ def collect(group):
 
 def load_state_of_learner_0(group, spaces, share):
     """Return counts and weights of a learner that began otherwise, once it has learned more."""
-    alone = make(spaces, IMPALA, seed=group.rank)
+    alone = make(spaces, seed=group.rank)
     for update in range(3 + 4 * group.rank):
         alone.update(share(group.rank, update))
-    learner = make(spaces, IMPALA, group)
+    learner = make(spaces, group)
     learner.load_state(alone.state())
     learner.broadcast_state()
     counts = learner.version, learner.agent_steps
     learner.update(share(group.rank, 3))
     # Another network is refused by the one that has it.
-    other = make(spaces, IMPALA, group, hidden_size=8 + group.rank)
+    other = make(spaces, group, hidden_size=8 + group.rank)
     if group.rank == 0:
         other.broadcast_state()
     else:
@@ -95,15 +84,15 @@ def load_state_of_learner_0(group, spaces, share):
 def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, share):
     """After each update; and their operations reach both, as does the state of learner 0."""
     def work(group):
-        learner, found = make(spaces, IMPALA, group), []
+        learner, found = make(spaces, group), []
         for update in range(4):
-            learner.update(share(group.rank, update, learner.policy.state_size))
+            learner.update(share(group.rank, update))
             found.append(gradients_and_state(learner))
         return (found, learner.agent_steps, collect(group),
                 load_state_of_learner_0(group, spaces, share))
 
     (first, steps, *told), (second, same_steps, *told_2) = learners(work, work)
-    one = make(spaces, IMPALA)
+    one = make(spaces)
     before = [each.clone() for each in one.policy.parameters()]
     for update in range(4):
         one.update(share(0, update) + share(1, update))
@@ -118,24 +107,6 @@ def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, s
                              [[11.0], [13.0], None])
     assert told[1] == told_2[1], 'both go on from the state of learner 0'
     assert told[1][0][0] == 3
-
-
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize('case', SLOW.values(), ids=SLOW)
-def test_every_update_reaches_every_learner(learners, spaces, share, case):
-    """Whatever each learns from, all have the same weights after each update, to the bit."""
-    def work(group):
-        learner, found = make(spaces, case, group), []
-        for update in range(20):
-            learner.update(share(group.rank, update, learner.policy.state_size))
-            found.append(b''.join(each.tobytes() for each in learner.weights().values()))
-        return found
-
-    first, second = learners(work, work)
-    assert first == second
-    # The replay is filled first.
-    assert len(set(first)) >= 17
 
 
 @pytest.mark.process

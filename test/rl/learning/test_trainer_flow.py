@@ -170,17 +170,6 @@ def test_trajectories_up_to_max_version_lag_are_learned_from(graph):
     assert each.flow_stats.stale > 3
 
 
-def test_half_a_batch_survives_a_stale_trajectory(graph):
-    each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
-                 total_steps=200)
-    each.slow.add(1)
-    assert run_until_stale(each, 3) == 'interrupted'
-    # The first update has both; then actor 0 is kept, while actor 1 is told to act again.
-    assert each.batches == [[(0, 0), (1, 0)]]
-    assert each.flow_stats.stale == 3
-    assert dict(each.flow_stats.credits()) == {0: ('actor0', 1), 1: ('actor1', 4)}
-
-
 def test_actor_with_a_stale_trajectory_catches_up(graph):
     each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
                  total_steps=150)

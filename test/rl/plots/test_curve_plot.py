@@ -78,12 +78,6 @@ def test_labels_are_shown_unchanged(tmp_path):
     assert matplotlib.rcParams['text.parse_math'] is True
 
 
-def test_a_group_with_an_empty_label_keeps_its_line_in_the_legend(tmp_path):
-    lines = [draw(tmp_path / 'plot.svg', [group('a', seeds=1), group(label, seeds=1)])
-             .read_text().count('stroke-width: 2;') for label in ('b', '')]
-    assert lines[0] == lines[1]
-
-
 def test_many_groups_have_distinct_lines(tmp_path):
     path = draw(tmp_path / 'plot.svg', [group(f'g{i}', seeds=1, scale=i) for i in range(8)])
     lines = re.findall(r'style="(fill: none;[^"]*stroke-width: 2[;"][^"]*)"', path.read_text())
@@ -132,12 +126,6 @@ def test_long_labels_do_not_shrink_the_axes(tmp_path):
                 title='title ' * 40)
     assert long[0] == pytest.approx(short[0], rel=0.02)
     assert long[1] == pytest.approx(short[1], rel=0.15)
-
-
-def test_the_width_is_that_of_the_picture(tmp_path):
-    for width in (4.0, 9.0):
-        picture = matplotlib.image.imread(draw(tmp_path / 'plot.png', [group()], width=width))
-        assert picture.shape[1] == 150 * width
 
 
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path):
