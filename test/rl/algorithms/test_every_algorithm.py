@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.array_file import load_array_file, save_array_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -109,31 +105,6 @@ def test_a_resumed_learner_goes_on_to_the_bit(learner, saved, update, same, tmp_
     assert (other.version, other.agent_steps) == (updates + 4, one.agent_steps)
     if replays:
         assert same(one.algorithm.replay_arrays(), other.algorithm.replay_arrays())
-
-
-def test_with_an_image_and_numbers_it_goes_on_to_the_bit(config, saved, same):
-    env = EnvConfig(env_id='vdl/MixedCounter-v0')
-    envs = factory.make(env, 1, num_envs=2)
-    settings = config('ppo', normalize_observations=True, precision='float32')
-
-    def learner():
-        return Learner(settings, envs.single_observation_space, envs.single_action_space,
-                       factory.frames_per_observation(env),
-                       algorithm_config=make_algorithm_config(settings, OWN))
-
-    one = learner()
-    actor = TorchActor(envs, one.copy_policy(), one.schema, 1)
-    unrolls = [Unroll(actor.unroll()[0], 'a', 1, number, 0) for number in range(3)]
-    one.update(unrolls[:1])
-    state = saved(one)
-    again = [dataclasses.replace(each, start_id=2) for each in unrolls[1:]]
-    expected = [one.update([each]) for each in again]
-    other = learner()
-    other.load_state(state)
-    assert [other.update([each]) for each in again] == expected
-    assert same(one.state(), other.state())
-    assert float(one.policy.normalizer.count) > 0
-    envs.close()
 
 
 @pytest.mark.parametrize('kind', ['dqn, lstm', 'sac'])

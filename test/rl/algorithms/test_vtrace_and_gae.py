@@ -41,15 +41,6 @@ def test_vtrace_targets_and_advantages_are_those_of_the_paper(naive_vtrace):
                 err_msg=f'{name}: rho {rho_clip}, c {c_clip}, lambda {lambda_}')
 
 
-def test_vtrace_in_float32_is_accurate_enough(naive_vtrace):
-    arrays = draw(3, 40, 5)
-    inputs = [each.float() if each.is_floating_point() else each for each in tensors(arrays)]
-    targets, _ = vtrace(*inputs)
-    assert targets.dtype == torch.float32
-    np.testing.assert_allclose(
-        targets.numpy(), naive_vtrace(*arrays, 1.0, 1.0)[0], rtol=1e-4, atol=1e-4)
-
-
 def test_vtrace_on_policy_is_the_return_to_the_end_of_the_unroll():
     _, _, rewards, values, _ = draw(0, 12, 3)
     steps = np.zeros((12, 3))

@@ -3,16 +3,10 @@
 import dataclasses
 import queue
 import threading
-from types import SimpleNamespace
 
 import pytest
-from central_sides import Asking
 
-from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.central_inference import CentralInference
 from vdl_ros.rl.acting.flow_control import Credit, FlowStats
-from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -76,12 +70,6 @@ class Graph:
 
     def run(self):
         return self.trainer.run(self._stop)
-
-
-@pytest.fixture(autouse=True)
-def no_curve(monkeypatch):
-    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
-                        lambda rows, path, *, title: path.write_text(title))
 
 
 @pytest.fixture
@@ -188,57 +176,6 @@ def test_actor_with_a_stale_trajectory_catches_up(graph):
     assert each.batches[:3] == [
         [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
     assert each.trainer.reporter.summary('')['trajectories_stale'] == 1
-
-
-class CentralGraph:
-    """A trainer whose learner answers its actors, also between an update and its publication."""
-
-    def __init__(self, path, **config):
-        self.config = dataclasses.replace(CONFIG, inference='learner', **config)
-        spaces = factory.spaces(EnvConfig(env_id='vdl/Counter-v0'))
-        self.learner, self.flow_stats = Learner(self.config, *spaces), FlowStats()
-        steps = StepSchema(spaces[0], 1)
-        self.central = CentralInference(
-            self.learner.copy_policy(), self.learner.schema, steps, self.flow_stats,
-            self.config.credit, synchronous=self.config.synchronous)
-        self.actors = {number: Asking(SimpleNamespace(steps=steps), 'vdl/Counter-v0',
-                                      start_id=number) for number in range(2)}
-        # How many actors were answered before each publication.
-        self.early, self._unrolls = [], []
-        self.trainer = Trainer(
-            self.learner, RunFolder(path), SETTINGS, inbox=self, flow_stats=self.flow_stats,
-            publish=self._publish, log=lambda line: None, num_actors=2)
-
-    def _serve(self, *requests):
-        answers, unrolls = self.central.serve(requests, None)
-        for answer in answers:
-            self.actors[answer.request.start_id].take(answer)
-        self._unrolls += unrolls
-        return len(answers)
-
-    def _publish(self):
-        self.early.append(self._serve())  # as the thread that looks for credit may at any time
-        self.central.load(self.learner.weights(), self.learner.version)
-
-    def get(self, timeout):
-        while not self._unrolls:
-            asked = [each.request() for each in self.actors.values()]
-            assert self._serve(*asked) or self._unrolls, 'all wait for ever'
-        unroll = self._unrolls.pop(0)
-        self.flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
-        return unroll
-
-
-@pytest.mark.parametrize(('settings', 'nobody_behind'), [
-    ({'synchronous': True}, True), ({'max_policy_lag': 1, 'batch_size': 1}, False)], ids=str)
-def test_central_inference_has_no_lag_if_synchronous(
-        tmp_path, settings, nobody_behind):
-    each = CentralGraph(tmp_path / 'run', total_steps=500, **settings)
-    assert each.trainer.run(threading.Event()) == 'total_steps'
-    assert len(each.early) > 4
-    # If not, credit counts at once: nobody waits for the weights.
-    assert (sum(each.early) == 0) == nobody_behind
-    assert (each.flow_stats.lag_max == 0) == nobody_behind
 
 
 def test_a_frozen_policy_does_not_change_and_its_actors_get_their_credit(graph):

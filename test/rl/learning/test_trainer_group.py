@@ -21,12 +21,6 @@ CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=1
 SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
 
 
-@pytest.fixture(autouse=True)
-def no_curve(monkeypatch):
-    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
-                        lambda rows, path, *, title: path.write_text(title))
-
-
 @pytest.fixture
 def make_trainer(scripted, spaces, tmp_path):
     """Return a function: a trainer of a group, its inbox, lines, and what it published."""

@@ -78,13 +78,6 @@ def test_labels_are_shown_unchanged(tmp_path):
     assert matplotlib.rcParams['text.parse_math'] is True
 
 
-def test_many_groups_have_distinct_lines(tmp_path):
-    path = draw(tmp_path / 'plot.svg', [group(f'g{i}', seeds=1, scale=i) for i in range(8)])
-    lines = re.findall(r'style="(fill: none;[^"]*stroke-width: 2[;"][^"]*)"', path.read_text())
-    assert len({(re.search('stroke: (#\\w+)', line)[1], 'stroke-dasharray' in line)
-                for line in lines}) == 8
-
-
 def test_band_and_raw_lines_are_only_drawn_when_wanted(tmp_path):
     def shapes(**options):
         band = options.pop('band')
@@ -96,36 +89,12 @@ def test_band_and_raw_lines_are_only_drawn_when_wanted(tmp_path):
     assert shapes(band='minmax', raw=True) == (1, 3)
 
 
-def test_a_single_point_is_drawn_as_a_dot(tmp_path):
-    curve = make_curve('a', [Series(np.array([5.0]), np.array([3.0]))], 0.02, 'std')
-    none = make_curve('a', [Series(np.array([5.0, 6.0]), np.array([3.0, 3.0]))], 0.02, 'std')
-    assert ink(draw(tmp_path / 'plot.png', [curve]), BLUE) > 50
-    assert ink(draw(tmp_path / 'plot.png', [none]), BLUE) > 500
-
-
 def test_the_unit_of_time_fits_its_range(tmp_path):
     for seconds, label, last in ((59.0, 'time, s', '60'), (59 * 60.0, 'time, minutes', '60'),
                                  (12 * 3600.0, 'time, hours', '12')):
         curve = make_curve('a', [Series(np.array([0.0, seconds]), np.array([0.0, 1.0]))], 1, 'std')
         found = words(draw(tmp_path / 'plot.svg', [curve], x='time', title=''))
         assert {label, last} <= set(found)
-
-
-def test_long_labels_do_not_shrink_the_axes(tmp_path):
-    def room(label, **options):
-        """Return width and height of the axes."""
-        curves = [group(f'{label}{i}') for i in range(6)]
-        text = draw(tmp_path / 'plot.svg', curves, **options).read_text()
-        patch = re.search(r'<g id="patch_2">\s*<path d="M ([\d.]+) ([\d.]+) \s*'
-                          r'L ([\d.]+) ([\d.]+) \s*L ([\d.]+) ([\d.]+)', text)
-        left, bottom, right, _, _, top = map(float, patch.groups())
-        return right - left, bottom - top
-
-    short = room('a')
-    long = room('learning_rate 0.001, reward_scale 0.02, ' * 4, note='said ' * 60,
-                title='title ' * 40)
-    assert long[0] == pytest.approx(short[0], rel=0.02)
-    assert long[1] == pytest.approx(short[1], rel=0.15)
 
 
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path):

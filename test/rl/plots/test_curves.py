@@ -66,16 +66,6 @@ def test_the_moving_mean_keeps_ends_and_straight_lines():
     np.testing.assert_allclose(moving_mean(line, 9), line, atol=1e-12)
 
 
-def test_smoothing_is_of_each_run_before_the_mean():
-    runs = random_runs(5)
-    curve = make_curve('a', runs, 5, 'std')
-    at = len(curve.x) // 2
-    expected = [naive_value(series(run.x, naive_moving_mean(run.y, 5)), curve.x[at])
-                for run in runs]
-    assert curve.line[at] == pytest.approx(statistics.mean(expected), abs=1e-12)
-    assert curve.windows == (5, 5, 5, 5)
-
-
 def test_windows_are_odd_and_no_wider_than_there_are_points():
     for smooth, count, window in (
             (1, 10, 1), (2, 10, 3), (3, 10, 3), (4, 10, 5), (99, 10, 9), (99, 11, 11),

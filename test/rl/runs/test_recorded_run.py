@@ -49,19 +49,6 @@ def test_a_progress_file_is_the_run_around_it_or_alone_one_without_settings(run,
     assert found.names()[:4] == ['return', 'length', 'success', 'agent_steps']
 
 
-def test_a_run_without_the_column_of_lengths_reports_it(run):
-    text = (run / 'progress.csv').read_text()
-    (run / 'progress.csv').write_text(
-        '\n'.join(','.join(line.split(',')[:3] + line.split(',')[4:])
-                  for line in text.splitlines()) + '\n')
-    found = RecordedRun(run)
-    assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
-    with pytest.raises(RunReadError) as error:
-        found.series('steps', 'length')
-    assert str(error.value).startswith(
-        f'{run}: has no mean_length_100; there is return, success, agent_steps')
-
-
 def test_rows_before_the_first_episode_and_an_incomplete_last_line_are_skipped(tmp_path):
     (tmp_path / 'progress.csv').write_text(
         'agent_steps,mean_return_100\n10,nan\n20,1.5\n30,2.5\n40')
