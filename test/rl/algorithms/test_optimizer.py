@@ -116,24 +116,6 @@ def test_a_gradient_too_long_for_its_numbers_changes_nothing(same):
     assert same(all_of(network, optimizer), before)
 
 
-def test_no_learner_makes_a_step_if_the_loss_of_one_is_not_finite(pair, same):
-    members = [Two(), Two()]
-    before = copy.deepcopy([each.state_dict() for each in members])
-
-    def learn(which, factor):
-        def step(group):
-            optimizer = PolicyOptimizer(members[which], CONFIG, group)
-            loss = members[which].loss() * factor
-            with pytest.raises(FloatingPointError) as error:
-                optimizer.step(loss, {'losses/loss': loss})
-            return str(error.value)
-        return step
-
-    said = pair(learn(0, 1.0), learn(1, float('nan')))
-    assert said == ['loss of another learner not finite', 'losses/loss not finite']
-    assert same([each.state_dict() for each in members], before)
-
-
 def test_an_optimizer_goes_on_with_its_own_state_and_refuses_that_of_another():
     for name in ('adam', 'rmsprop'):
         network, optimizer = make(optimizer=name)

@@ -11,7 +11,6 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, PpoConfig
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
-from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.weights import load_weights
@@ -46,22 +45,6 @@ def test_versions_and_valid_steps_are_counted(spaces, random_unroll):
     resets = sum(int(unroll.arrays['is_reset'][1:].sum()) for unroll in unrolls)
     assert resets > 0
     assert (learner.version, learner.agent_steps) == (1, 8 * 5 - resets)
-
-
-def test_agent_steps_are_summed_over_all_learners(spaces, random_unroll):
-    class Ten(Group):
-        """One of ten learners whose parts are all alike."""
-
-        size = 10
-
-        def all_reduce_sum(self, numbers):
-            return numbers.detach() * 10
-
-    alone, together = Learner(CONFIG, *spaces), Learner(CONFIG, *spaces, group=Ten())
-    for learner in (alone, together):
-        learner.update([random_unroll(0)])
-    assert together.agent_steps == 10 * alone.agent_steps > 0
-    assert together.algorithm.group is together.algorithm.optimizer.group is together.group
 
 
 def test_a_loss_or_gradient_that_is_not_finite_changes_nothing(spaces, random_unroll, same):
