@@ -74,19 +74,11 @@ def test_loss_and_gradient_are_those_of_the_paper(
         assert float(parts['losses/clipfrac']) == pytest.approx(counts['clipped'] / valid.sum())
 
 
-class Spied:
-    """Records the calls of an algorithm's ``loss``: minibatches and divergences."""
-
-    def __init__(self, learner, monkeypatch):
-        self.calls, loss = [], learner.loss
-
-        def spy(batch):
-            found = loss(batch)
-            self.calls.append(SimpleNamespace(
-                batch=batch, kl=float(found[1]['losses/approx_kl'].detach())))
-            return found
-
-        monkeypatch.setattr(learner, 'loss', spy)
+def minibatches_of(learner):
+    """Return the list that the minibatches of an algorithm's updates are appended to."""
+    found, loss = [], learner.loss
+    learner.loss = lambda batch: (found.append(batch), loss(batch))[1]
+    return found
 
 
 def numbered(batch):
@@ -102,54 +94,53 @@ def steps_of(batch):
 
 
 def belong_together(found, names, batch, place):
-    """Assert that the steps of a minibatch have all that belongs to them, at ``place``."""
+    """Assert that steps have what belongs to them, at ``place`` in the batch."""
     for name in names:
         assert torch.equal(getattr(found, name), getattr(batch, name)[place]), name
 
 
 @pytest.mark.parametrize('minibatches', [1, 7, 72])
 def test_each_step_is_learned_from_once_an_epoch(
-        batch, linear, algorithm, config, monkeypatch, minibatches):
+        batch, linear, algorithm, config, minibatches):
     batch = numbered(batch)
     learner = algorithm(linear(), config('ppo', learning_rate=0.0), ppo_epochs=3,
                         ppo_minibatches=minibatches, ppo_kl_target=10.0)
-    spied = Spied(learner, monkeypatch)
+    seen = minibatches_of(learner)
     metrics = learner.update(batch)
-    assert metrics['losses/minibatches'] == len(spied.calls) == 3 * minibatches
+    assert metrics['losses/minibatches'] == len(seen) == 3 * minibatches
     batch, _ = learner.add_targets(batch)
     orders = []
-    for first in range(0, len(spied.calls), minibatches):
-        calls = spied.calls[first:first + minibatches]
-        orders.append(torch.cat([steps_of(each.batch) for each in calls]))
+    whole = SimpleNamespace(**{
+        name: getattr(batch, name).flatten(0, 1) for name in STEPWISE})
+    for first in range(0, len(seen), minibatches):
+        epoch = seen[first:first + minibatches]
+        orders.append(torch.cat([steps_of(each) for each in epoch]))
         assert orders[-1].sort().values.tolist() == list(range(72))
-        for each in calls:
-            steps = steps_of(each.batch)
-            belong_together(
-                SimpleNamespace(**{name: getattr(each.batch, name)[0] for name in STEPWISE}),
-                STEPWISE, SimpleNamespace(**{
-                    name: getattr(batch, name).flatten(0, 1) for name in STEPWISE}), steps)
+        for each in epoch:
+            steps = SimpleNamespace(**{name: getattr(each, name)[0] for name in STEPWISE})
+            belong_together(steps, STEPWISE, whole, steps_of(each))
     assert not torch.equal(orders[0], orders[1])
 
 
 @pytest.mark.parametrize('minibatches', [1, 7])
 def test_minibatches_of_a_recurrent_policy_are_whole_columns(
-        random_unroll, real, config, monkeypatch, minibatches, schema):
+        random_unroll, real, config, minibatches, schema):
     batch = numbered(make_batch([random_unroll(seed) for seed in range(3)], schema))
     batch = dataclasses.replace(batch, state=torch.randn(9, 10))
     learner = real(config('ppo', lstm_size=5, learning_rate=0.0), ppo_epochs=2,
                    ppo_minibatches=minibatches, ppo_kl_target=10.0)
-    spied = Spied(learner, monkeypatch)
+    seen = minibatches_of(learner)
     learner.update(batch)
     batch, _ = learner.add_targets(batch)
-    assert len(spied.calls) == 2 * minibatches
+    assert len(seen) == 2 * minibatches
     for first in (0, minibatches):
         columns = []
-        for each in spied.calls[first:first + minibatches]:
-            here = each.batch.observations[0, :, 0].long()
+        for each in seen[first:first + minibatches]:
+            here = each.observations[0, :, 0].long()
             columns += here.tolist()
-            belong_together(each.batch, ('observations', 'is_reset', *STEPWISE), batch,
+            belong_together(each, ('observations', 'is_reset', *STEPWISE), batch,
                             (slice(None), here))
-            assert torch.equal(each.batch.state, batch.state[here])
+            assert torch.equal(each.state, batch.state[here])
         assert sorted(columns) == list(range(9))
 
 
@@ -168,12 +159,12 @@ def test_targets_are_gae_of_the_policy_at_the_start(
 
 
 def test_returns_are_normalised_by_all_that_came(
-        batch, linear, algorithm, config, log_probs, naive_gae, monkeypatch):
+        batch, linear, algorithm, config, log_probs, naive_gae):
     """Values are undone by the old statistics, returns normalised by the new ones."""
     policy = linear()
     learner = algorithm(policy, config('ppo', learning_rate=0.1), normalize_returns=True,
                         ppo_minibatches=1, ppo_epochs=2, ppo_kl_target=10.0)
-    spied, seen, mean, deviation = Spied(learner, monkeypatch), [], 0.0, 1.0
+    minibatches, seen, mean, deviation = minibatches_of(learner), [], 0.0, 1.0
     valid = batch.valid.numpy()
     for number in range(3):
         given = dataclasses.replace(batch, rewards=batch.rewards * 10 + 7 * number)
@@ -185,8 +176,8 @@ def test_returns_are_normalised_by_all_that_came(
         learner.update(given)
         mean, deviation = np.mean(seen), np.std(seen)
         expected = ((returns - mean) / deviation)[valid]
-        for call in spied.calls[2 * number:]:
-            found = call.batch.returns[call.batch.valid].numpy()
+        for each in minibatches[2 * number:]:
+            found = each.returns[each.valid].numpy()
             np.testing.assert_allclose(np.sort(found), np.sort(expected), rtol=1e-4, atol=1e-5)
     assert abs(mean) > 5.0
     assert deviation > 5.0

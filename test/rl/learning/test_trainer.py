@@ -6,6 +6,7 @@ import json
 import math
 import queue
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -210,8 +211,8 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
 def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     """An actor restarts, and the learner is killed long before its next checkpoint."""
     # Every look at the clock takes a second.
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time.monotonic',
-                        itertools.count().__next__)
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time',
+                        SimpleNamespace(monotonic=itertools.count().__next__))
 
     def disturb(inbox):
         if inbox.sequence == 6:
@@ -345,8 +346,8 @@ def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written
 
     monkeypatch.setattr(run.folder, 'report', sometimes)
     # A row for every update.
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time.monotonic',
-                        itertools.count().__next__)
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time',
+                        SimpleNamespace(monotonic=itertools.count().__next__))
     assert run() == 'total_steps'
     assert sum(line.startswith('progress not written: ') for line in run.lines) == 2
     assert run.folder.progress()[-1]['agent_steps'] == run.learner.agent_steps

@@ -79,10 +79,12 @@ def test_runs_of_other_x_and_length_are_averaged_where_all_of_them_are():
     assert y.tolist() == [[5, 10, 20, 25], [1, 1, 1, 1]]
 
 
-def test_mean_and_band_are_those_of_the_values_at_each_x():
+def test_mean_and_band_are_those_of_smoothed_runs_at_each_x():
     runs = random_runs(1)
-    curve = make_curve('a', runs, 1, 'std')
-    edges = make_curve('a', runs, 1, 'minmax').band
+    curve = make_curve('a', runs, 5, 'std')
+    assert curve.windows == (5, 5, 5, 5)
+    edges = make_curve('a', runs, 5, 'minmax').band
+    runs = [series(run.x, naive_moving_mean(run.y, 5)) for run in runs]
     begin, end = max(run.x[0] for run in runs), min(run.x[-1] for run in runs)
     assert curve.x.tolist() == sorted({at for run in runs for at in run.x if begin <= at <= end})
     for i in range(len(curve.x)):
