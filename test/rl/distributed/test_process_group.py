@@ -199,7 +199,7 @@ def test_joining_a_stopped_learner_0_is_an_error_and_can_be_interrupted(address)
     """The kernel connects to a process that is stopped, but nobody answers."""
     host, port = address.split(':')
     with socket.create_server((host, int(port))):
-        with pytest.raises(GroupError, match='learner 0 did not answer within group_timeout, 1 s'):
+        with pytest.raises(GroupError, match='learner 0 did not (answer|come) within group_t'):
             join(1, 2, address, 1.0)
         stop = threading.Event()
         with ThreadPoolExecutor(1) as pool:
