@@ -186,7 +186,7 @@ def alike():
 
 
 @pytest.fixture
-def together(pair, real, alike, random_unroll, schema):
+def together(pair, real, alike, random_unroll, spaces):
     """
     Return a function: assert that two learners of a group do what one does with both batches.
 
@@ -195,14 +195,17 @@ def together(pair, real, alike, random_unroll, schema):
     def check(config, updates=2, **options):
         config = dataclasses.replace(
             config, optimizer='rmsprop', rmsprop_epsilon=1.0, learning_rate=0.3)
-        parts = [[make_batch([random_unroll(10 * n + rank, batch=3 - rank, start_id=rank,
-                                            sequence=n)], schema)
-                  for n in range(updates)] for rank in range(2)]
-        whole = [make_batch([random_unroll(10 * n + rank, batch=3 - rank, start_id=rank,
-                                           sequence=n) for rank in range(2)], schema)
-                 for n in range(updates)]
-        assert parts[0][0].valid.sum() != parts[1][0].valid.sum()
         alone = real(config, **options)
+        schema = UnrollSchema(*spaces, config.unroll_length, 1, alone.policy.state_size)
+
+        def unroll(rank, n):
+            return random_unroll(10 * n + rank, batch=3 - rank, start_id=rank, sequence=n,
+                                 state_size=schema.state_size)
+
+        parts = [[make_batch([unroll(rank, n)], schema) for n in range(updates)]
+                 for rank in range(2)]
+        whole = [make_batch([unroll(0, n), unroll(1, n)], schema) for n in range(updates)]
+        assert parts[0][0].valid.sum() != parts[1][0].valid.sum()
         before = {name: each.clone() for name, each in alone.policy.state_dict().items()}
         members = [real(config, **options) for _ in range(2)]
 

@@ -1,12 +1,17 @@
-"""DQN: the loss of what is drawn, what is noted of it, and the target network."""
+"""DQN: its loss, the target network, and its replay: when and how often it is learned from."""
+
+import re
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.distributed.collectives import Group
 
 
 def huber(error):
@@ -30,9 +35,8 @@ def make(algorithm, policy, settings, **options):
     return learner
 
 
-@pytest.mark.parametrize('double', [True, False])
-@pytest.mark.parametrize('n', [1, 3])
-@pytest.mark.parametrize('prioritized', [False, True])
+@pytest.mark.parametrize(('double', 'n', 'prioritized'), [
+    (True, 1, False), (False, 3, False), (True, 3, True)])
 def test_loss_and_gradient_are_those_of_the_definition(
         batch, linear_values, algorithm, config, schema, check_gradient, table, double,
         n, prioritized):
@@ -41,7 +45,8 @@ def test_loss_and_gradient_are_those_of_the_definition(
                    prioritized=prioritized, importance_exponent=0.5)
     replay = filled(schema, batch, n, 0.7)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.update_priorities(columns, times, torch.linspace(0.1, 3.0, len(columns)))
+    priorities = torch.linspace(0.1, 3.0, len(columns))
+    replay.update_priorities(columns, times, priorities)
     torch.manual_seed(0)
     sample, rows, count = replay.sample(32), table(batch, n), replay.steps
 
@@ -75,41 +80,25 @@ def test_loss_and_gradient_are_those_of_the_definition(
         np.abs(errors).mean(), rel=1e-5)
     assert all(each.grad is None for each in learner.target.parameters())
     assert len(sample.probabilities.unique()) > 10
+    if prioritized:
+        # What was learned from is drawn by its error from now on.
+        drawn_by = dict(zip(zip(columns.tolist(), times.tolist(), strict=True),
+                            priorities.tolist(), strict=True))
+        drawn_by |= zip(zip(sample.column.tolist(), sample.time.tolist(), strict=True),
+                        np.abs(errors), strict=True)
+        drawn = replay.sample(1000)
+        total = sum(each ** 0.7 for each in drawn_by.values())
+        for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
+            assert odds == pytest.approx(drawn_by[b, t] ** 0.7 / total, rel=1e-3)
 
 
-def test_what_was_learned_from_is_drawn_by_its_error(
-        batch, linear_values, algorithm, config, schema, table):
-    learner = make(algorithm, linear_values(), config('dqn'), prioritized=True)
-    replay = filled(schema, batch, 1, 0.7)
-    place = torch.nonzero(replay.valid)[[5, 30]].T
-    learner.loss(replay, Sample(*place, torch.full((2,), 0.02)))
-    with torch.no_grad():
-        errors = []
-        for b, t in place.T.tolist():
-            total, factor, later = table(batch, 1)[b, t]
-            following = batch.observations[later, b]
-            best = learner.policy(following).parameters[:4].argmax()
-            value = learner.policy(batch.observations[t, b]).parameters[batch.actions[t, b]]
-            errors.append(float(
-                total + factor * learner.target(following).parameters[best] - value))
-    drawn = replay.sample(4000)
-    weights = [abs(each) ** 0.7 for each in errors]
-    # All others still have the weight 1 of what is new.
-    rest = replay.steps - 2 + sum(weights)
-    for (b, t), weight in zip(place.T.tolist(), weights, strict=True):
-        odds = drawn.probabilities[(drawn.column == b) & (drawn.time == t)]
-        assert len(odds) > 5
-        assert odds.tolist() == pytest.approx([weight / rest] * len(odds), rel=1e-4)
-
-
-@pytest.mark.parametrize('prioritized', [False, True])
 @pytest.mark.parametrize('double', [True, False])
 def test_with_a_memory_whole_columns_are_learned_from(
-        random_unroll, real, config, spaces, table, double, prioritized):
+        random_unroll, real, config, spaces, table, double):
     """Each column is walked through from the state that its actor had, and forgets at resets."""
     settings = config('dqn', lstm_size=5)
     learner = make(lambda policy, settings, **options: real(settings, **options), None, settings,
-                   double_q=double, n_step=2, prioritized=prioritized)
+                   double_q=double, n_step=2, prioritized=True)
     schema = UnrollSchema(*spaces, 8, 1, 10)
     batch = make_batch([random_unroll(seed, state_size=10) for seed in range(3)], schema)
     replay = filled(schema, batch, 2, 0.7)
@@ -143,38 +132,9 @@ def test_with_a_memory_whole_columns_are_learned_from(
     assert float(loss.detach()) == pytest.approx(total / count, rel=1e-5)
     assert replay.steps == len(rows)
     drawn = replay.sample(3000)
-    if not prioritized:
-        return
     weights = {place: abs(errors.get(place, 1.0)) ** 0.7 for place in rows}
     for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
         assert odds == pytest.approx(weights[b, t] / sum(weights.values()), rel=1e-3)
-
-
-def test_the_memory_is_learned_through_time(real, config):
-    """The loss of one step at the end has a gradient in what was observed long before."""
-    learner = make(lambda policy, settings, **options: real(settings, **options), None,
-                   config('dqn', lstm_size=5))
-    observations = torch.randn(9, 1, 3, requires_grad=True)
-    resets = torch.zeros(9, 1, dtype=torch.bool)
-    learner.policy(observations, resets, torch.zeros(1, 10)).parameters[7, 0, 0].backward()
-    assert observations.grad[0].abs().max() > 0
-    resets[3] = True
-    observations.grad = None
-    learner.policy(observations, resets, torch.zeros(1, 10)).parameters[7, 0, 0].backward()
-    assert not observations.grad[2].any()
-    assert observations.grad[3].any()
-
-
-def test_ignored_steps_contribute_nothing(
-        batch, real, config, ignored_changed, same):
-    weights = []
-    for given in (batch, ignored_changed(batch)):
-        learner = real(config('dqn'), replay_size=72, replay_start=1, replay_batch=16,
-                       prioritized=True)
-        for _ in range(3):
-            learner.update(given)
-        weights.append(learner.policy.state_dict())
-    assert same(dict(weights[0]), dict(weights[1]))
 
 
 def test_the_target_network_is_copied_at_each_period(batch, real, config, same, monkeypatch):
@@ -199,16 +159,94 @@ def test_the_target_network_is_copied_at_each_period(batch, real, config, same, 
         assert same(target, seen[number - number % 3][0])
 
 
-def test_figures_are_means_over_the_steps_of_an_update(batch, real, config, monkeypatch):
-    learner = real(config('dqn'), replay_size=72, replay_start=1, replay_batch=16)
-    loss, losses = learner.loss, []
+@pytest.mark.parametrize('ratio', [0.3, 4.0])
+def test_steps_are_made_as_often_as_the_ratio_says(random_unroll, schema, real, config, ratio):
+    learner = real(config('dqn'), replay_size=160, replay_start=40, replay_batch=16,
+                   replay_ratio=ratio)
+    stored = worth = 0
+    for seed in range(12):
+        batch = make_batch([random_unroll(seed)], schema)
+        new = int(batch.valid.sum())
+        stored += new
+        before = learner.optimizer.steps
+        metrics = learner.update(batch)
+        if stored < 40:
+            assert metrics == {'losses/replayed_steps': stored}
+        else:
+            worth += new
+            assert metrics['losses/replayed_steps'] == float(learner._replay.steps)
+            assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
+        assert learner.optimizer.steps == int(worth * ratio / 16 + 1e-9)
+    assert learner.optimizer.steps >= 3
 
-    def spy(*args):
-        found = loss(*args)
-        losses.append(float(found[0].detach()))
-        return found
 
-    monkeypatch.setattr(learner, 'loss', spy)
-    metrics = learner.update(batch)
-    assert len(losses) > 5
-    assert metrics['losses/loss'] == pytest.approx(np.mean(losses))
+@pytest.fixture
+def unlike(random_unroll, spaces):
+    """Return a function that makes a batch whose columns have one step each that resets."""
+    def make(seed, state_size=0, columns=3):
+        unroll = random_unroll(seed, batch=columns, state_size=state_size)
+        resets = unroll.arrays['is_reset']
+        resets[:] = False
+        resets[1 + np.random.default_rng(seed).integers(0, 8, columns), np.arange(columns)] = True
+        return make_batch([unroll], UnrollSchema(*spaces, 8, 1, state_size))
+    return make
+
+
+@pytest.mark.parametrize('memory', [{'lstm_size': 3}, {'last_action_reward': True}], ids=str)
+def test_with_a_memory_the_ratio_is_that_of_what_is_learned_from(unlike, real, config, memory):
+    """Columns hold fewer steps than are asked for, or more: of T each, and one at least."""
+    for size, ratio in ((1, 0.5), (7, 2.0), (8, 0.5), (15, 2.0), (39, 0.5)):
+        learner = real(config('dqn', **memory), replay_size=160, replay_start=1,
+                       replay_batch=size, replay_ratio=ratio)
+        of_columns, learned, step = learner._column_targets, [], 7 * max(size // 8, 1)
+
+        def spy(*args, of_columns=of_columns, learned=learned):
+            found = of_columns(*args)
+            learned.append(int(found[-1].sum()))
+            return found
+
+        learner._column_targets = spy
+        new = 0
+        for seed in range(10):
+            batch = unlike(seed, learner.policy.state_size)
+            new += int(batch.valid.sum())
+            learner.update(batch)
+            # What is not yet learned from is less than one step of the optimiser.
+            assert 0 <= ratio * new - sum(learned) < step, (size, ratio)
+        assert new == 10 * 3 * 7
+        assert set(learned) == {step}, (size, ratio)
+        assert learner.optimizer.steps == len(learned) >= 2, (size, ratio)
+
+
+def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(unlike, real, config):
+    """Six columns have room for 48 of 50 steps, and six of these only reset."""
+    for memory, start in (({}, 50), ({'lstm_size': 3}, 50), ({}, 43)):
+        learner = real(config('dqn', **memory), replay_size=50, replay_start=start,
+                       replay_batch=16)
+        metrics = [learner.update(unlike(seed, learner.policy.state_size)) for seed in range(3)]
+        assert [each['losses/replayed_steps'] for each in metrics] == [21, 42, 42], memory
+        assert ['losses/loss' in each for each in metrics] == [False, True, True], memory
+
+
+def test_nothing_is_learned_from_a_full_replay_of_resets_alone(batch, unlike, real, config):
+    learner = real(config('dqn'), replay_size=8, replay_start=8, replay_batch=8)
+    batch.is_reset[:] = True
+    assert learner.update(batch) == {'losses/replayed_steps': 0}
+    assert learner.optimizer.steps == 0
+    metrics = learner.update(unlike(0, columns=1))
+    assert metrics['losses/replayed_steps'] == 7
+    assert 'losses/loss' in metrics
+
+
+def test_the_memory_of_a_host_is_split_over_the_learners(real, config, monkeypatch):
+    monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=9e6))
+    for size in (1, 3):
+        group = Group()
+        group.size = size
+        with pytest.raises(ValueError, match='^replay_size: 1000000 steps [^\n]*$') as caught:
+            real(config('dqn'), group, replay_size=1_000_000)
+        assert ('split over 3 learners' in str(caught.value)) == (size == 3)
+        most = int(re.search(r'at most (\d+)$', str(caught.value))[1])
+        # 9 observations of three numbers, 8 steps.
+        assert most == int(0.8 * 9e6 / size / (9 * 13 + 8 * 36)) * 8
+        real(config('dqn'), group, replay_size=most)

@@ -56,8 +56,13 @@ OWN = {
             'target_period': 20, 'exploration_start': 0.3, 'exploration_end': 0.3},
     'sac': {'replay_size': 4000, 'replay_start': 100, 'replay_batch': 64, 'replay_ratio': 4.0,
             'target_smoothing': 0.05, 'temperature': 0.1, 'target_entropy_share': 0.2}}
-# Those that can have a memory.
-RECURRENT = [name for name in OWN if name != 'sac']
+
+
+def cases(names, always, *others):
+    """Mark all but one case as slow: each guarantee is always checked, each algorithm once."""
+    return pytest.mark.parametrize(names, [
+        always, *(pytest.param(*(each if isinstance(each, tuple) else (each,)),
+                               marks=pytest.mark.slow) for each in others)], ids=str)
 
 
 def train(name, envs, updates, **changes):
@@ -70,7 +75,7 @@ def train(name, envs, updates, **changes):
     learner = Learner(config, envs.single_observation_space, envs.single_action_space,
                       algorithm_config=algorithm_config)
     actor = TorchActor(envs, learner.copy_policy(), learner.schema, 3,
-                  exploration=exploration_schedule(algorithm_config, 'a'))
+                       exploration=exploration_schedule(algorithm_config, 'a'))
     for number in range(updates):
         actor.load(learner.weights(), learner.version, learner.agent_steps)
         learner.update([Unroll(actor.unroll()[0], 'a', 1, number, learner.version)])
@@ -90,25 +95,19 @@ def play(policy, steps, episodes=20):
     return total / (100 * episodes)
 
 
-@pytest.mark.parametrize(('name', 'lstm_size'), [
-    *((name, 0) for name in OWN), *((name, 8) for name in RECURRENT)])
-def test_what_is_shown_is_done(name, lstm_size):
-    policy = train(name, Recall(1), 30, lstm_size=lstm_size)
-    assert play(policy, 1) > 0.99
+@cases('name', 'dqn', 'impala', 'a3c', 'ppo', 'reinforce', 'sac')
+def test_what_is_shown_is_done(name):
+    assert play(train(name, Recall(1), 30), 1) > 0.99
 
 
-@pytest.mark.parametrize('name', RECURRENT)
+@cases('name', 'ppo', 'impala', 'a3c', 'reinforce', 'dqn')
 def test_what_was_shown_three_steps_ago_is_remembered(name):
     """Unrolls of eight steps cut episodes of five anywhere: the state goes along."""
-    policy = train(name, Recall(4), 30 if name == 'ppo' else 60, lstm_size=8)
-    assert play(policy, 4) > 0.99
-
-
-@pytest.mark.parametrize('name', ['impala', 'ppo'])
-def test_without_a_memory_it_is_a_guess(name):
-    # Of 2000 guesses: a half, within four deviations.
-    policy = train(name, Recall(4), 30 if name == 'ppo' else 60)
-    assert abs(play(policy, 4) - 0.5) < 0.045
+    updates = 30 if name == 'ppo' else 60
+    assert play(train(name, Recall(4), updates, lstm_size=8), 4) > 0.99
+    if name == 'ppo':
+        # Without a memory it is a guess: of 2000 a half, within four deviations.
+        assert abs(play(train(name, Recall(4), updates), 4) - 0.5) < 0.045
 
 
 class ArmStatus(Recall):
@@ -136,20 +135,20 @@ class ArmStatus(Recall):
         return observations.astype(np.float32), (rewards + hint).astype(np.float32), *ended
 
 
-@pytest.mark.parametrize('by_reward', [False, True], ids=['action', 'reward'])
-@pytest.mark.parametrize('lstm_size', [0, 8])
-@pytest.mark.parametrize('name', RECURRENT)
-def test_the_last_action_and_reward_are_acted_upon(name, lstm_size, by_reward):
-    policy = train(name, ArmStatus(by_reward), 60, lstm_size=lstm_size, last_action_reward=True)
-    envs, is_reset, rewards = ArmStatus(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
-    act = Act(policy, envs.single_action_space, deterministic=True)
-    observations, _ = envs.reset(seed=9)
-    paid = []
-    for _ in range(3 * 10):
-        observations, rewards, *_ = envs.step(act(observations, is_reset, rewards))
-        is_reset = np.full(100, envs.time == 0)
-        paid.append(rewards)
-    assert np.mean(paid[1::3]) > 0.99
+@cases(('name', 'lstm_size'), ('a3c', 0), ('impala', 8), ('ppo', 0), ('reinforce', 0), ('dqn', 8))
+def test_the_last_action_and_reward_are_acted_upon(name, lstm_size):
+    for by_reward in (False, True):
+        policy = train(name, ArmStatus(by_reward), 60, lstm_size=lstm_size,
+                       last_action_reward=True)
+        envs, is_reset, rewards = ArmStatus(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
+        act = Act(policy, envs.single_action_space, deterministic=True)
+        observations, _ = envs.reset(seed=9)
+        paid = []
+        for _ in range(3 * 10):
+            observations, rewards, *_ = envs.step(act(observations, is_reset, rewards))
+            is_reset = np.full(100, envs.time == 0)
+            paid.append(rewards)
+        assert np.mean(paid[1::3]) > 0.99, f'by_reward: {by_reward}'
 
 
 class Aim(gymnasium.vector.VectorEnv):
@@ -170,8 +169,8 @@ class Aim(gymnasium.vector.VectorEnv):
                 np.zeros(32, np.bool_), {})
 
 
-@pytest.mark.parametrize('kind', ['gaussian', 'squashed'])
-@pytest.mark.parametrize(('name', 'updates'), [('impala', 100), ('ppo', 50), ('sac', 60)])
+@cases(('name', 'updates', 'kind'), ('sac', 60, 'squashed'), ('impala', 100, 'gaussian'),
+       ('ppo', 50, 'squashed'))
 def test_the_best_of_a_range_is_found(name, updates, kind):
     policy = train(name, Aim(), updates, action_distribution=kind,
                    normalize_advantages=True, entropy_cost=0.0)
@@ -233,8 +232,8 @@ class Puzzle(gymnasium.vector.VectorEnv):
         return total / 20
 
 
-@pytest.mark.parametrize('actions', [PARTS, FLAGS], ids=str)
-@pytest.mark.parametrize('name', [name for name in OWN if name not in ('dqn', 'sac')])
+@cases(('name', 'actions'), ('reinforce', PARTS), ('impala', FLAGS), ('a3c', PARTS),
+       ('ppo', FLAGS))
 def test_several_actions_at_once_are_learned(name, actions):
     puzzle = Puzzle(actions, image=False)
     policy = train(name, CheckedVectorEnv(puzzle, seed=3), 40 if name == 'ppo' else 100,
@@ -242,7 +241,7 @@ def test_several_actions_at_once_are_learned(name, actions):
     assert puzzle.solved(policy) > 0.99
 
 
-@pytest.mark.parametrize('name', list(OWN))
+@cases('name', 'impala', 'ppo', 'dqn', 'sac')
 def test_an_image_and_numbers_are_understood_together(name):
     replays = name in ('dqn', 'sac')
     puzzle = Puzzle(ONE if replays else PARTS, image=True)

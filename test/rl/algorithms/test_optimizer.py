@@ -36,35 +36,25 @@ def all_of(network, optimizer):
     return copy.deepcopy((network.state_dict(), optimizer.state(), optimizer.steps))
 
 
-@pytest.mark.parametrize('optimizer', ['adam', 'rmsprop'])
-def test_steps_go_down_and_are_counted(optimizer):
-    network, optimizer = make(optimizer=optimizer)
-    losses = []
-    for _ in range(20):
-        losses.append(network.loss())
-        optimizer.step(losses[-1], {})
-    assert losses == sorted(losses, reverse=True)
-    assert optimizer.steps == 20
-    assert float(network.fixed.detach()) == 7.0
-
-
-@pytest.mark.parametrize(('settings', 'reference'), [
-    ({'optimizer': 'adam'}, lambda each: torch.optim.Adam(each, 0.01, eps=1e-5)),
-    ({'optimizer': 'rmsprop'},
-     lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.01)),
-    ({'optimizer': 'rmsprop', 'rmsprop_epsilon': 0.5},
-     lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.5))])
-def test_steps_are_those_of_the_configured_torch_optimizer(settings, reference):
-    network, optimizer = make(**settings, max_grad_norm=1e6)
-    other = Two()
-    torch_optimizer = reference([other.first, other.second])
-    for _ in range(3):
-        optimizer.step(network.loss(), {})
-        torch_optimizer.zero_grad()
-        other.loss().backward()
-        torch_optimizer.step()
-    assert torch.equal(network.first, other.first)
-    assert torch.equal(network.second, other.second)
+def test_steps_are_those_of_the_configured_torch_optimizer():
+    for settings, reference in (
+            ({'optimizer': 'adam'}, lambda each: torch.optim.Adam(each, 0.01, eps=1e-5)),
+            ({'optimizer': 'rmsprop'},
+             lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.01)),
+            ({'optimizer': 'rmsprop', 'rmsprop_epsilon': 0.5},
+             lambda each: torch.optim.RMSprop(each, 0.01, alpha=0.99, eps=0.5))):
+        network, optimizer = make(**settings, max_grad_norm=1e6)
+        other = Two()
+        torch_optimizer = reference([other.first, other.second])
+        for _ in range(3):
+            optimizer.step(network.loss(), {})
+            torch_optimizer.zero_grad()
+            other.loss().backward()
+            torch_optimizer.step()
+        assert torch.equal(network.first, other.first), settings
+        assert torch.equal(network.second, other.second), settings
+        assert optimizer.steps == 3
+        assert float(network.fixed.detach()) == 7.0
 
 
 def test_a_long_gradient_is_scaled_down_and_a_short_one_is_not():
@@ -86,12 +76,9 @@ def test_a_linear_schedule_falls_to_nothing_and_no_further():
         assert optimizer.learning_rate == pytest.approx(0.01 * left)
         optimizer.step(network.loss(), {})
         assert optimizer.state()['param_groups'][0]['lr'] == optimizer.learning_rate
-
-
-def test_constant_schedule_keeps_the_learning_rate():
-    _, optimizer = make()
-    optimizer.schedule(999)
-    assert optimizer.learning_rate == 0.01
+    _, constant = make()
+    constant.schedule(999)
+    assert constant.learning_rate == 0.01
 
 
 def test_a_loss_that_is_not_finite_is_named_by_its_parts_and_changes_nothing(same):
@@ -105,16 +92,16 @@ def test_a_loss_that_is_not_finite_is_named_by_its_parts_and_changes_nothing(sam
     assert same(all_of(network, optimizer), before)
 
 
-@pytest.mark.parametrize('poison', [float('nan'), float('inf'), -float('inf')])
-def test_a_gradient_that_is_not_finite_is_named_alone_and_changes_nothing(same, poison):
+def test_a_gradient_that_is_not_finite_is_named_alone_and_changes_nothing(same):
     network, optimizer = make()
     optimizer.step(network.loss(), {})
     before = all_of(network, optimizer)
-    hook = network.second.register_hook(lambda gradient: gradient * poison)
-    with pytest.raises(FloatingPointError, match='^the gradient of second is not finite$'):
-        optimizer.step(network.loss(), {})
-    assert same(all_of(network, optimizer), before)
-    hook.remove()
+    for poison in (float('nan'), float('inf'), -float('inf')):
+        hook = network.second.register_hook(lambda gradient, poison=poison: gradient * poison)
+        with pytest.raises(FloatingPointError, match='^the gradient of second is not finite$'):
+            optimizer.step(network.loss(), {})
+        assert same(all_of(network, optimizer), before), poison
+        hook.remove()
     optimizer.step(network.loss(), {})
     assert torch.isfinite(network.second).all()
 
@@ -129,62 +116,17 @@ def test_a_gradient_too_long_for_its_numbers_changes_nothing(same):
     assert same(all_of(network, optimizer), before)
 
 
-def test_no_learner_makes_a_step_if_the_loss_of_one_is_not_finite(pair, same):
-    members = [Two(), Two()]
-    before = copy.deepcopy([each.state_dict() for each in members])
-
-    def learn(which, factor):
-        def step(group):
-            optimizer = PolicyOptimizer(members[which], CONFIG, group)
-            loss = members[which].loss() * factor
-            with pytest.raises(FloatingPointError) as error:
-                optimizer.step(loss, {'losses/loss': loss})
-            return str(error.value)
-        return step
-
-    said = pair(learn(0, 1.0), learn(1, float('nan')))
-    assert said == ['loss of another learner not finite', 'losses/loss not finite']
-    assert same([each.state_dict() for each in members], before)
-
-
-def test_two_learners_step_along_the_sum_of_their_gradients(pair):
-    members = [Two(), Two()]
-
-    def learn(which):
-        def step(group):
-            optimizer = PolicyOptimizer(members[which], CONFIG, group)
-            parameter = (members[which].first, members[which].second)[which]
-            others = 0.0 * members[which].loss()
-            loss = parameter.square().sum()
-            return optimizer.step(loss + others, {'part': loss, 'one': torch.tensor(1.0)})
-        return step
-
-    found = pair(learn(0), learn(1))
-    network, optimizer = make()
-    loss = network.loss() - network.fixed.sum()
-    # What each has is a part of a mean over both.
-    expected = optimizer.step(loss, {'part': loss, 'one': torch.tensor(2.0)})
-    assert expected == {'part': 14.0, 'one': 2.0, 'losses/grad_norm': pytest.approx(2 * 14**0.5)}
-    assert found == [expected] * 2
-    for member in members:
-        assert torch.equal(member.first, network.first)
-        assert torch.equal(member.second, network.second)
-
-
-@pytest.mark.parametrize('name', ['adam', 'rmsprop'])
-def test_restored_optimizer_continues_identically(name):
-    network, optimizer = make(optimizer=name)
-    optimizer.step(network.loss(), {})
-    other, again = make(optimizer=name)
-    other.load_state_dict(network.state_dict())
-    again.load_state(copy.deepcopy(optimizer.state()))
-    optimizer.step(network.loss(), {})
-    again.step(other.loss(), {})
-    assert torch.equal(network.first, other.first)
-    assert not torch.equal(network.first, Two().first)
-
-
-def test_the_state_of_another_optimiser_is_refused():
+def test_an_optimizer_goes_on_with_its_own_state_and_refuses_that_of_another():
+    for name in ('adam', 'rmsprop'):
+        network, optimizer = make(optimizer=name)
+        optimizer.step(network.loss(), {})
+        other, again = make(optimizer=name)
+        other.load_state_dict(network.state_dict())
+        again.load_state(copy.deepcopy(optimizer.state()))
+        optimizer.step(network.loss(), {})
+        again.step(other.loss(), {})
+        assert torch.equal(network.first, other.first), name
+        assert not torch.equal(network.first, Two().first), name
     state = make(optimizer='adam')[1].state()
     with pytest.raises(TypeError, match='^optimizer adam is not rmsprop$'):
         make(optimizer='rmsprop')[1].load_state(state)

@@ -1,4 +1,4 @@
-"""PPO: the losses of the paper's equations, and what an update does with a batch."""
+"""PPO: the losses of the paper's equations, what an update does with a batch, the penalty."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.rl.algorithm_config import PpoConfig
+from vdl_ros.rl.algorithms.kl_penalty import KlPenalty
 from vdl_ros.rl.algorithms.ppo import PpoBatch
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 
-# The named tensors that an update adds to a batch.
-TARGETS = ('old_parameters', 'advantages', 'returns')
+# Tensors of a batch with a value for each step; an update adds the last three.
+STEPWISE = ('actions', 'rewards', 'terminated', 'behaviour_log_probs', 'valid',
+            'old_parameters', 'advantages', 'returns')
 
 
 def with_targets(batch, policy, seed=0):
@@ -71,36 +74,11 @@ def test_loss_and_gradient_are_those_of_the_paper(
         assert float(parts['losses/clipfrac']) == pytest.approx(counts['clipped'] / valid.sum())
 
 
-@pytest.mark.parametrize('form', ['clip', 'kl'])
-def test_ignored_steps_contribute_nothing(
-        batch, linear, algorithm, config, ignored_changed, form):
-    """Also not to advantages, returns and what they are standardised with."""
-    settings = config('ppo', normalize_advantages=True)
-    policies = []
-    for given in (batch, ignored_changed(batch),
-                  dataclasses.replace(batch, rewards=batch.rewards * (1.0 + batch.valid))):
-        learner = algorithm(linear(), settings, ppo_form=form, normalize_returns=True,
-                            ppo_minibatches=1, ppo_epochs=2, ppo_kl_target=10.0)
-        torch.manual_seed(0)
-        learner.update(given)
-        policies.append(learner.policy.layer.weight.detach())
-    assert torch.equal(policies[0], policies[1])
-    assert not torch.allclose(policies[0], policies[2])
-
-
-class Spied:
-    """Records the calls of an algorithm's ``loss``: minibatches and divergences."""
-
-    def __init__(self, learner, monkeypatch):
-        self.calls, loss = [], learner.loss
-
-        def spy(batch):
-            found = loss(batch)
-            self.calls.append(SimpleNamespace(
-                batch=batch, kl=float(found[1]['losses/approx_kl'].detach())))
-            return found
-
-        monkeypatch.setattr(learner, 'loss', spy)
+def minibatches_of(learner):
+    """Return the list that the minibatches of an algorithm's updates are appended to."""
+    found, loss = [], learner.loss
+    learner.loss = lambda batch: (found.append(batch), loss(batch))[1]
+    return found
 
 
 def numbered(batch):
@@ -115,88 +93,78 @@ def steps_of(batch):
     return batch.observations[:len(batch.rewards), :, 0].flatten().long()
 
 
-@pytest.mark.parametrize('minibatches', [1, 4, 7, 50, 72])
+def belong_together(found, names, batch, place):
+    """Assert that steps have what belongs to them, at ``place`` in the batch."""
+    for name in names:
+        assert torch.equal(getattr(found, name), getattr(batch, name)[place]), name
+
+
+@pytest.mark.parametrize('minibatches', [1, 7, 72])
 def test_each_step_is_learned_from_once_an_epoch(
-        batch, linear, algorithm, config, monkeypatch, minibatches):
+        batch, linear, algorithm, config, minibatches):
     batch = numbered(batch)
     learner = algorithm(linear(), config('ppo', learning_rate=0.0), ppo_epochs=3,
                         ppo_minibatches=minibatches, ppo_kl_target=10.0)
-    spied = Spied(learner, monkeypatch)
+    seen = minibatches_of(learner)
     metrics = learner.update(batch)
-    epoch = len(spied.calls) // 3
-    assert metrics['losses/minibatches'] == len(spied.calls) == 3 * epoch
-    assert epoch == minibatches
+    assert metrics['losses/minibatches'] == len(seen) == 3 * minibatches
     batch, _ = learner.add_targets(batch)
     orders = []
-    for first in range(0, len(spied.calls), epoch):
-        calls = spied.calls[first:first + epoch]
-        order = torch.cat([steps_of(each.batch) for each in calls])
-        assert order.sort().values.tolist() == list(range(72))
-        orders.append(order)
-        for each in calls:
-            # A step goes with what belongs to it.
-            steps = steps_of(each.batch)
-            for name in ('actions', 'rewards', 'terminated', 'behaviour_log_probs', 'valid'):
-                assert torch.equal(getattr(each.batch, name).flatten(),
-                                   getattr(batch, name).flatten()[steps])
-            for name in TARGETS:
-                assert torch.equal(getattr(each.batch, name).flatten(0, 1),
-                                   getattr(batch, name).flatten(0, 1)[steps])
+    whole = SimpleNamespace(**{
+        name: getattr(batch, name).flatten(0, 1) for name in STEPWISE})
+    for first in range(0, len(seen), minibatches):
+        epoch = seen[first:first + minibatches]
+        orders.append(torch.cat([steps_of(each) for each in epoch]))
+        assert orders[-1].sort().values.tolist() == list(range(72))
+        for each in epoch:
+            steps = SimpleNamespace(**{name: getattr(each, name)[0] for name in STEPWISE})
+            belong_together(steps, STEPWISE, whole, steps_of(each))
     assert not torch.equal(orders[0], orders[1])
 
 
-@pytest.mark.parametrize('minibatches', [1, 3, 7, 9])
+@pytest.mark.parametrize('minibatches', [1, 7])
 def test_minibatches_of_a_recurrent_policy_are_whole_columns(
-        random_unroll, real, config, monkeypatch, minibatches, schema):
+        random_unroll, real, config, minibatches, schema):
     batch = numbered(make_batch([random_unroll(seed) for seed in range(3)], schema))
     batch = dataclasses.replace(batch, state=torch.randn(9, 10))
     learner = real(config('ppo', lstm_size=5, learning_rate=0.0), ppo_epochs=2,
                    ppo_minibatches=minibatches, ppo_kl_target=10.0)
-    spied = Spied(learner, monkeypatch)
+    seen = minibatches_of(learner)
     learner.update(batch)
     batch, _ = learner.add_targets(batch)
-    assert len(spied.calls) == 2 * minibatches
+    assert len(seen) == 2 * minibatches
     for first in (0, minibatches):
         columns = []
-        for each in spied.calls[first:first + minibatches]:
-            here = each.batch.observations[0, :, 0].long()
+        for each in seen[first:first + minibatches]:
+            here = each.observations[0, :, 0].long()
             columns += here.tolist()
-            for name in ('observations', 'actions', 'rewards', 'is_reset', 'valid', *TARGETS):
-                assert torch.equal(getattr(each.batch, name), getattr(batch, name)[:, here])
-            assert torch.equal(each.batch.state, batch.state[here])
+            belong_together(each, ('observations', 'is_reset', *STEPWISE), batch,
+                            (slice(None), here))
+            assert torch.equal(each.state, batch.state[here])
         assert sorted(columns) == list(range(9))
 
 
 def test_targets_are_gae_of_the_policy_at_the_start(
-        batch, linear, algorithm, config, log_probs, naive_gae, monkeypatch):
+        batch, linear, algorithm, config, log_probs, naive_gae):
     policy = linear()
     values = log_probs(policy, batch.observations)[1]
     valid = batch.valid.numpy()
     advantages = naive_gae(np.where(batch.terminated.numpy(), 0.0, 0.9), batch.rewards.numpy(),
                            values, valid, 0.8)
     standardized = (advantages - advantages[valid].mean()) / advantages[valid].std()
-    learner = algorithm(policy, config('ppo', normalize_advantages=True, learning_rate=0.1),
-                        ppo_minibatches=1, ppo_epochs=3, ppo_kl_target=10.0)
-    spied = Spied(learner, monkeypatch)
-    learner.update(batch)
-    assert spied.calls[-1].kl > 0.0
-    for call in spied.calls:
-        order = np.argsort([tuple(each) for each in call.batch.observations[0].tolist()], 0)[:, 0]
-        whole = np.argsort(batch.observations[:-1, ..., 0].flatten().numpy())
-        for found, expected in (
-                (call.batch.advantages, np.where(valid, standardized, 0.0)),
-                (call.batch.returns, advantages + values[:-1])):
-            np.testing.assert_allclose(
-                found.numpy()[0][order], expected.flatten()[whole], rtol=1e-5, atol=1e-6)
+    found, _ = algorithm(policy, config('ppo', normalize_advantages=True)).add_targets(batch)
+    for one, expected in ((found.advantages, np.where(valid, standardized, 0.0)),
+                          (found.returns, advantages + values[:-1])):
+        np.testing.assert_allclose(one.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_returns_are_normalised_by_all_that_came(
-        batch, linear, algorithm, config, log_probs, naive_gae, monkeypatch):
+        batch, linear, algorithm, config, log_probs, naive_gae):
     """Values are undone by the old statistics, returns normalised by the new ones."""
     policy = linear()
     learner = algorithm(policy, config('ppo', learning_rate=0.1), normalize_returns=True,
                         ppo_minibatches=1, ppo_epochs=2, ppo_kl_target=10.0)
-    spied, seen, mean, deviation = Spied(learner, monkeypatch), [], 0.0, 1.0
+    minibatches, seen, mean, deviation = minibatches_of(learner), [], 0.0, 1.0
     valid = batch.valid.numpy()
     for number in range(3):
         given = dataclasses.replace(batch, rewards=batch.rewards * 10 + 7 * number)
@@ -208,25 +176,11 @@ def test_returns_are_normalised_by_all_that_came(
         learner.update(given)
         mean, deviation = np.mean(seen), np.std(seen)
         expected = ((returns - mean) / deviation)[valid]
-        for call in spied.calls[2 * number:]:
-            found = call.batch.returns[call.batch.valid].numpy()
+        for each in minibatches[2 * number:]:
+            found = each.returns[each.valid].numpy()
             np.testing.assert_allclose(np.sort(found), np.sort(expected), rtol=1e-4, atol=1e-5)
     assert abs(mean) > 5.0
     assert deviation > 5.0
-
-
-def test_epochs_end_early_when_the_policy_moved_too_far(
-        batch, linear, algorithm, config):
-    def minibatches(**changes):
-        learner = algorithm(linear(), config('ppo', max_grad_norm=1e6, **changes),
-                            ppo_epochs=6, ppo_minibatches=4, ppo_kl_target=0.01)
-        return learner.update(batch)
-
-    far, near = minibatches(learning_rate=0.3), minibatches(learning_rate=1e-5)
-    assert far['losses/minibatches'] == 4
-    assert far['losses/last_kl'] > 0.04
-    assert near['losses/minibatches'] == 24
-    assert 0.0 <= near['losses/last_kl'] < 0.04
 
 
 def test_epochs_end_early_at_four_times_ppo_kl_target(batch, linear, algorithm, config):
@@ -263,38 +217,6 @@ def test_approx_kl_is_from_the_policy_at_the_start_of_the_update(
     assert metrics['losses/approx_kl'] == pytest.approx(np.mean(kls), rel=1e-4)
 
 
-@pytest.mark.parametrize('options', [
-    {}, {'ppo_form': 'kl'}, {'ppo_form': 'hinge'}, {'normalize_returns': True}], ids=str)
-def test_two_learners_are_one_with_a_joined_batch(together, config, options):
-    alone, members = together(
-        config('ppo', normalize_advantages=True, normalize_observations=True), updates=3,
-        ppo_epochs=3, ppo_minibatches=1, ppo_kl_target=1e-3, **options)
-    assert [each.penalty.beta for each in members] == [alone.penalty.beta] * 2
-    if 'ppo_form' in options:
-        assert alone.penalty.beta != 1.0
-
-
-@pytest.mark.parametrize(('changes', 'parts'), [({}, 7), ({'lstm_size': 4}, 2)], ids=str)
-def test_all_of_a_group_make_the_same_number_of_steps(
-        random_unroll, spaces, pair, real, config, alike, changes, parts):
-    """Whose batches are of different sizes: of columns the smaller one has two."""
-    members = [real(config('ppo', **changes), ppo_minibatches=7, ppo_epochs=2,
-                    ppo_kl_target=10.0) for _ in range(2)]
-    schema = UnrollSchema(*spaces, 8, 1, members[0].policy.state_size)
-
-    def learn(rank):
-        def run(group):
-            member = members[rank]
-            member.group = member.optimizer.group = group
-            batch = make_batch([random_unroll(rank, batch=2 + 6 * rank,
-                                              state_size=schema.state_size)], schema)
-            return member.update(batch)['losses/minibatches']
-        return run
-
-    assert pair(learn(0), learn(1)) == [2 * parts] * 2
-    alike(members[0].policy, members[1].policy)
-
-
 def test_explained_variance_is_that_of_the_values_before_the_update(
         batch, linear, algorithm, config, log_probs):
     policy = linear()
@@ -306,3 +228,81 @@ def test_explained_variance_is_that_of_the_values_before_the_update(
     found = learner.update(batch)['losses/explained_variance']
     assert found == pytest.approx(expected, rel=1e-5)
     assert found < 1.0
+
+
+def test_beta_adapts_to_the_divergence(batch, linear, algorithm, config):
+    """Twice where it is over 1.5 times the target, half where under the target / 1.5."""
+    def update(**options):
+        learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=1,
+                            ppo_minibatches=4, **options)
+        torch.manual_seed(0)
+        return learner, learner.update(batch)
+
+    kl = update(ppo_form='kl')[1]['losses/last_kl']
+    assert kl > 1e-5
+    for share, beta in ((1.51, 2.0), (1.49, 1.0), (1 / 1.49, 1.0), (1 / 1.51, 0.5)):
+        learner, metrics = update(ppo_form='kl', ppo_kl_target=kl / share)
+        assert metrics['losses/last_kl'] == kl
+        assert learner.penalty.beta == metrics['losses/kl_beta'] == beta, share
+        assert update(ppo_form='clip', ppo_kl_target=kl / share)[0].penalty.beta == 1.0, share
+
+
+def test_beta_has_bounds():
+    penalty = KlPenalty(PpoConfig(ppo_form='kl', ppo_kl_target=0.01))
+
+    def betas(divergence, times):
+        found = []
+        for _ in range(times):
+            penalty.adapt(divergence)
+            found.append(penalty.beta)
+        return found
+
+    falling, rising = betas(0.0, 15), betas(1.0, 25)
+    assert falling[:3] == [0.5, 0.25, 0.125]
+    assert falling[-2:] == [1e-4, 1e-4]
+    assert rising[:2] == [2e-4, 4e-4]
+    assert rising[-2:] == [100.0, 100.0]
+
+
+def test_a_hinge_changes_the_learning_rate_where_beta_cannot(batch, linear, algorithm, config):
+    """WALL-E: beta by 1.5 from 1/35 to 35, the learning rate too beyond 30 or 1/30."""
+    penalty = KlPenalty(PpoConfig(ppo_form='hinge', ppo_kl_target=0.01))
+    penalty.adapt(0.019)
+    penalty.adapt(0.0051)
+    assert penalty.beta == 1.0
+    penalty.adapt(0.021)
+    assert penalty.beta == 1.5
+    rates = []
+    for _ in range(16):
+        penalty.adapt(0.021)
+        rates.append(penalty.learning_rate_factor)
+    assert penalty.beta == 35.0
+    assert rates[6:9] == [1.0, pytest.approx(1 / 1.5), pytest.approx(1 / 2.25)]
+    assert rates[-1] == 0.1
+    for _ in range(40):
+        penalty.adapt(0.004)
+    assert (penalty.beta, penalty.learning_rate_factor) == (pytest.approx(1 / 35), 10.0)
+    learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_form='hinge',
+                        ppo_epochs=1, ppo_minibatches=2, ppo_kl_target=1e-6)
+    learner.penalty.beta = 34.0
+    learner.update(batch)
+    learner.optimizer.schedule(0)
+    assert learner.optimizer.learning_rate == pytest.approx(0.01 / 1.5)
+    other = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_form='hinge')
+    other.load_state(learner.state())
+    other.optimizer.schedule(0)
+    assert other.optimizer.learning_rate == pytest.approx(0.01 / 1.5)
+
+
+def test_one_step_does_not_change_beta(random_unroll, spaces, real, config):
+    """A single column is a single minibatch: the divergence before its step is always 0."""
+    learner = real(config('ppo', lstm_size=3, learning_rate=0.01), ppo_form='kl', ppo_epochs=1,
+                   ppo_minibatches=4, ppo_kl_target=0.5)
+    size = learner.policy.state_size
+    schema = UnrollSchema(*spaces, 8, 1, size)
+    found = []
+    for columns in (1, 1, 2, 1):
+        metrics = learner.update(make_batch(
+            [random_unroll(len(found), batch=columns, state_size=size)], schema))
+        found.append((metrics['losses/minibatches'], learner.penalty.beta))
+    assert found == [(1, 1.0), (1, 1.0), (2, 0.5), (1, 0.5)]

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import numpy as np
@@ -12,53 +13,21 @@ import torch
 import torch.distributed as dist
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.rl.distributed import process_group as module
 from vdl_ros.rl.distributed.collectives import GroupError
-from vdl_ros.rl.distributed.process_group import join
+from vdl_ros.rl.distributed.process_group import ProcessGroup, agree_on_nccl, join
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.train_config import TrainConfig
-
-pytestmark = pytest.mark.process
 
 PROCESSES = multiprocessing.get_context('forkserver')
 PATIENCE = 60.0
 
 
-def test_all_reduce_all_gather_and_broadcast_reach_every_learner(learners):
-    def work(group):
-        parameters = [torch.zeros(2, 3), torch.zeros(()), torch.zeros(4)]
-        for number, parameter in enumerate(parameters[:2]):
-            parameter.grad = torch.full_like(parameter, number + 10.0 ** group.rank)
-        group.all_reduce_gradients(parameters)
-        mine = torch.tensor([1, 10 ** group.rank])
-        told = group.all_gather('ä' * group.rank), group.broadcast(bytes([group.rank, 7]))
-        return (group.rank, group.size, group.all_reduce_sum(mine).tolist(), mine.tolist(),
-                group.all_reduce_min(5 - group.rank), *told, [
-                    None if each.grad is None else each.grad.unique().tolist()
-                    for each in parameters])
-
-    for rank, found in enumerate(learners(work, work, work)):
-        assert found == (rank, 3, [3, 111], [1, 10 ** rank], 3, ['', 'ä', 'ää'], b'\0\7',
-                         [[111.0], [114.0], None])
-
-
-CASES = {
-    'impala': ('impala', {'normalize_advantages': True, 'optimizer': 'rmsprop'}, {}),
-    'impala, adam': ('impala', {'normalize_observations': True, 'lstm_size': 4}, {}),
-    'a3c': ('a3c', {'normalize_advantages': True, 'normalize_observations': True}, {}),
-    'ppo': ('ppo', {'normalize_advantages': True, 'normalize_observations': True},
-            {'ppo_epochs': 1, 'ppo_minibatches': 1, 'normalize_returns': True}),
-    'reinforce': ('reinforce', {'normalize_advantages': True}, {'reinforce_episodes': 1}),
-}
-
-
-def make(spaces, case, group=None, **changes):
-    name, general, special = case
-    config = TrainConfig(**{'algorithm': name, 'unroll_length': 8, 'hidden_size': 8,
-                            'total_steps': 10_000, 'learning_rate': 0.01,
-                            **general, **changes})
-    return Learner(config, *spaces, group=group,
-                   algorithm_config=ALGORITHM_SETTINGS[name](**special))
+def make(spaces, group=None, **changes):
+    config = TrainConfig(**{
+        'unroll_length': 8, 'hidden_size': 8, 'total_steps': 10_000, 'learning_rate': 0.01,
+        'normalize_advantages': True, 'optimizer': 'rmsprop', **changes})
+    return Learner(config, *spaces, group=group)
 
 
 def gradients_and_state(learner):
@@ -70,116 +39,123 @@ def gradients_and_state(learner):
 @pytest.fixture
 def share(random_unroll):
     """Return a function: a learner's unrolls of an update; the second one has more of them."""
-    def draw(rank, update, state_size=0):
+    def draw(rank, update):
         return [random_unroll(100 * update + 10 * rank + number, batch=6 + number,
-                              start_id=10 * rank + number, sequence=update,
-                              state_size=state_size) for number in range(1 + rank)]
+                              start_id=10 * rank + number, sequence=update)
+                for number in range(1 + rank)]
     return draw
 
 
-@pytest.mark.parametrize('case', CASES.values(), ids=CASES)
-def test_two_learners_are_one_with_the_joined_batch(learners, spaces, share, case):
-    def work(group):
-        learner, found = make(spaces, case, group), []
-        for update in range(6):
-            learner.update(share(group.rank, update, learner.policy.state_size))
-            found.append(gradients_and_state(learner))
-        return found, learner.agent_steps
+def collect(group):
+    """Return what each collective operation gives this learner."""
+    parameters = [torch.zeros(2, 3), torch.zeros(()), torch.zeros(4)]
+    for number, parameter in enumerate(parameters[:2]):
+        parameter.grad = torch.full_like(parameter, number + 10.0 ** group.rank)
+    group.all_reduce_gradients(parameters)
+    mine = torch.tensor([1, 10 ** group.rank])
+    told = group.all_gather('ä' * group.rank), group.broadcast(bytes([group.rank, 7]))
+    return (group.rank, group.size, group.all_reduce_sum(mine).tolist(), mine.tolist(),
+            group.all_reduce_min(5 - group.rank), *told, [
+                None if each.grad is None else each.grad.unique().tolist()
+                for each in parameters])
 
-    (first, steps), (second, same_steps) = learners(work, work)
-    one = make(spaces, case)
+
+def load_state_of_learner_0(group, spaces, share):
+    """Return counts and weights of a learner that began otherwise, once it has learned more."""
+    alone = make(spaces, seed=group.rank)
+    for update in range(3 + 4 * group.rank):
+        alone.update(share(group.rank, update))
+    learner = make(spaces, group)
+    learner.load_state(alone.state())
+    learner.broadcast_state()
+    counts = learner.version, learner.agent_steps
+    learner.update(share(group.rank, 3))
+    # Another network is refused by the one that has it.
+    other = make(spaces, group, hidden_size=8 + group.rank)
+    if group.rank == 0:
+        other.broadcast_state()
+    else:
+        with pytest.raises(ValueError, match='^checkpoint: not of this network: '):
+            other.broadcast_state()
+    return counts, [each.tobytes() for each in learner.weights().values()]
+
+
+@pytest.mark.process
+def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, share):
+    """After each update; and their operations reach both, as does the state of learner 0."""
+    def work(group):
+        learner, found = make(spaces, group), []
+        for update in range(4):
+            learner.update(share(group.rank, update))
+            found.append(gradients_and_state(learner))
+        return (found, learner.agent_steps, collect(group),
+                load_state_of_learner_0(group, spaces, share))
+
+    (first, steps, *told), (second, same_steps, *told_2) = learners(work, work)
+    one = make(spaces)
     before = [each.clone() for each in one.policy.parameters()]
-    for update in range(6):
-        size = one.policy.state_size
-        one.update(share(0, update, size) + share(1, update, size))
+    for update in range(4):
+        one.update(share(0, update) + share(1, update))
         joined = gradients_and_state(one)
         for found in (first[update], second[update]):
             for mine, expected in zip(found, joined, strict=True):
                 np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
     assert steps == same_steps == one.agent_steps
     assert not torch.allclose(before[0], next(one.policy.parameters()), atol=1e-3)
+    for rank, (collected, _) in enumerate((told, told_2)):
+        assert collected == (rank, 2, [2, 11], [1, 10 ** rank], 4, ['', 'ä'], b'\0\7',
+                             [[11.0], [13.0], None])
+    assert told[1] == told_2[1], 'both go on from the state of learner 0'
+    assert told[1][0][0] == 3
 
 
-@pytest.mark.parametrize('case', [
-    CASES['impala'], ('ppo', {}, {'ppo_epochs': 2, 'ppo_minibatches': 5}),
-    ('ppo', {'lstm_size': 4}, {'ppo_epochs': 2, 'ppo_minibatches': 3}),
-    ('dqn', {}, {'replay_start': 60, 'replay_batch': 16, 'replay_ratio': 1.0,
-                 'prioritized': True}),
-    ('sac', {}, {'replay_start': 60, 'replay_batch': 16, 'replay_ratio': 1.0})],
-    ids=['impala', 'ppo', 'ppo, lstm', 'dqn', 'sac'])
-def test_every_update_reaches_every_learner(learners, spaces, share, case):
-    """Whatever each learns from, all have the same weights after each update, to the bit."""
-    def work(group):
-        learner, found = make(spaces, case, group), []
-        for update in range(20):
-            learner.update(share(group.rank, update, learner.policy.state_size))
-            found.append(b''.join(each.tobytes() for each in learner.weights().values()))
-        return found
+@pytest.mark.process
+def test_death_is_an_error_of_the_other_and_a_restarted_one_waits_for_the_next_group(
+        start_process, address):
+    """Its place in the group that it died in stays taken."""
+    met, early, over = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
 
-    first, second = learners(work, work)
-    assert first == second
-    # The replay is filled first.
-    assert len(set(first)) >= 17
-
-
-def test_all_learners_load_the_state_of_learner_0(learners, spaces, share):
-    def work(group):
-        # The second one begins with other weights, and has made other steps.
-        alone = make(spaces, CASES['impala'], seed=group.rank)
-        for update in range(3 + 4 * group.rank):
-            alone.update(share(group.rank, update))
-        learner = make(spaces, CASES['impala'], group)
-        learner.load_state(alone.state())
-        learner.broadcast_state()
-        counts = learner.version, learner.agent_steps
-        for update in range(3):
-            learner.update(share(group.rank, update))
-        return counts, [each.tobytes() for each in learner.weights().values()]
-
-    first, second = learners(work, work)
-    assert first == second
-    assert first[0][0] == 3
-
-
-def test_a_learner_of_another_network_is_refused(learners, spaces):
-    def work(group):
-        learner = make(spaces, CASES['impala'], group, hidden_size=8 + group.rank)
-        if group.rank == 0:
-            return learner.broadcast_state()
-        with pytest.raises(ValueError, match='^checkpoint: not of this network: '):
-            learner.broadcast_state()
-        return None
-
-    assert learners(work, work) == [None, None]
-
-
-def test_death_of_a_learner_raises_group_error_in_the_other(start_process, address):
     def first():
         group = join(0, 2, address, PATIENCE)
-        for _ in range(3):
-            group.all_reduce_sum(torch.ones(2))
+        met.set()
+        assert early.wait(PATIENCE)
         parameter = torch.zeros(3)
         parameter.grad = torch.ones(3)
         with pytest.raises(GroupError) as error:
             group.all_reduce_gradients([parameter])
         with pytest.raises(GroupError):
             group.all_reduce_sum(torch.ones(2))
+        line = str(error.value)
         group.close()
-        return str(error.value)
+        # Frames of the error hold the store as well, which listens at the address.
+        del group, error
+        again = join(0, 2, address, PATIENCE)
+        return line, again.all_reduce_sum(torch.ones(1)).tolist()
 
-    def second():
-        group = join(1, 2, address, PATIENCE)
-        for _ in range(3):
-            group.all_reduce_sum(torch.ones(2))
+    def dies():
+        join(1, 2, address, PATIENCE)
+        # One that dies while they connect is an error of that already.
+        assert met.wait(PATIENCE)
+        over.set()
         os._exit(9)
 
-    told, _ = start_process(first), start_process(second)
-    line = told()
+    def comes_back():
+        assert over.wait(PATIENCE)
+        with pytest.raises(GroupError, match='learner 0 did not (come|answer)'):
+            join(1, 2, address, 1.0)
+        early.set()
+        return join(1, 2, address, PATIENCE).all_reduce_sum(torch.ones(1)).tolist()
+
+    found, _, again = (start_process(each) for each in (first, dies, comes_back))
+    line, total = found()
+    assert total == again() == [2.0]
     assert line.startswith('learner 0 waited for the sum of gradients with learner 1: ')
     assert 'group_timeout' not in line, 'it was told, and did not wait'
     assert '\n' not in line
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_silent_learner_raises_group_error_after_the_timeout(start_process, address):
     ready = PROCESSES.Event()
 
@@ -208,20 +184,28 @@ def test_silent_learner_raises_group_error_after_the_timeout(start_process, addr
 
 
 def test_missing_learners_are_named(address):
-    with pytest.raises(GroupError, match=(
-            rf'^learner 0 waited at group_address {address}: learners 1, 2 did not come within '
-            r'group_timeout, 3 s$')):
-        join(0, 3, address, 3.0)
-    with pytest.raises(GroupError, match=r'^learner 1 .*: learner 0 did not come within'):
-        join(1, 3, address, 3.0)
+    for rank, timeout, message in (
+            (0, 0.5, rf'^learner 0 waited at group_address {address}: learners 1, 2 did not '
+                     r'(come|answer) within group_timeout, 0\.5 s$'),
+            (1, 0.5, r'^learner 1 .*: learner 0 did not (come|answer) within'),
+            # As where the name of the first learner's host is long looked for.
+            (0, 0.0, ': learners 1, 2 did not (come|answer) within group_timeout, 0 s$'),
+            (1, 0.0, ': learner 0 did not (come|answer) within group_timeout, 0 s$')):
+        with pytest.raises(GroupError, match=message):
+            join(rank, 3, address, timeout)
 
 
-@pytest.mark.parametrize(('rank', 'others'), [(0, 'learners 1, 2'), (1, 'learner 0')])
-def test_timeout_before_the_first_poll_names_only_the_others(address, rank, others):
-    """As where the name of the first learner's host is long looked for."""
-    with pytest.raises(
-            GroupError, match=rf': {others} did not (come|answer) within group_timeout, 0 s$'):
-        join(rank, 3, address, 0.0)
+def test_joining_a_stopped_learner_0_is_an_error_and_can_be_interrupted(address):
+    """The kernel connects to a process that is stopped, but nobody answers."""
+    host, port = address.split(':')
+    with socket.create_server((host, int(port))):
+        with pytest.raises(GroupError, match='learner 0 did not (answer|come) within group_t'):
+            join(1, 2, address, 1.0)
+        stop = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            joining = pool.submit(join, 1, 2, address, PATIENCE, stop=stop)
+            stop.set()
+            assert joining.result() is None
 
 
 def test_joining_can_be_interrupted(address):
@@ -231,74 +215,59 @@ def test_joining_can_be_interrupted(address):
     assert join(1, 2, address, PATIENCE, stop=stop) is None
 
 
-@pytest.fixture
-def stopped_learner_0():
-    """Return the address of a process that is stopped: the kernel connects, nobody answers."""
-    with socket.create_server(('127.0.0.1', 0)) as listener:
-        yield f'127.0.0.1:{listener.getsockname()[1]}'
+def test_invalid_group_address_is_rejected():
+    for rank, address, message in (
+            (0, 'nohost', r"group_address: 'nohost' is not allowed: host:port"),
+            (1, 'host:99999', r"group_address: 'host:99999' is not allowed: host:port"),
+            (0, '192.0.2.1:29400', r"learner 0 cannot listen at '192.0.2.1:29400': ")):
+        with pytest.raises(SettingError, match=message):
+            join(rank, 2, address, 1.0)
 
 
-def test_joining_a_stopped_learner_0_raises_group_error(stopped_learner_0):
-    with pytest.raises(GroupError, match='learner 0 did not answer within group_timeout, 3 s'):
-        join(1, 2, stopped_learner_0, 3.0)
-
-
-def test_joining_a_stopped_learner_0_can_be_interrupted(stopped_learner_0):
+def test_another_num_learners_is_rejected(address):
     stop = threading.Event()
-    threading.Timer(1.0, stop.set).start()
-    assert join(1, 2, stopped_learner_0, PATIENCE, stop=stop) is None
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(join, 0, 2, address, PATIENCE, stop=stop)
+        with pytest.raises(
+                SettingError, match='num_learners: 3 is not allowed: learner 0 counts 2'):
+            join(1, 3, address, PATIENCE)
+        stop.set()
+        assert first.result() is None
 
 
-def test_restarted_learner_waits_for_the_next_group(start_process, address):
-    """Its place in the group that it died in stays taken."""
-    met, early, over = PROCESSES.Event(), PROCESSES.Event(), PROCESSES.Event()
-
-    def first():
-        group = join(0, 2, address, PATIENCE)
-        met.set()
-        assert early.wait(PATIENCE)
-        with pytest.raises(GroupError):
-            group.all_reduce_sum(torch.ones(1))
-        group.close()
-        del group
-        again = join(0, 2, address, PATIENCE)
-        return again.all_reduce_sum(torch.ones(1)).tolist()
-
-    def dies():
-        join(1, 2, address, PATIENCE)
-        # One that dies while they connect is an error of that already.
-        assert met.wait(PATIENCE)
-        over.set()
-        os._exit(9)
-
-    def comes_back():
-        assert over.wait(PATIENCE)
-        with pytest.raises(GroupError, match='learner 0 did not come'):
-            join(1, 2, address, 3.0)
-        early.set()
-        return join(1, 2, address, PATIENCE).all_reduce_sum(torch.ones(1)).tolist()
-
-    found, _, again = (start_process(each) for each in (first, dies, comes_back))
-    assert found() == again() == [2.0]
+def together(work, *arguments):
+    """Return what a call with each of these, in a thread of its own, returns."""
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        return list(pool.map(work, range(len(arguments)), arguments))
 
 
-@pytest.mark.parametrize(('rank', 'address', 'message'), [
-    (0, 'nohost', r"group_address: 'nohost' is not allowed: host:port"),
-    (1, 'host:99999', r"group_address: 'host:99999' is not allowed: host:port"),
-    (0, '192.0.2.1:29400', r"learner 0 cannot listen at '192.0.2.1:29400': ")])
-def test_invalid_group_address_is_rejected(rank, address, message):
-    with pytest.raises(SettingError, match=message):
-        join(rank, 2, address, 1.0)
+def test_nccl_is_for_learners_that_all_have_a_device_of_their_own(monkeypatch):
+    """Counts, texts and the state that all begin with are in host memory, and Gloo's always."""
+    for identities, expected in (
+            (['a', 'b'], True), (['a', 'b', 'c'], True), (['a', 'a'], False),
+            (['a', 'b', 'a'], False), (['', ''], False), (['a', ''], False)):
+        store, size = dist.HashStore(), len(identities)
+        found = together(lambda rank, identity, store=store, size=size: agree_on_nccl(
+            store, rank, size, identity), *identities)
+        assert found == [expected] * size, identities
+    for names, backend in ((['a', 'b'], 'cpu:gloo,cuda:nccl'), (['a', 'a'], 'gloo')):
+        asked, store = [], dist.HashStore()
+        monkeypatch.setattr(
+            module, 'nccl_identity', lambda device, names=names: names[device.index])
+        monkeypatch.setattr(dist, 'init_process_group',
+                            lambda name, asked=asked, **more: asked.append(name))
+        groups = together(
+            lambda rank, device, store=store: ProcessGroup(store, rank, 2, 10.0, device),
+            torch.device('cuda', 0), torch.device('cuda', 1))
+        assert asked == [backend] * 2
+        assert [each.uses_nccl for each in groups] == [backend != 'gloo'] * 2
 
 
-def test_another_num_learners_is_rejected(start_process, address):
-    def member(rank):
-        group = join(rank, 2, address, PATIENCE)
-        # Who is gone before the other is connected as well is an error of it.
-        return group.all_reduce_sum(torch.ones(1)).tolist()
+def test_a_learner_that_is_gone_before_it_names_its_device_is_an_error():
+    class Empty(dist.HashStore):
+        def get(self, name):
+            raise dist.DistStoreError('wait timeout')
 
-    first = start_process(member, 0)
-    with pytest.raises(SettingError, match='num_learners: 3 is not allowed: learner 0 counts 2'):
-        join(1, 3, address, PATIENCE)
-    second = start_process(member, 1)
-    assert first() == second() == [2.0]
+    with pytest.raises(GroupError, match=(
+            '^learner 0 waited for the devices of all learners with learner 1: wait timeout$')):
+        ProcessGroup(Empty(), 0, 2, 10.0)

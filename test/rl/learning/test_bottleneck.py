@@ -1,7 +1,5 @@
 """The sentence that names a training's bottleneck, by time shares, settings and machine."""
 
-import pytest
-
 from vdl_ros.rl.learning.bottleneck import Bottleneck, Circumstances, sentence
 
 BUSY_LEARNER = {'learn': 0.8, 'decode': 0.1, 'wait': 0.1}
@@ -16,7 +14,7 @@ def learner(wait, **phases):
     return {'wait': wait, **(phases or {'learn': 1 - wait})}
 
 
-@pytest.mark.parametrize(('acting', 'training', 'now', 'expected'), [
+CASES = [
     (actor(0.6), BUSY_LEARNER, {'cores': 4, 'num_actors': 2},
      'actors wait 60% of their time: the learner is the bottleneck (80% updates of the network); '
      'try learner_threads:=2'),
@@ -47,11 +45,17 @@ def learner(wait, **phases):
     (actor(0.5), learner(0.6), {'cores': 4, 'synchronous': True},
      'synchronous:=false lets them work at the same time'),
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2}, 'actors and learner are both busy'),
-])
-def test_sentence_names_bottleneck_and_advice(acting, training, now, expected):
-    found = sentence({'acting': acting, 'training': training}, Circumstances(**now))
-    assert expected in found
-    assert '\n' not in found
+]
+
+
+def test_sentence_names_bottleneck_and_advice():
+    for acting, training, now, expected in CASES:
+        found = sentence({'acting': acting, 'training': training}, Circumstances(**now))
+        assert expected in found
+        assert '\n' not in found
+    for shares in ({}, {'training': BUSY_LEARNER}, {'acting': BUSY_ACTOR},
+                   {'training': {}, 'acting': {}}):
+        assert sentence(shares, Circumstances(cores=2)) == '', f'too little is known: {shares}'
 
 
 def test_busy_inference_at_the_learner_is_named():
@@ -66,12 +70,6 @@ def test_local_training_is_one_thread():
     found = sentence({'training': {'step': 0.5, 'learn': 0.3, 'infer': 0.2}},
                      Circumstances(cores=2))
     assert found.startswith('one thread does everything (50% the environments); train.launch.py')
-
-
-@pytest.mark.parametrize('shares', [
-    {}, {'training': BUSY_LEARNER}, {'acting': BUSY_ACTOR}, {'training': {}, 'acting': {}}])
-def test_too_little_is_known(shares):
-    assert sentence(shares, Circumstances(cores=2)) == ''
 
 
 def test_recent_rows_and_all_rows_are_told_apart():

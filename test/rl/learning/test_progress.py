@@ -1,4 +1,4 @@
-"""Progress: counts of one learner, reports to learner 0, and checkpoints of them."""
+"""Progress: counts of one learner, their rates, reports to learner 0, and checkpoints."""
 
 import dataclasses
 import json
@@ -10,6 +10,7 @@ import pytest
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.progress import Progress
+from vdl_ros.rl.learning.rates import RateWindow
 
 
 def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2, success=None):
@@ -61,6 +62,10 @@ def test_reports_contain_episodes_once_and_totals_always():
     assert first.totals['received'] == 3
     first.merge_reports({2: reporter(1, 1.0).drain_report()})
     assert first.totals['received'] == 4
+    alone = Progress(FlowStats())
+    alone.record(unroll(0))
+    assert json.loads(alone.drain_report())['returns'] == [], 'it does not report'
+    assert alone.episodes == 2
 
 
 def test_merged_progress_is_restored_after_a_restart():
@@ -72,13 +77,6 @@ def test_merged_progress_is_restored_after_a_restart():
     again.merge_reports({1: reporter(2, 2.0).drain_report()})
     assert again.totals['received'] == 5
     assert again.lag == (3 + 1, 2, 5)
-
-
-def test_progress_without_reports_keeps_nothing_to_report():
-    alone = Progress(FlowStats())
-    alone.record(unroll(0))
-    assert json.loads(alone.drain_report())['returns'] == []
-    assert alone.episodes == 2
 
 
 def test_success_of_all_learners_is_reported_and_restored():
@@ -93,15 +91,9 @@ def test_success_of_all_learners_is_reported_and_restored():
     assert first.success_rate == 0.5
     first.merge_reports({1: second.drain_report()})
     assert first.summary()['success_rate_100'] == 0.5
-    state = json.loads(json.dumps(first.state()))
     again = Progress(FlowStats())
-    again.load_state(state)
+    again.load_state(json.loads(json.dumps(first.state())))
     assert again.success_rate == 0.5
-    # A checkpoint of before success was counted.
-    del state['successes']
-    before = Progress(FlowStats())
-    before.load_state(state)
-    assert math.isnan(before.success_rate)
 
 
 def in_real_time(sequence, thinking):
@@ -153,3 +145,17 @@ def test_attacked_episodes_are_reported_also_by_other_learners():
     # Five steps, of which the second and fourth are perturbed.
     assert first.adversary == pytest.approx({'l2': 0.25, 'injects': 2.0, 'inject_share': 0.4})
     assert first.summary()['adversary'] == pytest.approx(first.adversary)
+
+
+def test_rates_are_of_what_is_new():
+    counts, now = {'bytes': 100.0, 'updates': 1.0}, [10.0]
+    window = RateWindow(lambda: counts, lambda: now[0])
+    counts.update(bytes=300.0, updates=2.0)
+    now[0] = 14.0
+    assert window.take() == ({'bytes': 200.0, 'updates': 1.0}, {'bytes': 50.0, 'updates': 0.25})
+    now[0] = 15.0
+    assert window.take()[1] == {'bytes': 0.0, 'updates': 0.0}
+    counts['bytes'] = 900.0
+    window.restart()
+    now[0] = 16.0
+    assert window.take()[1]['bytes'] == 0.0

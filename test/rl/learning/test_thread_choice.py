@@ -1,7 +1,5 @@
 """The trial that chooses the learner's threads: the fastest number, the smallest of equals."""
 
-import pytest
-
 from vdl_ros.rl.learning.thread_choice import ThreadChoice, candidates
 
 
@@ -37,27 +35,26 @@ def test_powers_of_two_and_all_cores_are_tried():
         [1], [1, 2], [1, 2, 3], [1, 2, 4, 6], [1, 2, 4, 8, 16]]
 
 
-@pytest.mark.parametrize(('cores', 'seconds', 'expected'), [
-    (2, {1: 0.6, 2: 0.4}, 2),
-    (2, {1: 0.35, 2: 0.42}, 1),
-    # Not worth a core.
-    (4, {1: 0.5, 2: 0.49, 4: 0.49}, 1),
-    (4, {1: 0.5, 2: 0.3, 4: 0.4}, 2),
-    # Slow updates, of which a trial has only a few.
-    (2, {1: 7.0, 2: 4.0}, 2),
-    (2, {1: 0.001, 2: 0.002}, 1),
-])
-def test_the_smallest_number_that_is_fastest_is_kept(cores, seconds, expected):
-    training = Training(cores, lambda threads, _: seconds[threads])
-    assert training.choice.announcement().endswith(', '.join(map(str, candidates(cores))))
-    line = training.until_chosen()
-    assert line.startswith(f'learner_threads: chosen {expected} (')
-    assert f'{expected}: {640 / seconds[expected]:,.0f}' in line
-    assert training.choice.threads == training.threads == expected
-    # Each number was tried in turn, five times; then nothing changes any more.
-    assert training.used == [*candidates(cores) * 5, expected]
-    assert not training.choice.update(training.version + 1, 10**9)
-    assert training.used[-1] == expected
+def test_the_smallest_number_that_is_fastest_is_kept():
+    for cores, seconds, expected in (
+            (2, {1: 0.6, 2: 0.4}, 2),
+            (2, {1: 0.35, 2: 0.42}, 1),
+            # Not worth a core.
+            (4, {1: 0.5, 2: 0.49, 4: 0.49}, 1),
+            (4, {1: 0.5, 2: 0.3, 4: 0.4}, 2),
+            # Slow updates, of which a trial has only a few.
+            (2, {1: 7.0, 2: 4.0}, 2),
+            (2, {1: 0.001, 2: 0.002}, 1)):
+        training = Training(cores, lambda threads, _, seconds=seconds: seconds[threads])
+        assert training.choice.announcement().endswith(', '.join(map(str, candidates(cores))))
+        line = training.until_chosen()
+        assert line.startswith(f'learner_threads: chosen {expected} ('), seconds
+        assert f'{expected}: {640 / seconds[expected]:,.0f}' in line
+        assert training.choice.threads == training.threads == expected
+        # Each number was tried in turn, five times; then nothing changes any more.
+        assert training.used == [*candidates(cores) * 5, expected], seconds
+        assert not training.choice.update(training.version + 1, 10**9)
+        assert training.used[-1] == expected
 
 
 def test_a_disturbance_and_the_first_updates_do_not_decide():

@@ -6,6 +6,7 @@ import json
 import math
 import queue
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.learning.inbox import EndOfBagError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import realtime_text, status_line
@@ -54,31 +56,44 @@ class Run:
         return json.loads((self.folder.path / 'summary.json').read_text())
 
 
-@pytest.fixture(autouse=True)
-def no_curve(monkeypatch):
-    """Write no picture: it takes longer than the rest; test_curve_picture.py looks at it."""
-    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
-                        lambda rows, path, *, title: path.write_text(title))
-
-
 @pytest.fixture
 def start(scripted, spaces, tmp_path):
-    def make(**kwargs):
-        return Run(scripted, spaces, tmp_path / 'run', **kwargs)
+    def make(path=tmp_path / 'run', **kwargs):
+        return Run(scripted, spaces, path, **kwargs)
     return make
 
 
-def test_total_steps_end_a_run(start):
-    run = start()
+def test_total_steps_end_a_run_and_its_summary_is_complete_and_true(start):
+    run = start(total_steps=2000)
     assert run() == 'total_steps'
     # 2 unrolls of 8 steps of 2 environments, less the steps that only reset.
-    assert 400 <= run.learner.agent_steps < 400 + 32
-    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
+    assert 2000 <= run.learner.agent_steps < 2000 + 32
+    updates = run.learner.version
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == updates
     assert (run.folder.path / 'curve.png').read_text() == 'scripted'
     last = run.folder.progress()[-1]
     assert last['agent_steps'] == run.learner.agent_steps
     assert (last['mean_return_100'], last['mean_length_100']) == (5.0, 5.0)
     assert run.lines
+    summary, ages = run.summary, np.arange(1, run.inbox.sequence + 1)
+    assert summary['wall_s'] > 0
+    assert summary['steps_per_s'] == pytest.approx(
+        summary['agent_steps'] / summary['wall_s'], rel=0.2)
+    expected = {
+        **SETTINGS, 'ended_by': 'total_steps', 'device': 'cpu',
+        'agent_steps': run.learner.agent_steps, 'updates': updates,
+        'trajectories_received': run.inbox.sequence, 'trajectories_lost': 0,
+        'trajectories_rejected': 0, 'mean_return_100': 5.0,
+        # Episodes take 6 steps with the reset; the first reset observation is at step 0.
+        'episodes': 2 * ((8 * run.inbox.sequence + 1) // 6),
+        # All were acted with version 0.
+        'policy_lag': {'mean': (updates - 1) / 2, 'max': updates - 1},
+        'message_age_ms': {name: pytest.approx(np.percentile(ages, share), abs=1e-2)
+                           for name, share in (('p50', 50), ('p99', 99))},
+        'actor_restarts': 0, 'learner_restarts': 0,
+        'wire_bytes': {'in': 100 * run.inbox.sequence, 'out': 0}}
+    assert {name: summary[name] for name in expected} == expected
+    assert run.inbox.sequence == 2 * updates
 
 
 def test_a_bag_is_learned_from_to_its_end(start):
@@ -93,45 +108,14 @@ def test_a_bag_is_learned_from_to_its_end(start):
     assert run.summary['ended_by'] == 'end_of_bag'
 
 
-def test_the_summary_is_complete_and_true(start):
-    run = start(total_steps=2000)
-    run()
-    summary = run.summary
-    assert summary['env_id'] == 'scripted'
-    assert summary['algorithm'] == 'impala'
-    assert summary['ended_by'] == 'total_steps'
-    assert summary['device'] == 'cpu'
-    assert summary['agent_steps'] == run.learner.agent_steps
-    assert summary['updates'] == run.learner.version
-    assert summary['trajectories_received'] == run.inbox.sequence == 2 * run.learner.version
-    assert summary['trajectories_lost'] == summary['trajectories_rejected'] == 0
-    assert summary['mean_return_100'] == 5.0
-    # Episodes take 6 steps with the reset; the first reset observation is at step 0.
-    assert summary['episodes'] == 2 * ((8 * run.inbox.sequence + 1) // 6)
-    assert summary['wall_s'] > 0
-    assert summary['steps_per_s'] == pytest.approx(
-        summary['agent_steps'] / summary['wall_s'], rel=0.2)
-    # All were acted with version 0.
-    updates = run.learner.version
-    assert summary['policy_lag'] == {'mean': (updates - 1) / 2, 'max': updates - 1}
-    ages = np.arange(1, run.inbox.sequence + 1)
-    assert summary['message_age_ms']['p50'] == pytest.approx(np.percentile(ages, 50), abs=1e-2)
-    assert summary['message_age_ms']['p99'] == pytest.approx(np.percentile(ages, 99), abs=1e-2)
-    assert summary['actor_restarts'] == summary['learner_restarts'] == 0
-    assert summary['wire_bytes'] == {'in': 100 * run.inbox.sequence, 'out': 0}
-
-
-def test_reaching_stop_at_return_ends_a_run(start):
+def test_reaching_stop_at_return_ends_a_run(start, tmp_path):
     run = start(stop_at_return=5.0, total_steps=10**6)
     assert run() == 'stop_at_return'
     # Not before 100 episodes, and not long after.
     assert 100 <= run.summary['episodes'] <= 110
-
-
-def test_missing_stop_at_return_does_not_end_a_run(start):
-    run = start(stop_at_return=5.01, total_steps=2000)
-    assert run() == 'total_steps'
-    assert run.summary['episodes'] > 100
+    missed = start(path=tmp_path / 'missed', stop_at_return=5.01, total_steps=2000)
+    assert missed() == 'total_steps'
+    assert missed.summary['episodes'] > 100
 
 
 def test_an_interrupted_run_is_saved(start):
@@ -143,11 +127,12 @@ def test_an_interrupted_run_is_saved(start):
     assert run.summary['ended_by'] == 'interrupted'
 
 
-def test_time_shares_are_in_the_summary_and_the_events(start):
+def test_time_shares_and_extra_scalars_are_written(start):
     # Whatever is done takes a tick for each look at the clock, however fast the machine is.
     ticks = itertools.count()
     timers = {TRAINING: ThreadTimer(lambda: next(ticks)), CALLBACKS: ThreadTimer()}
-    run = start(timers=timers)
+    figures = [{'topics/policy/rate_hz': 5.0}]
+    run = start(timers=timers, extra_scalars=lambda: figures.pop() if figures else {})
     run()
     shares = run.summary['time_shares']
     assert set(shares) == {TRAINING, CALLBACKS}
@@ -160,14 +145,6 @@ def test_time_shares_are_in_the_summary_and_the_events(start):
     learning = [event.value for event in events.Scalars('time/training/learn')]
     assert 0 < max(learning) <= 1
     assert events.Scalars('time/callbacks/other')[-1].value == 1.0
-
-
-def test_extra_scalars_are_written_to_the_events(start):
-    figures = [{'topics/policy/rate_hz': 5.0}]
-    run = start(extra_scalars=lambda: figures.pop() if figures else {})
-    run()
-    events = EventAccumulator(str(run.folder.path))
-    events.Reload()
     assert [event.value for event in events.Scalars('topics/policy/rate_hz')] == [5.0]
     assert events.Scalars('charts/SPS')
 
@@ -183,19 +160,6 @@ def test_a_run_without_actors_can_be_interrupted(start):
     assert run.summary['message_age_ms'] == {'p50': None, 'p99': None}
     assert run.summary['steps_per_s'] == 0
     assert (run.folder.path / 'curve.png').read_text() == 'scripted'
-
-
-def test_trainer_waits_through_a_pause_of_the_actors(start):
-    pauses = []
-
-    def sometimes(inbox):
-        if len(pauses) < 5:
-            pauses.append(inbox.sequence)
-            raise queue.Empty
-
-    run = start(inbox={'on_get': sometimes})
-    assert run() == 'total_steps'
-    assert len(pauses) == 5
 
 
 def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
@@ -226,6 +190,7 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
     assert again.learner.agent_steps == first.learner.agent_steps
     assert again.learner.version == first.learner.version
     assert again.trainer.progress.mean_return == first.trainer.progress.mean_return == 5.0
+    assert again.trainer.progress.mean_length == 5.0
     assert again() == 'total_steps'
     assert again.learner.agent_steps >= 800
     after = again.summary
@@ -237,45 +202,17 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
     assert first.learner.agent_steps in steps
     assert steps == sorted(steps)
     assert steps[-1] == again.learner.agent_steps
-
-
-def test_episode_lengths_are_restored_when_resumed(start):
-    first = start()
-    first()
-    parts = load_checkpoint(first.folder.checkpoint)
-    assert len(parts['progress']['lengths']) == len(parts['progress']['returns']) > 0
-    again = start(resume=True)
-    assert again.trainer.progress.mean_length == 5.0
-    again()
-    # A checkpoint of before lengths were kept.
-    del parts['progress']['lengths']
-    save_checkpoint(first.folder.checkpoint, **{
-        name: parts[name] for name in ('config', 'learner', 'progress')})
-    again = start(resume=True, total_steps=800)
-    assert math.isnan(again.trainer.progress.mean_length)
-    assert again() == 'total_steps'
-    assert again.trainer.progress.mean_length == 5.0
-
-
-def test_finished_run_ends_at_once_when_resumed(start):
-    first = start()
-    first()
-    again = start(resume=True)
-    assert again() == 'total_steps'
-    assert again.inbox.sequence == 0
-    assert again.summary['agent_steps'] == first.learner.agent_steps
-
-
-def test_restart_by_the_launch_is_counted(start):
-    start(launch_id='x')()
-    assert start(launch_id='x').trainer.reporter.summary('')['learner_restarts'] == 1
+    finished = start(resume=True)
+    assert finished() == 'total_steps'
+    assert finished.inbox.sequence == 0
+    assert finished.summary['agent_steps'] == again.learner.agent_steps
 
 
 def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     """An actor restarts, and the learner is killed long before its next checkpoint."""
     # Every look at the clock takes a second.
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time.monotonic',
-                        itertools.count().__next__)
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time',
+                        SimpleNamespace(monotonic=itertools.count().__next__))
 
     def disturb(inbox):
         if inbox.sequence == 6:
@@ -296,25 +233,6 @@ def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     later = start(resume=True, total_steps=800, inbox={'start_id': 4})
     later()
     assert later.summary['actor_restarts'] == 2
-
-
-def test_a_restart_that_the_checkpoint_has_is_not_counted_again(start, monkeypatch):
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter._ACTORS_S', 1e6)
-
-    def disturb(inbox):
-        if inbox.sequence == 6:
-            inbox.start_id, inbox.sequence = 2, 0
-        elif inbox.sequence == 4 and inbox.start_id == 2:
-            raise KeyboardInterrupt
-
-    killed = start(launch_id='x', inbox={'on_get': disturb}, periods=(0.0, 1e6))
-    with pytest.raises(KeyboardInterrupt):
-        killed()
-    killed.folder._lock.close()
-    again = start(launch_id='x', inbox={'start_id': 2})
-    again.inbox.sequence = 4
-    again()
-    assert again.summary['actor_restarts'] == 1
 
 
 class SynchronousActors:
@@ -340,26 +258,7 @@ class SynchronousActors:
         raise queue.Empty
 
 
-def test_a_synchronous_run_goes_on_without_a_silent_actor(start, scripted):
-    now = [0.0]
-    run = start(synchronous=True, num_actors=2, clock=lambda: now[0])
-    actors = SynchronousActors(run, scripted, ('gone', 'here'), now, limit=1000.0)
-    publish = run.trainer._publish_policy
-
-    def go_away():
-        if run.learner.version == 2:
-            actors.silent = {'gone'}
-        publish()
-
-    run.trainer._publish_policy = go_away
-    assert run() == 'total_steps'
-    stalls = [line for line in run.lines if line.startswith('stalled')]
-    assert stalls == ["stalled for 30 s, waiting for 'gone'; it goes on without those that are "
-                      'silent, until they send again']
-    assert run.learner.version > 5
-
-
-def test_a_synchronous_run_waits_again_for_an_actor_that_is_back(start, scripted):
+def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(start, scripted):
     now = [0.0]
     run = start(synchronous=True, num_actors=2, total_steps=1500, clock=lambda: now[0])
     actors = SynchronousActors(run, scripted, ('away', 'here'), now, limit=1000.0)
@@ -374,6 +273,9 @@ def test_a_synchronous_run_waits_again_for_an_actor_that_is_back(start, scripted
     assert run() == 'total_steps'
     assert sizes[:5] == [4, 4, 2, 2, 4]
     assert set(sizes[4:]) == {4}
+    stalls = [line for line in run.lines if line.startswith('stalled')]
+    assert stalls == ["stalled for 30 s, waiting for 'away'; it goes on without those that are "
+                      'silent, until they send again']
 
 
 def test_a_run_without_any_trajectory_says_for_whom_it_waits(start, scripted):
@@ -444,8 +346,8 @@ def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written
 
     monkeypatch.setattr(run.folder, 'report', sometimes)
     # A row for every update.
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time.monotonic',
-                        itertools.count().__next__)
+    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time',
+                        SimpleNamespace(monotonic=itertools.count().__next__))
     assert run() == 'total_steps'
     assert sum(line.startswith('progress not written: ') for line in run.lines) == 2
     assert run.folder.progress()[-1]['agent_steps'] == run.learner.agent_steps
@@ -460,61 +362,27 @@ def test_a_folder_that_cannot_hold_a_checkpoint_is_found_before_the_run(start, m
         start()
 
 
-@pytest.mark.parametrize(('changed', 'message'), [
-    ({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
-    ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")])
-def test_resuming_with_another_environment_or_algorithm_is_rejected(start, changed, message):
-    start()()
-    with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
-        start(resume=True, settings={**SETTINGS, **changed})
-
-
-def test_resuming_with_another_network_is_rejected(start):
-    start()()
-    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
-        start(resume=True, hidden_size=5)
-
-
-def test_unreadable_checkpoint_raises_an_error(start):
+def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(start):
     run = start()
     run()
-    run.folder.checkpoint.write_bytes(b'')
+    path, parts = run.folder.checkpoint, load_checkpoint(run.folder.checkpoint)
+    for changed, message in (({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
+                             ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")):
+        with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
+            start(resume=True, settings={**SETTINGS, **changed})
+    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
+        start(resume=True, hidden_size=5)
+    for key in ('returns', 'received', 'lag'):
+        progress = {name: each for name, each in parts['progress'].items() if name != key}
+        save_checkpoint(path, config=parts['config'], learner=parts['learner'], progress=progress)
+        with pytest.raises(CheckpointError, match=rf"^[^\n]*checkpoint.pt: .*'{key}'"):
+            start(resume=True)
+    path.write_bytes(b'')
     with pytest.raises(CheckpointError, match='checkpoint.pt: '):
         start(resume=True)
 
 
-@pytest.mark.parametrize('key', ['returns', 'received', 'lag'])
-def test_checkpoint_without_its_counts_raises_an_error(start, key):
-    run = start()
-    run()
-    found = load_checkpoint(run.folder.checkpoint)
-    del found['progress'][key]
-    save_checkpoint(run.folder.checkpoint, **{
-        name: found[name] for name in ('config', 'learner', 'progress')})
-    with pytest.raises(CheckpointError, match=rf"^[^\n]*checkpoint.pt: .*'{key}'"):
-        start(resume=True)
-
-
-def test_episodes_are_counted_across_losses_restarts_and_other_sizes(start):
-    def disturb(inbox):
-        step = inbox.sequence
-        if step == 10:
-            inbox.sequence += 1  # lost, and what follows goes on within another episode
-            inbox.clock += inbox.steps
-        if step == 20:
-            inbox.batch = 3  # the same actor, suddenly with more environments
-
-    run = start(total_steps=450, inbox={'on_get': disturb})
-    assert run() == 'total_steps'
-    assert run.inbox.batch == 3
-    assert run.summary['episodes'] < 100  # so all are remembered
-    # A wrong sum would be seen here: all episodes return 5.
-    assert set(run.trainer.progress._returns) == {5.0}
-    assert run.summary['trajectories_lost'] == 1
-
-
 def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
-    from vdl_ros.rl.data.unroll import UnrollError
     run = start()
     decode, calls = run.learner.make_batch, []
 
@@ -537,13 +405,12 @@ def test_status_line_is_readable():
                        mean_return=math.nan, lag_mean=0.52, lag_max=4, lost=7)
     assert ' '.join(line.split()) == (
         'steps 12,345 / 1,500,000 (1%) 67,890/s return - lag 0.5 (max 4) lost 7')
-    line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
-                       mean_return=2.0, lag_mean=0.52, lag_max=4, lost=7, success_rate=0.925)
-    assert 'return     2.0   success  92%   lag' in line
     end = realtime_text({'updates': 3.14159, 'bytes': 23456.7, 'rewards': -0.256},
                         {'mean': 61.7, 'p50': 60.2, 'p99': 121.9}, 0.0312)
     line = status_line(agent_steps=1, total_steps=2, steps_per_s=15.0, mean_return=2.0,
-                       lag_mean=0.52, lag_max=4, lost=7, left_s=3725.2, more=end)
+                       success_rate=0.925, lag_mean=0.52, lag_max=4, lost=7, left_s=3725.2,
+                       more=end)
     assert '/ 2 (50%, 1:02:06 left)' in line
+    assert 'return     2.0   success  92%   lag' in line
     assert line.endswith('lost 7   updates 3.1/s   bytes 23,457/s   reward -0.26/s   '
                          'reaction 62 ms (p50 60, p99 122)   late 3.1%')

@@ -1,8 +1,7 @@
-"""The training loop of several learners: they learn, end and fail together."""
+"""The training loop of two learners, each in a thread: they learn, end and fail together."""
 
 import dataclasses
 import json
-import os
 import queue
 import threading
 
@@ -11,27 +10,34 @@ import torch
 
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import UnrollError
-from vdl_ros.rl.distributed.collectives import GroupError
+from vdl_ros.rl.distributed.collectives import Group, GroupError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.train_config import TrainConfig
 
-pytestmark = pytest.mark.process
-
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=1000)
 SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
 
 
-@pytest.fixture(autouse=True)
-def no_curve(monkeypatch):
-    monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve',
-                        lambda rows, path, *, title: path.write_text(title))
+@pytest.fixture
+def make_trainer(scripted, spaces, tmp_path):
+    """Return a function: a trainer of a group, its inbox, lines, and what it published."""
+    def make(group, config, **inbox):
+        flow_stats, lines, published = FlowStats(), [], []
+        learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
+        trainer = Trainer(
+            learner, RunFolder(tmp_path / 'run') if group.rank == 0 else None, SETTINGS,
+            inbox=scripted(flow_stats, start_id=10 + group.rank, **inbox),
+            flow_stats=flow_stats, log=lines.append,
+            publish=lambda: published.append((learner.version, dict(flow_stats.credits()))))
+        return trainer, lines, published
+    return make
 
 
 @pytest.fixture
-def runs(learners, scripted, spaces, tmp_path):
+def runs(pair, make_trainer, tmp_path):
     """
     Return a function: what two runs of one group come to.
 
@@ -40,26 +46,18 @@ def runs(learners, scripted, spaces, tmp_path):
     """
     def run(inboxes=({}, {}), prepare=lambda rank, trainer, stop: None, **config):
         def work(group):
-            flow_stats, rank = FlowStats(), group.rank
-            learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
-            folder = RunFolder(tmp_path / 'run') if rank == 0 else None
-            inbox = scripted(flow_stats, start_id=10 + rank, **inboxes[rank])
-            lines, published = [], []
-            trainer = Trainer(
-                learner, folder, SETTINGS, inbox=inbox, flow_stats=flow_stats, log=lines.append,
-                publish=lambda: published.append((learner.version, dict(flow_stats.credits()))))
-            stop = threading.Event()
-            prepare(rank, trainer, stop)
-            try:
-                reason = trainer.run(stop)
-            except GroupError as error:
-                reason = str(error)
+            group.all_gather = group._both
+            group.broadcast = lambda data: group._both(data)[0]
+            trainer, lines, published = make_trainer(group, config, **inboxes[group.rank])
+            stop, learner = threading.Event(), trainer.learner
+            prepare(group.rank, trainer, stop)
+            reason = trainer.run(stop)
             return {'reason': reason, 'version': learner.version, 'lines': lines,
                     'weights': [each.tobytes() for each in learner.weights().values()],
                     'steps': learner.agent_steps, 'published': published,
-                    'sequence': inbox.sequence}
+                    'sequence': trainer.inbox.sequence}
 
-        return learners(work, work)
+        return pair(work, work)
 
     run.folder = tmp_path / 'run'
     return run
@@ -171,23 +169,23 @@ def test_rejected_batch_of_one_learner_does_not_block_the_other(runs):
     assert (2, {11: ('a', 6)}) in second['published']
 
 
-def test_checkpoint_is_saved_when_another_learner_dies(runs, tmp_path):
-    def prepare(rank, trainer, stop):
-        if rank == 1:
-            learn = trainer.learner.learn
+def test_checkpoint_is_saved_when_another_learner_dies(make_trainer, tmp_path):
+    class Gone(Group):
+        """Two learners that do the same, until the other is gone."""
 
-            def then_die(batch):
-                if trainer.learner.version == 4:
-                    (tmp_path / 'dead').touch()
-                    os._exit(9)
-                return learn(batch)
+        size = 2
 
-            trainer.learner.learn = then_die
+        def all_reduce_sum(self, numbers):
+            return 2 * numbers.detach()
 
-    with pytest.raises(EOFError):
-        runs(prepare=prepare)
-    assert (tmp_path / 'dead').exists()
-    saved = load_checkpoint(runs.folder / 'checkpoint.pt')
+        def all_reduce_gradients(self, parameters):
+            if trainer.learner.version == 4:
+                raise GroupError('learner 0 waited for learner 1')
+
+    trainer, *_ = make_trainer(Gone(), {})
+    with pytest.raises(GroupError, match='waited for learner 1'):
+        trainer.run(threading.Event())
+    saved = load_checkpoint(tmp_path / 'run' / 'checkpoint.pt')
     assert saved['learner']['version'] == 4
     assert torch.isfinite(saved['learner']['policy']['value_head.weight']).all()
-    assert not (runs.folder / 'summary.json').exists(), 'the run is not over'
+    assert not (tmp_path / 'run' / 'summary.json').exists(), 'the run is not over'

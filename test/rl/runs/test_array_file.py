@@ -18,26 +18,26 @@ def test_arrays_are_read_as_they_were_written(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ['x.npz']
 
 
-@pytest.mark.parametrize('damage', ['cut', 'flipped', 'text', 'array', 'pickle', 'small'])
-def test_a_damaged_or_malicious_file_is_one_line(tmp_path, damage):
+def test_a_damaged_or_malicious_file_is_one_line(tmp_path):
     path = tmp_path / 'x.npz'
     save_array_file(path, ARRAYS)
-    data = bytearray(path.read_bytes())
-    if damage == 'cut':
-        path.write_bytes(data[:len(data) // 2])
-    elif damage == 'flipped':
-        data[data.index(ARRAYS['a'].tobytes()) + 20] ^= 1
-        path.write_bytes(data)
-    elif damage == 'text':
-        path.write_text('x')
-    elif damage == 'array':
+    data = path.read_bytes()
+    flipped = bytearray(data)
+    flipped[data.index(ARRAYS['a'].tobytes()) + 20] ^= 1
+
+    def save_one_array():
         with path.open('wb') as file:
             np.save(file, ARRAYS['a'])
-    elif damage == 'pickle':
-        np.savez(path, a=np.array([print], object))
-    else:
-        np.savez_compressed(path, a=np.zeros(10**6))
-    with pytest.raises(ArrayFileError) as error:
-        load_array_file(path, 'replay')
-    assert str(error.value).startswith(f'{path}: not a readable replay: ')
-    assert '\n' not in str(error.value)
+
+    for damage, write in (
+            ('cut', lambda: path.write_bytes(data[:len(data) // 2])),
+            ('flipped', lambda: path.write_bytes(flipped)),
+            ('text', lambda: path.write_text('x')),
+            ('one array', save_one_array),
+            ('pickle', lambda: np.savez(path, a=np.array([print], object))),
+            ('bomb', lambda: np.savez_compressed(path, a=np.zeros(10**6)))):
+        write()
+        with pytest.raises(ArrayFileError) as error:
+            load_array_file(path, 'replay')
+        assert str(error.value).startswith(f'{path}: not a readable replay: '), damage
+        assert '\n' not in str(error.value), damage

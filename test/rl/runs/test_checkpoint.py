@@ -21,13 +21,13 @@ def path(tmp_path):
     return tmp_path / 'checkpoint.pt'
 
 
-def refused(path, reason):
+def refused(path, reason, case=''):
     with pytest.raises(CheckpointError) as error:
         load_checkpoint(path)
     message = str(error.value)
-    assert message.startswith(f'{path}: ')
-    assert '\n' not in message
-    assert reason in message
+    assert message.startswith(f'{path}: '), case
+    assert '\n' not in message, case
+    assert reason in message, case
 
 
 def test_what_was_saved_is_loaded(path, same):
@@ -36,20 +36,19 @@ def test_what_was_saved_is_loaded(path, same):
     assert os.listdir(path.parent) == ['checkpoint.pt']
 
 
-@pytest.mark.parametrize('size', [0, 1, 64, 1000, 100_000, 1_000_000])
-def test_a_write_that_fails_raises_oserror_and_leaves_the_old_one(path, size):
+def test_a_write_that_fails_raises_oserror_and_leaves_the_old_one(path):
     """The kernel refuses to write beyond ``size`` bytes, as on a full disk."""
-    old = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        with pytest.raises(OSError, match='File too large'):
-            save_checkpoint(path, **{**PARTS, 'learner': {
-                name: torch.rand(200_000) for name in 'vw'}})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == old
-    assert os.listdir(path.parent) == ['checkpoint.pt']
+    old, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = {**PARTS, 'learner': {name: torch.rand(200_000) for name in 'vw'}}
+    for size in (0, 64, 100_000, 1_000_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with pytest.raises(OSError, match='File too large'):
+                save_checkpoint(path, **large)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == old, size
+        assert os.listdir(path.parent) == ['checkpoint.pt'], size
 
 
 def test_content_and_name_are_on_the_disk_before_and_after_the_rename(path, monkeypatch):
@@ -60,13 +59,9 @@ def test_content_and_name_are_on_the_disk_before_and_after_the_rename(path, monk
         sync(descriptor)
 
     monkeypatch.setattr(os, 'fsync', record)
-    save_checkpoint(path, **PARTS)
-    assert synced == [f'{path}.partial', str(path.parent)]
-
-
-def test_a_new_one_replaces_the_old(path):
     save_checkpoint(path, **{**PARTS, 'config': {'env_id': 'y'}})
     assert load_checkpoint(path)['config'] == {'env_id': 'y'}
+    assert synced == [f'{path}.partial', str(path.parent)]
 
 
 def test_a_missing_file_is_reported(tmp_path):
@@ -74,25 +69,27 @@ def test_a_missing_file_is_reported(tmp_path):
     refused(tmp_path, 'no such file')
 
 
-@pytest.mark.parametrize('content', [
-    b'', b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096, b'env_id: x\n',
-    pickle.dumps({'format': FORMAT})], ids=repr)
-def test_a_file_that_is_not_a_checkpoint_is_rejected(path, content):
-    path.write_bytes(content)
-    refused(path, 'not a readable checkpoint')
+def test_a_file_that_is_not_a_checkpoint_is_rejected(path):
+    for content in (b'', b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096,
+                    b'env_id: x\n', pickle.dumps({'format': FORMAT})):
+        path.write_bytes(content)
+        refused(path, 'not a readable checkpoint', content)
+    with zipfile.ZipFile(path, 'w') as archive:
+        archive.writestr('readme.txt', 'hello')
+    refused(path, 'not a readable checkpoint', 'another zip file')
 
 
 def test_a_truncated_file_is_rejected(path):
     whole = path.read_bytes()
-    for size in range(0, len(whole), 97):
+    for size in range(0, len(whole), 197):
         path.write_bytes(whole[:size])
-        refused(path, '')
+        refused(path, '', size)
 
 
 def test_a_file_with_a_changed_byte_is_rejected_or_gives_the_same_content(path, same):
     # Some bytes of a zip file carry nothing: dates, padding.
     draw, whole, caught = random.Random(0), path.read_bytes(), 0
-    for _ in range(300):
+    for _ in range(100):
         damaged = bytearray(whole)
         damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
         path.write_bytes(damaged)
@@ -102,7 +99,7 @@ def test_a_file_with_a_changed_byte_is_rejected_or_gives_the_same_content(path, 
             caught += 1
         else:
             assert same({name: found[name] for name in PARTS}, PARTS)
-    assert caught > 100
+    assert caught > 30
 
 
 class Trap:
@@ -112,53 +109,33 @@ class Trap:
         self.folder = folder
 
     def __reduce__(self):
-        return os.system, (f'mkdir {self.folder}',)
+        return os.mkdir, (str(self.folder),)
 
 
-@pytest.mark.process
-@pytest.mark.parametrize('bare', [False, True])
-def test_code_in_a_checkpoint_is_not_run(path, tmp_path, bare):
-    trap = tmp_path / 'trapped'
-    content = {'format': FORMAT, **PARTS, 'progress': {'returns': Trap(trap)}}
-    if bare:
-        path.write_bytes(pickle.dumps(Trap(trap)))
-    else:
+def test_code_in_a_checkpoint_is_not_run(path, tmp_path):
+    for bare in (False, True):
+        trap = tmp_path / f'trapped {bare}'
+        if bare:
+            path.write_bytes(pickle.dumps(Trap(trap)))
+        else:
+            torch.save({'format': FORMAT, **PARTS, 'progress': {'returns': Trap(trap)}}, path)
+        refused(path, 'not a readable' if bare else 'refused')
+        assert not trap.exists()
+        pickle.loads(path.read_bytes()) if bare else torch.load(path, weights_only=False)
+        assert trap.exists(), 'the trap was a real one'
+
+
+def test_what_is_not_a_checkpoint_of_this_program_is_rejected(path):
+    whole = {'format': FORMAT, **PARTS}
+    for content in (
+            *({name: value for name, value in whole.items() if name != key} for key in whole),
+            *({**whole, key: value} for key, value in zip(
+                PARTS, (None, [1, 2], torch.ones(2)), strict=True)),
+            [1, 2], torch.ones(2)):
         torch.save(content, path)
-    refused(path, 'not a readable' if bare else 'refused')
-    assert not trap.exists()
-    torch.load(path, weights_only=False) if not bare else pickle.loads(path.read_bytes())
-    assert trap.exists()  # the trap was a real one
-
-
-@pytest.mark.parametrize('key', ['format', 'config', 'learner', 'progress'])
-def test_a_missing_part_is_rejected(path, key):
-    torch.save({name: value for name, value in {'format': FORMAT, **PARTS}.items() if name != key},
-               path)
-    refused(path, 'not a checkpoint of this program')
-
-
-@pytest.mark.parametrize('value', [None, 'x', [1, 2], torch.ones(2)], ids=repr)
-@pytest.mark.parametrize('key', list(PARTS))
-def test_a_part_that_is_not_a_dict_is_rejected(path, key, value):
-    torch.save({'format': FORMAT, **PARTS, key: value}, path)
-    refused(path, 'not a checkpoint of this program')
-
-
-@pytest.mark.parametrize('content', [[1, 2], 3, torch.ones(2)], ids=repr)
-def test_other_contents_are_rejected(path, content):
-    torch.save(content, path)
-    refused(path, 'not a checkpoint of this program')
-
-
-def test_another_format_is_named(path):
+        refused(path, 'not a checkpoint of this program', content)
     torch.save({**PARTS, 'format': 999}, path)
     refused(path, f'format 999 is not {FORMAT}')
-
-
-def test_another_zip_file_is_rejected(path):
-    with zipfile.ZipFile(path, 'w') as archive:
-        archive.writestr('readme.txt', 'hello')
-    refused(path, 'not a readable checkpoint')
 
 
 def test_of_the_folder_of_a_run_the_best_policy_is_read_or_the_newest(tmp_path):

@@ -2,9 +2,6 @@
 
 import json
 import math
-import signal
-import subprocess
-import sys
 
 import matplotlib.image
 import pytest
@@ -51,40 +48,31 @@ def path(tmp_path):
     return tmp_path / 'runs' / 'one'
 
 
-def test_a_new_run_has_no_checkpoint(path):
+def test_a_new_run_has_no_checkpoint_and_a_saved_one_can_be_resumed(path):
     folder = RunFolder(path)
     assert folder.load() is None
     assert not folder.restarted
+    folder.save(**PARTS)
+    del folder
+    folder = RunFolder(path, resume=True)
+    assert folder.load()['progress'] == {}
+    assert not folder.restarted
 
 
-def test_a_folder_that_is_not_empty_is_rejected(path):
+def test_a_path_that_cannot_be_a_new_or_resumed_run_is_rejected(path):
+    with pytest.raises(RunFolderError, match=rf'^resume: {path} holds no checkpoint'):
+        RunFolder(path, resume=True)
+    assert not path.exists()
     path.mkdir(parents=True)
     RunFolder(path)
     (path / 'thesis.tex').write_text('all of it')
     with pytest.raises(RunFolderError, match=rf'^run_dir: {path} is not empty; [^\n]*resume'):
         RunFolder(path)
     assert (path / 'thesis.tex').read_text() == 'all of it'
-
-
-def test_resuming_without_a_checkpoint_is_rejected(path):
-    with pytest.raises(RunFolderError, match=rf'^resume: {path} holds no checkpoint'):
-        RunFolder(path, resume=True)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize('resume', [False, True])
-def test_an_existing_file_at_the_path_is_reported(path, resume):
-    path.parent.mkdir()
-    path.write_text('a file')
-    with pytest.raises(RunFolderError, match=f'{path}'):
-        RunFolder(path, resume=resume)
-
-
-def test_a_checkpoint_can_be_resumed(path):
-    RunFolder(path).save(**PARTS)
-    folder = RunFolder(path, resume=True)
-    assert folder.load()['progress'] == {}
-    assert not folder.restarted
+    file = path / 'thesis.tex'
+    for resume in (False, True):
+        with pytest.raises(RunFolderError, match=f'{file}'):
+            RunFolder(file, resume=resume)
 
 
 def test_a_node_restarted_by_its_launch_reuses_the_folder(path):
@@ -104,29 +92,21 @@ def test_a_node_restarted_by_its_launch_reuses_the_folder(path):
     assert RunFolder(path, launch_id='tuesday', resume=True).restarted
 
 
-@pytest.mark.process
-@pytest.mark.parametrize('launch_id', ['', 'monday'])
-def test_a_folder_is_refused_while_another_process_writes_it(path, launch_id):
+def test_a_folder_is_refused_while_another_writes_it(path):
     """A launch that resumes, another one with the same id, or one with the same run_dir."""
-    other = subprocess.Popen(
-        [sys.executable, '-c',
-         'import sys; from pathlib import Path\n'
-         'from vdl_ros.rl.runs.run_folder import RunFolder\n'
-         'folder = RunFolder(Path(sys.argv[1]), launch_id=sys.argv[2])\n'
-         'folder.save(config={}, learner={"agent_steps": 0}, progress={})\n'
-         'print(flush=True); input()', str(path), launch_id],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert other.stdout.readline() == b'\n'
-        with pytest.raises(RunFolderError, match=f'^resume: {path} is in use by another process'):
-            RunFolder(path, resume=True)
+    for launch_id in ('', 'monday'):
+        # A lock is of an open file: one in this process is as good as one of another.
+        other = RunFolder(path / launch_id, launch_id=launch_id)
+        other.save(**PARTS)
+        with pytest.raises(RunFolderError, match=f'^resume: {other.path} is in use by another p'):
+            RunFolder(other.path, resume=True)
         if launch_id:
-            with pytest.raises(RunFolderError, match=f'^run_dir: {path} is in use by another'):
-                RunFolder(path, launch_id=launch_id)
-    finally:
-        other.send_signal(signal.SIGKILL)
-        other.communicate()
-    assert RunFolder(path, resume=True).load() is not None
+            with pytest.raises(RunFolderError, match=f'^run_dir: {other.path} is in use by anoth'):
+                RunFolder(other.path, launch_id=launch_id)
+        other._lock.close()
+        again = RunFolder(other.path, resume=True)
+        assert again.load() is not None
+        again._lock.close()
 
 
 def test_settings_are_written_as_yaml(path):
@@ -219,20 +199,21 @@ def test_a_restart_from_step_0_drops_all_progress_and_events(path, rows):
     assert (list(series.x), list(series.y)) == ([50, 120], [-50, -120])
 
 
-@pytest.mark.parametrize('rest', [
-    '3', '300,0.5', '300,0.5,1.5', '300,0.5,1.5,20.0,3,10.0,0.2', '300,0.5,x,20.0,3,1,1,1'])
-def test_a_row_cut_short_is_skipped(path, rest):
-    folder = RunFolder(path, launch_id='x')
-    folder.open({}, 0)
-    folder.report(row(100), {})
-    with (path / 'progress.csv').open('a') as stream:
-        stream.write(rest)
-    assert steps_of(folder) == [100]
-    del folder
-    again = RunFolder(path, launch_id='x')
-    again.open({}, 1000)
-    again.report(row(1001), {})
-    assert steps_of(again) == [100, 1001]
+def test_a_row_cut_short_is_skipped(tmp_path):
+    for number, rest in enumerate((
+            '3', '300,0.5', '300,0.5,1.5,20.0,3,10.0,0.2', '300,0.5,x,20.0,3,1,1,1')):
+        path = tmp_path / str(number)
+        folder = RunFolder(path, launch_id='x')
+        folder.open({}, 0)
+        folder.report(row(100), {})
+        with (path / 'progress.csv').open('a') as stream:
+            stream.write(rest)
+        assert steps_of(folder) == [100], rest
+        del folder
+        again = RunFolder(path, launch_id='x')
+        again.open({}, 1000)
+        again.report(row(1001), {})
+        assert steps_of(again) == [100, 1001], rest
 
 
 def test_a_run_without_the_columns_of_lengths_and_success_can_be_resumed(path):
@@ -250,45 +231,34 @@ def test_a_run_without_the_columns_of_lengths_and_success_can_be_resumed(path):
     assert new == row(1001)
 
 
-def test_settings_of_one_start_are_not_resumed(path):
-    """A run of a host with a GPU can be resumed on one without."""
-    RunFolder(path).open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
-    assert saved_settings(path) == {'seed': 3}
+def test_settings_of_one_start_are_not_resumed(tmp_path):
+    """A run of a host with a GPU can go on without; a synchronous one waits for its own actors."""
+    RunFolder(tmp_path / 'a').open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
+    assert saved_settings(tmp_path / 'a') == {'seed': 3}
+    RunFolder(tmp_path / 'b').open({'seed': 3, 'num_actors': 4}, 0)
+    for given, actors in (
+            ({}, 2), ({'num_actors': 7}, 7), ({'num_actors': 5, 'num_learners': 2}, 3),
+            ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)):
+        values = presets.resolve(given, saved_settings(tmp_path / 'b'))
+        assert select(RunConfig, values).own_actors == actors, given
+        assert values['seed'] == 3, given
 
 
-@pytest.mark.parametrize(('given', 'actors'), [
-    ({}, 2), ({'num_actors': 4}, 4), ({'num_actors': 7}, 7),
-    ({'num_actors': 5, 'num_learners': 2}, 3),
-    ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)], ids=str)
-def test_a_resumed_run_waits_for_the_actors_of_this_start(path, given, actors):
-    """A synchronous run must not wait for actors of the previous start."""
-    RunFolder(path).open({'seed': 3, 'num_actors': 4}, 0)
-    values = presets.resolve(given, saved_settings(path))
-    assert select(RunConfig, values).own_actors == actors
-    assert values['seed'] == 3
-
-
-def test_close_writes_summary_and_curve(path):
+def test_close_writes_a_curve_and_a_summary_without_bare_nan(path):
     folder = RunFolder(path)
     folder.open({}, 0)
     folder.report(row(100), {'a': 1.0})
-    folder.close({'env_id': 'x', 'mean_return_100': 1.5, 'policy_lag': {'mean': 2.0, 'max': 3}})
-    assert json.loads((path / 'summary.json').read_text()) == {
-        'env_id': 'x', 'mean_return_100': 1.5, 'policy_lag': {'mean': 2.0, 'max': 3}}
-    assert matplotlib.image.imread(path / 'curve.png').ndim == 3
-    assert not list(path.glob('*.partial'))
-
-
-def test_a_summary_is_json_without_bare_nan(path):
-    RunFolder(path).close({
-        'env_id': 'x', 'mean_return_100': float('nan'), 'message_age_ms': {'p99': float('inf')}})
+    folder.close({'env_id': 'x', 'mean_return_100': float('nan'), 'policy_lag': {
+        'mean': 2.0, 'max': float('inf')}})
 
     def refuse(word):
         raise AssertionError(word)
 
     found = json.loads((path / 'summary.json').read_text(), parse_constant=refuse)
-    assert found == {'env_id': 'x', 'mean_return_100': None, 'message_age_ms': {'p99': None}}
+    assert found == {'env_id': 'x', 'mean_return_100': None,
+                     'policy_lag': {'mean': 2.0, 'max': None}}
     assert matplotlib.image.imread(path / 'curve.png').ndim == 3
+    assert not list(path.glob('*.partial'))
 
 
 def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):

@@ -87,11 +87,11 @@ def test_a_tracker_that_hangs_delays_nothing_but_the_end(wandb, tmp_path, monkey
     over.set()
 
 
-@pytest.mark.parametrize('name', TRACKERS[1:])
-def test_a_tracker_that_is_not_installed_is_one_line(name, monkeypatch, tmp_path):
+def test_a_tracker_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(tracker.importlib.util, 'find_spec', lambda name: None)
-    with pytest.raises(SettingError, match=f'^tracker: {name!r} is not installed: pip install '
-                                           f'{name}.*, or the extra {name} of vdl_ros$'):
-        RunFolder(tmp_path / 'run', config=RunFolderConfig(tracker=name))
+    for name in TRACKERS[1:]:
+        with pytest.raises(SettingError, match=f'^tracker: {name!r} is not installed: pip install '
+                                               f'{name}.*, or the extra {name} of vdl_ros$'):
+            RunFolder(tmp_path / 'run', config=RunFolderConfig(tracker=name))
     assert not (tmp_path / 'run').exists()
     verify_tracker('none')

@@ -18,28 +18,38 @@ SETTINGS = {'env_id': 'CartPole-v1', 'num_envs': '4', 'hidden_size': '8',
 LONG = SETTINGS | {'total_steps': '1000000000'}
 
 
-def test_a_training_is_run_once_and_goes_on_when_it_gets_longer(tmp_path):
-    training = TrainingProcess(tmp_path / 'run', SETTINGS)
+@pytest.mark.process
+def test_an_interrupted_training_goes_on_and_a_complete_one_is_not_run_again(tmp_path):
+    folder = tmp_path / 'run'
+    training = TrainingProcess(folder, LONG)
     assert training.summary() is None
-    assert training.run(lambda: False)['agent_steps'] >= 1000
-    before = training.log.stat().st_size
-    assert training.run(lambda: False)['episodes'] > 3
-    assert training.log.stat().st_size == before
-    longer = TrainingProcess(tmp_path / 'run', SETTINGS | {'total_steps': '1500'})
-    assert longer.summary() is None
-    assert longer.run(lambda: False)['agent_steps'] >= 1500
-
-
-def test_an_interrupted_training_keeps_its_checkpoint(tmp_path):
-    training = TrainingProcess(tmp_path / 'run', LONG)
-    assert training.run(lambda: (tmp_path / 'run' / 'progress.csv').exists()
-                        and len((tmp_path / 'run' / 'progress.csv').read_text()) > 200) is None
+    assert training.run(lambda: (folder / 'progress.csv').exists()
+                        and len((folder / 'progress.csv').read_text()) > 200) is None
     assert training.is_begun
-    assert json.loads((tmp_path / 'run' / 'summary.json').read_text())[
-        'ended_by'] == 'interrupted'
+    found = json.loads((folder / 'summary.json').read_text())
+    assert found['ended_by'] == 'interrupted'
     assert '--resume' in training.command()
+    steps = found['agent_steps'] + 1000
+    longer = TrainingProcess(folder, SETTINGS | {'total_steps': str(steps)})
+    assert longer.summary() is None
+    assert longer.run(lambda: False)['agent_steps'] >= steps
+    before = longer.log.stat().st_size
+    assert longer.run(lambda: False)['episodes'] > 3
+    assert longer.log.stat().st_size == before
+    assert training.summary() is None, 'it is complete only for fewer steps'
 
 
+def test_a_training_that_was_ended_early_for_a_reason_is_complete(tmp_path):
+    training = TrainingProcess(tmp_path, LONG)
+    for reason, complete in (('eval_patience', True), ('stop_at_return', True),
+                             ('total_steps', False), ('interrupted', False),
+                             ('not finite', False)):
+        (tmp_path / 'summary.json').write_text(
+            json.dumps({'ended_by': reason, 'agent_steps': 1000}))
+        assert (training.summary() is not None) == complete, reason
+
+
+@pytest.mark.process
 def test_a_training_that_fails_names_its_log(tmp_path):
     training = TrainingProcess(tmp_path / 'run', SETTINGS | {'env_id': 'Odd-v0'})
     with pytest.raises(TrainingError, match=f'^failed; see {tmp_path}/run.log$'):
@@ -47,6 +57,7 @@ def test_a_training_that_fails_names_its_log(tmp_path):
     assert 'Odd' in training.log.read_text()
 
 
+@pytest.mark.process
 def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp_path):
     code = ('import sys; from pathlib import Path; '
             'from vdl_ros.rl.runs.training_process import TrainingProcess; '
@@ -73,10 +84,3 @@ def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp
 
     assert TrainingProcess(run, SETTINGS | {'total_steps': '1'}).run(stop) is not None
     assert not psutil.pid_exists(child.pid) or child.status() == psutil.STATUS_ZOMBIE
-
-
-def test_a_training_that_evaluations_ended_early_is_complete(tmp_path):
-    training = TrainingProcess(tmp_path / 'run', SETTINGS | {
-        'total_steps': '100000', 'unroll_length': '20', 'learning_rate': '0',
-        'eval_every': '200', 'eval_episodes': '2', 'eval_patience': '2'})
-    assert training.run(lambda: False)['ended_by'] == 'eval_patience'

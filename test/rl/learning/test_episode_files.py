@@ -1,4 +1,4 @@
-"""The record of one episode: its steps, and what is done if an unroll is missing."""
+"""The record of one episode, step by step, and the table of the episodes of an attacked run."""
 
 import csv
 import dataclasses
@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.learning.episode_record import EpisodeRecord
+from vdl_ros.rl.learning.episode_table import EpisodeTable
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.train_config import TrainConfig
 
@@ -69,3 +71,31 @@ def test_another_actor_is_not_mixed_in(learner, scripted, tmp_path):
     assert not path.exists()
     record.add(second)
     assert len(rows_of(path)) == 5
+
+
+def table_of(folder):
+    return [tuple(row.values()) for row in rows_of(folder / 'episodes.csv')]
+
+
+def test_each_episode_is_a_row_and_a_resumed_run_drops_what_it_repeats(
+        learner, scripted, tmp_path):
+    unroll = scripted(FlowStats(), steps=4).get(0)
+    table = EpisodeTable(tmp_path, learner, pytest.fail)
+    clean = FinishedEpisode(0, 7.5, 5, True, False)
+    attacked = FinishedEpisode(1, -2.0, 9, False, True, None, 0.25, 3)
+    table.add(unroll, [clean, attacked])
+    learner.agent_steps = 100
+    table.add(unroll, [clean])
+    assert table_of(tmp_path) == [(0, 7.5, 5, 0, 0), (0, -2, 9, 0.25, 3), (100, 7.5, 5, 0, 0)]
+    learner.agent_steps = 50
+    EpisodeTable(tmp_path, learner, pytest.fail)
+    assert len(table_of(tmp_path)) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(learner, scripted, tmp_path):
+    warnings = []
+    table = EpisodeTable(tmp_path, learner, warnings.append)
+    (tmp_path / 'episodes.csv').unlink()
+    (tmp_path / 'episodes.csv').mkdir()
+    table.add(scripted(FlowStats(), steps=4).get(0), [FinishedEpisode(0, 7.5, 5, True, False)])
+    assert warnings[0].startswith('episodes.csv not written: ')

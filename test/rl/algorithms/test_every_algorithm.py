@@ -1,0 +1,282 @@
+"""What holds for every algorithm: repeatable, resumable to the bit, one with other learners."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.runs.array_file import load_array_file, save_array_file
+from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
+
+# One step of the optimiser or more with each update, so that nothing is left waiting.
+REPLAY = {'replay_size': 400, 'replay_start': 1, 'replay_batch': 8, 'replay_ratio': 2.0}
+OWN = {'ppo_epochs': 2, 'ppo_kl_target': 1e-3, 'reinforce_episodes': 1, 'target_period': 5,
+       **REPLAY}
+KINDS = {
+    'impala': ('impala', {'optimizer': 'rmsprop'}, {}),
+    'impala, lstm': ('impala', {'lstm_size': 4, 'last_action_reward': True}, {}),
+    'a3c': ('a3c', {'normalize_advantages': True}, {}),
+    'ppo': ('ppo', {}, {'ppo_form': 'kl', 'normalize_returns': True}),
+    'ppo, lstm': ('ppo', {'lstm_size': 4}, {'ppo_minibatches': 2}),
+    'reinforce': ('reinforce', {}, {}),
+    'dqn': ('dqn', {'optimizer': 'rmsprop'}, {'prioritized': True, 'replay_ratio': 0.3}),
+    'dqn, lstm': ('dqn', {'lstm_size': 4}, {}),
+    'sac': ('sac', {}, {}), 'bc': ('bc', {}, {})}
+every_kind = pytest.mark.parametrize('kind', KINDS)
+
+
+@pytest.fixture
+def learner(spaces, config):
+    """Return a function that makes a learner by a kind and a seed."""
+    def make(kind, seed=1, **more):
+        name, changes, options = KINDS[kind]
+        settings = config(name, **{
+            'normalize_observations': True, 'seed': seed, 'total_steps': 500,
+            'learning_rate_schedule': 'linear', **changes})
+        return Learner(settings, *spaces, algorithm_config=make_algorithm_config(
+            settings, {**OWN, **options, **more}))
+    return make
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Return a function: the learner's state as it comes back from a file."""
+    def through_file(learner):
+        save_checkpoint(tmp_path / 'c.pt', config={}, learner=learner.state(), progress={})
+        return load_checkpoint(tmp_path / 'c.pt')['learner']
+    return through_file
+
+
+@pytest.fixture
+def update(random_unroll):
+    """Return a function: a learner's update number ``number`` with an actor's next unroll."""
+    def go(learner, number, start_id=1):
+        return learner.update([random_unroll(
+            number, sequence=number, start_id=start_id, state_size=learner.policy.state_size)])
+    return go
+
+
+@every_kind
+def test_the_same_seed_and_unrolls_give_the_same_learner(learner, update, same, kind):
+    def learned():
+        one = learner(kind)
+        first = copy.deepcopy(one.weights())
+        return first, [update(one, number) for number in range(4)], one.weights()
+
+    first, metrics, weights = learned()
+    # What is drawn while learning comes from the seed as well.
+    assert same(learned(), (first, metrics, weights))
+    assert not same(weights, first)
+    assert not same(learner(kind, seed=2).weights(), first)
+    found = {name: value for each in metrics for name, value in each.items()}
+    assert all(type(value) is float and np.isfinite(value) for value in found.values()), found
+    assert {'losses/loss', 'losses/grad_norm', 'charts/learning_rate'} <= found.keys()
+
+
+@every_kind
+def test_a_resumed_learner_goes_on_to_the_bit(learner, saved, update, same, tmp_path, kind):
+    """With the replay that was saved, be it partly full or overwritten."""
+    one, updates = learner(kind), 40 if kind == 'dqn' else 3
+    replays = one.config.algorithm in ('dqn', 'sac')
+    for number in range(updates):
+        update(one, number)
+    state = saved(one)
+    if replays:
+        assert one.algorithm._replay.full == (updates == 40)
+        save_array_file(tmp_path / 'r.npz', one.algorithm.replay_arrays())
+    rng = torch.get_rng_state()
+    later = range(updates, updates + 4)
+    # Actors begin anew with a learner that is resumed.
+    expected = [update(one, number, start_id=2) for number in later]
+    torch.manual_seed(99)
+    other = learner(kind, seed=5)
+    if replays:
+        update(other, 99)  # what it learned before is gone
+    other.load_state(state)
+    if replays:
+        other.algorithm.load_replay_arrays(load_array_file(tmp_path / 'r.npz', 'replay'))
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert [update(other, number, start_id=2) for number in later] == expected
+    assert same(one.state(), other.state())
+    assert (other.version, other.agent_steps) == (updates + 4, one.agent_steps)
+    if replays:
+        assert same(one.algorithm.replay_arrays(), other.algorithm.replay_arrays())
+
+
+@pytest.mark.parametrize('kind', ['dqn, lstm', 'sac'])
+def test_without_a_saved_replay_it_goes_on_but_for_that(learner, saved, update, same, kind):
+    one = learner(kind)
+    for number in range(3):
+        update(one, number)
+    assert one.algorithm.optimizer.steps % 5 != 0
+    target = copy.deepcopy(dict(one.algorithm.target.state_dict()))
+    learned = one.policy if kind != 'sac' else one.algorithm.critics
+    assert not same(target, dict(learned.state_dict()))
+    state = saved(one)
+    other = learner(kind, seed=5, replay_start=30)
+    other.load_state(state)
+    assert same(dict(other.algorithm.target.state_dict()), target)
+    assert other.algorithm._replay.steps == 0
+    assert update(other, 3) == {
+        'charts/learning_rate': other.algorithm.optimizer.learning_rate,
+        'losses/replayed_steps': other.algorithm._replay.steps}
+    for name, each in other.policy.policy_head.state_dict().items():
+        assert torch.equal(each, state['policy'][f'policy_head.{name}'])
+
+
+def test_a_replay_of_another_size_or_with_other_columns_is_refused(learner, update):
+    one = learner('dqn')
+    update(one, 0)
+    arrays = one.algorithm.replay_arrays()
+    for name, changed, reason in (
+            ('size', np.array(7), 'replay_size: it has 7 columns'),
+            ('times', arrays['times'] + 100, 'damaged'),
+            ('weights', -arrays['weights'], 'damaged'),
+            ('next', np.array(9), 'damaged'), ('actions', arrays['actions'][:1], 'observations: '),
+            ('rewards', arrays['rewards'].astype(np.float64), 'rewards: float64'),
+            ('pending_updates', np.array(np.nan), 'pending_updates: ')):
+        with pytest.raises(ValueError, match=f'^[^\n]*{reason}'):
+            one.algorithm.load_replay_arrays({**arrays, name: changed})
+    with pytest.raises(ValueError, match='missing or unknown'):
+        one.algorithm.load_replay_arrays({**arrays, 'more': np.zeros(1)})
+
+
+def test_the_state_of_another_learner_is_refused_in_one_line(spaces, config):
+    def make(name, changes=None, **options):
+        settings = config(name, **(changes or {}))
+        return Learner(settings, *spaces,
+                       algorithm_config=make_algorithm_config(settings, {**OWN, **options}))
+
+    plain, normal = make('a3c'), make('a3c', {'normalize_observations': True})
+    ppo, dqn = make('ppo'), make('dqn')
+    for case, one, another, reason in (
+            ('size', plain, make('a3c', {'hidden_size': 9}), 'size mismatch'),
+            ('optimizer', plain, make('a3c', {'optimizer': 'rmsprop'}), 'adam is not rmsprop'),
+            ('lstm', plain, make('a3c', {'lstm_size': 4}), 'lstm'),
+            ('normalizer', normal, plain, 'normalizer'),
+            ('returns', ppo, make('ppo', normalize_returns=True), 'Normalizer'),
+            ('a3c for ppo', plain, ppo, 'beta'), ('a3c for dqn', plain, dqn, ''),
+            ('dqn for a3c', dqn, plain, ''), ('dqn for sac', dqn, make('sac'), ''),
+            ('sac for a3c', make('sac'), plain, '')):
+        with pytest.raises(ValueError) as error:
+            another.load_state(one.state())
+        assert str(error.value).startswith('checkpoint: not of this network: '), case
+        assert reason in str(error.value), case
+        assert '\n' not in str(error.value), case
+
+
+def test_an_incomplete_state_is_refused(learner):
+    for kind, keys in (
+            ('impala', ('policy', 'algorithm', 'version', 'agent_steps', 'torch_rng')),
+            ('reinforce', ('algorithm optimizer',)), ('ppo', ('algorithm beta',)),
+            ('dqn', ('algorithm target', 'algorithm steps')),
+            ('sac', ('algorithm target', 'algorithm critics', 'algorithm log_temperature'))):
+        one = learner(kind)
+        for key in keys:
+            state = one.state()
+            *outer, key = key.split()
+            del (state[outer[0]] if outer else state)[key]
+            with pytest.raises(ValueError, match=f"^checkpoint: .*'{key}'"):
+                one.load_state(state)
+
+
+@every_kind
+def test_ignored_steps_contribute_nothing(
+        learner, random_unroll, ignored_changed, same, kind):
+    """Also not to what is standardised, remembered or replayed."""
+    found = []
+    for change in (lambda batch: batch, ignored_changed,
+                   lambda batch: dataclasses.replace(
+                       batch, actions=torch.where(batch.valid, 3 - batch.actions, batch.actions))):
+        one = learner(kind)
+        for number in range(3):
+            batch = one.make_batch([random_unroll(
+                10 * number + column, sequence=number, start_id=column,
+                state_size=one.policy.state_size) for column in range(3)])
+            assert not batch.valid.all()
+            one.learn(change(batch))
+        found.append(one.state())
+    assert same(found[0], found[1])
+    assert not same(found[0]['policy'], found[2]['policy']), 'others do'
+
+
+@every_kind
+def test_the_largest_numbers_that_are_allowed_do_not_end_a_run(learner, random_unroll, kind):
+    for array, value in (('rewards', 1e9), ('rewards', -1e9), ('observations', 1e9),
+                         ('behaviour_log_probs', -1e6), ('behaviour_log_probs', 1e6)):
+        one = learner(kind, normalize_returns=False) if kind == 'ppo' else learner(kind)
+        unroll = random_unroll(1, state_size=one.policy.state_size)
+        arrays = {**unroll.arrays, array: np.full_like(unroll.arrays[array], value)}
+        one.schema.check(arrays)
+        # The second learns from the weights that the first has left.
+        for sequence in range(2):
+            one.update([dataclasses.replace(unroll, arrays=arrays, sequence=sequence)])
+
+
+def test_observations_are_seen_after_the_step_and_without_ignored_ones(batch, real, config):
+    seen = batch.observations[:-1][batch.valid].numpy().astype(np.float64)
+    for name in ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac'):
+        one = real(config(name, normalize_observations=True), **{
+            'reinforce': {'reinforce_episodes': 1}, 'dqn': REPLAY, 'sac': REPLAY}.get(name, {}))
+        counts, loss = [], one.loss
+
+        def spy(*given, one=one, counts=counts, loss=loss):
+            counts.append(float(one.policy.normalizer.count))
+            return loss(*given)
+
+        one.loss = spy
+        for _ in range(2):
+            one.update(batch)
+        assert list(dict.fromkeys(counts)) == [0.0, len(seen)], name
+        for found, expected in ((one.policy.normalizer.mean, seen.mean(0)),
+                                (one.policy.normalizer.variance, seen.var(0))):
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(('name', 'changes', 'options'), [
+    ('impala', {'lstm_size': 4}, {}), ('a3c', {}, {}), ('ppo', {}, {'normalize_returns': True}),
+    ('ppo', {}, {'ppo_form': 'kl'}), ('ppo', {}, {'ppo_form': 'hinge'})], ids=str)
+def test_two_learners_are_one_with_the_joined_batch(together, config, name, changes, options):
+    if name == 'ppo':
+        options = {'ppo_epochs': 3, 'ppo_minibatches': 1, 'ppo_kl_target': 1e-3, **options}
+    alone, members = together(
+        config(name, normalize_advantages=True, normalize_observations=True, **changes),
+        updates=3, **options)
+    if 'ppo_form' in options:
+        assert [each.penalty.beta for each in members] == [alone.penalty.beta] * 2
+        assert alone.penalty.beta != 1.0
+
+
+@pytest.mark.parametrize(('kind', 'columns'), [
+    ('dqn', (3, 1)), ('ppo', (2, 8)), ('ppo, lstm', (2, 8))])
+def test_all_of_a_group_make_the_same_number_of_steps(
+        learner, random_unroll, pair, alike, kind, columns):
+    """Whose batches are of different sizes; the replay of one is filled later."""
+    options = {'replay_start': 20, 'replay_batch': 16} if kind == 'dqn' else {
+        'ppo_minibatches': 7, 'ppo_kl_target': 10.0}
+    members = [learner(kind, **options) for _ in range(2)]
+
+    def learn(rank):
+        def run(group):
+            member, algorithm = members[rank], members[rank].algorithm
+            member.group = algorithm.group = algorithm.optimizer.group = group
+            steps = []
+            for seed in range(6):
+                member.update([random_unroll(
+                    seed, batch=columns[rank], state_size=member.policy.state_size)])
+                steps.append(algorithm.optimizer.steps)
+            return steps
+        return run
+
+    one, other = pair(learn(0), learn(1))
+    assert one == other
+    if kind == 'dqn':
+        assert one[:2] == [0, 0]
+        assert one[-1] > 0
+    else:  # of columns the smaller one has two
+        assert one == [2 * (2 if 'lstm' in kind else 7) * (1 + seed) for seed in range(6)]
+    alike(members[0].policy, members[1].policy)

@@ -1,0 +1,116 @@
+"""V-trace and GAE agree with the papers' equations written out literally."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from vdl_ros.rl.algorithms.gae import gae
+from vdl_ros.rl.algorithms.vtrace import vtrace
+
+
+def draw(seed, steps=9, batch=4):
+    """
+    Return arrays of one batch: off-policy, with terminations and steps that do not count.
+
+    In the order of ``vtrace``: log_rhos, discounts, rewards, values, valid; ``gae`` has no first.
+    """
+    rng = np.random.default_rng(seed)
+    valid = rng.random((steps, batch)) > 0.2
+    discounts = np.where(rng.random((steps, batch)) < 0.2, 0.0, 0.9)
+    return (rng.normal(0, 1.5, (steps, batch)), discounts, rng.normal(size=(steps, batch)),
+            rng.normal(size=(steps + 1, batch)), valid)
+
+
+def tensors(arrays):
+    return [torch.from_numpy(np.asarray(array)) for array in arrays]
+
+
+def test_vtrace_targets_and_advantages_are_those_of_the_paper(naive_vtrace):
+    clips = ((1.0, 1.0), (3.7, 2.2), (0.5, 1.5), (2.0, 0.0))
+    sizes = itertools.cycle(((1, 1), (7, 1), (9, 4), (12, 3)))
+    for seed, ((rho_clip, c_clip), lambda_) in enumerate(
+            itertools.product(clips, (0.0, 0.8, 1.0))):
+        arrays = draw(seed, *next(sizes))
+        found = vtrace(*tensors(arrays), rho_clip=rho_clip, c_clip=c_clip, lambda_=lambda_)
+        expected = naive_vtrace(*arrays, rho_clip, c_clip, lambda_)
+        for name, one, other in zip(('targets', 'advantages'), found, expected, strict=True):
+            np.testing.assert_allclose(
+                one.numpy(), other, rtol=1e-9, atol=1e-9,
+                err_msg=f'{name}: rho {rho_clip}, c {c_clip}, lambda {lambda_}')
+
+
+def test_vtrace_on_policy_is_the_return_to_the_end_of_the_unroll():
+    _, _, rewards, values, _ = draw(0, 12, 3)
+    steps = np.zeros((12, 3))
+    targets, advantages = vtrace(
+        *tensors([steps, steps + 0.9, rewards, values, np.ones((12, 3), bool)]))
+    expected = values[-1]
+    for t in reversed(range(12)):
+        expected = rewards[t] + 0.9 * expected
+        np.testing.assert_allclose(targets[t].numpy(), expected)
+        np.testing.assert_allclose(advantages[t].numpy(), expected - values[t])
+
+
+def test_an_enormous_ratio_is_clipped_not_infinite():
+    log_rhos = torch.tensor([[1000.0], [-1000.0]])
+    ones = torch.ones(2, 1)
+    targets, advantages = vtrace(log_rhos, ones, ones, torch.zeros(3, 1), ones.bool())
+    assert targets[:, 0].tolist() == [1.0, 0.0]
+    assert advantages[:, 0].tolist() == [1.0, 0.0]
+
+
+def test_gae_advantages_are_those_of_the_paper(naive_gae):
+    for lambda_ in (0.0, 0.5, 1.0):
+        for seed, size in enumerate(((1, 1), (7, 1), (9, 4), (12, 3))):
+            _, *arrays = draw(seed, *size)
+            np.testing.assert_allclose(
+                gae(*tensors(arrays), lambda_).numpy(), naive_gae(*arrays, lambda_),
+                rtol=1e-9, atol=1e-12, err_msg=f'lambda {lambda_}, size {size}')
+
+
+@pytest.mark.parametrize(('discount', 'last'), [(0.9, 0.2 + 0.9 * 30.0), (0.0, 0.2)],
+                         ids=['time limit', 'termination'])
+def test_a_time_limit_bootstraps_and_a_termination_does_not(discount, last):
+    """An episode ends with step 1: x_2 is its last observation, x_3 a new first one."""
+    values = torch.tensor([[1.0], [2.0], [30.0], [4.0], [5.0]])
+    rewards = torch.tensor([[0.1], [0.2], [99.0], [0.4]])
+    valid = torch.tensor([[True], [True], [False], [True]])
+    discounts = torch.tensor([[0.9], [discount], [0.9], [0.9]])
+    returns = [0.1 + 0.9 * last, last, 30.0, 0.4 + 0.9 * 5.0]
+    expected = [returns[0] - 1.0, last - 2.0, 0.0, returns[3] - 4.0]
+    targets, advantages = vtrace(torch.zeros(4, 1), discounts, rewards, values, valid)
+    assert targets[:, 0].tolist() == pytest.approx(returns)
+    assert advantages[:, 0].tolist() == pytest.approx(expected)
+    found = gae(discounts, rewards, values, valid, 1.0)
+    assert found[:, 0].tolist() == pytest.approx(expected)
+
+
+def test_an_ignored_step_changes_nothing_else():
+    log_rhos, discounts, rewards, values, valid = arrays = draw(4, 10, 3)
+    before = *vtrace(*tensors(arrays)), gae(*tensors(arrays[1:]), 0.9)
+    assert not valid.all()
+    changed = (np.where(valid, log_rhos, 7.0), np.where(valid, discounts, 0.3),
+               np.where(valid, rewards, -1e6), values, valid)
+    after = *vtrace(*tensors(changed)), gae(*tensors(changed[1:]), 0.9)
+    assert all(map(torch.equal, before, after))
+
+
+def test_no_gradient_flows_through_targets():
+    arrays = tensors(draw(1, 4, 2))
+    arrays[3].requires_grad_()
+    assert not vtrace(*arrays).targets.requires_grad
+    assert not gae(*arrays[1:], 0.9).requires_grad
+
+
+def test_a_wrong_shape_is_named():
+    names = ('log_rhos', 'discounts', 'rewards', 'values', 'valid')
+    for wrong, name in enumerate(names[1:], 1):
+        arrays = tensors(draw(0, 4, 2))
+        arrays[wrong] = arrays[wrong][:-1]
+        with pytest.raises(ValueError, match=rf'^{name}: shape \(\d, 2\) is not \(\d, 2\)$'):
+            vtrace(*arrays)
+        if name != 'rewards':  # the others are measured by it
+            with pytest.raises(ValueError, match=rf'^{name}: shape \(\d, 2\) is not \(\d, 2\)$'):
+                gae(*arrays[1:], 0.9)
