@@ -105,22 +105,22 @@ def assembled(batches, longest=FOREVER):
     return [each for batch in batches for each in assembly.add(batch)], assembly
 
 
-def test_episodes_are_restored_from_unrolls_of_any_length():
+def test_episodes_are_restored_from_unrolls_of_any_length_once_they_end():
     for seed, steps in enumerate([1, 2, 3, 5, 8, 20, 60]):
         streams = streams_of(seed, 4, 120)
-        found, assembly = assembled(sent(streams, steps))
-        assert len(found) == len(whole_episodes(streams)) > 40
-        assert len({each.terminated for each in found}) == 2
+        assembly, found = EpisodeAssembly(FOREVER), []
+        for number, batch in enumerate(sent(streams, steps)):
+            ended = assembly.add(batch)
+            check(ended, [each for each in whole_episodes(streams)
+                          if (each.steps.stop - 1) // steps == number])
+            found += ended
+            # What is kept is a copy.
+            for tensor in (batch.observations, batch.actions, batch.rewards):
+                tensor.fill_(-1)
         check(found, whole_episodes(streams))
+        assert len(found) > 40
+        assert len({each.terminated for each in found}) == 2
         assert assembly.cut == 0
-
-
-def test_an_episode_is_returned_with_the_unroll_that_ends_it():
-    streams = streams_of(0, 3, 120)
-    assembly = EpisodeAssembly(FOREVER)
-    for number, batch in enumerate(sent(streams, 5)):
-        check(assembly.add(batch), [
-            each for each in whole_episodes(streams) if (each.steps.stop - 1) // 5 == number])
 
 
 def test_episodes_in_a_lost_unroll_are_left_out():
@@ -131,12 +131,6 @@ def test_episodes_in_a_lost_unroll_are_left_out():
                  if not lost & {step // steps for step in each.steps}]
         assert len(whole) < len(whole_episodes(streams))
         check(found, whole)
-
-
-def test_an_episode_whose_start_is_unknown_is_left_out():
-    streams = streams_of(0, 3, 120)
-    found, _ = assembled(list(sent(streams, 2))[1:])
-    check(found, [each for each in whole_episodes(streams) if each.start >= 2])
 
 
 @pytest.mark.parametrize(('steps', 'longest'), [(1, 1), (2, 2), (3, 6), (5, 3), (60, 2)])
@@ -201,17 +195,6 @@ def test_the_oldest_unfinished_episodes_are_dropped(monkeypatch):
 
     assert [add(actor, 0) for actor in (1, 2, 3)] == [[], [], []]
     assert [len(add(actor, 1)) for actor in (1, 2, 3)] == [0, 1, 1]
-
-
-def test_kept_parts_are_copies_of_the_batch():
-    streams = streams_of(3, 2, 40)
-    assembly, found = EpisodeAssembly(FOREVER), []
-    for batch in sent(streams, 2):
-        found += assembly.add(batch)
-        batch.observations.fill_(-1.0)
-        batch.actions.fill_(-1)
-        batch.rewards.fill_(-1.0)
-    check(found, whole_episodes(streams))
 
 
 def test_episodes_are_padded_to_the_longest():

@@ -5,8 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import make
 from vdl_ros.rl.data.frame_stack import stack, unstack
 
 
@@ -27,21 +25,6 @@ def unroll(rng, steps, batch, size, shape, is_reset, black=False):
     return observations
 
 
-def naive_stack(frames, positions, reset_stacks, steps):
-    """Return the observations by the definition: move by one picture, unless there is a reset."""
-    size, batch = reset_stacks.shape[1], frames.shape[1]
-    whole = {tuple(at): each for at, each in zip(positions.tolist(), reset_stacks, strict=True)}
-    observations = np.zeros((steps, batch, *reset_stacks.shape[1:]), np.uint8)
-    for b in range(batch):
-        current = frames[:size, b]
-        for t in range(steps):
-            if t:
-                current = np.concatenate([current[1:], frames[None, t + size - 1, b]])
-            current = whole.get((t, b), current)
-            observations[t, b] = current
-    return observations
-
-
 def test_stacks_are_restored_for_any_pattern_of_resets():
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -57,25 +40,6 @@ def test_stacks_are_restored_for_any_pattern_of_resets():
         restored = stack(frames, positions, stacks)
         assert restored.dtype == np.uint8
         assert np.array_equal(restored, observations), seed
-        assert np.array_equal(naive_stack(frames, positions, stacks, steps), observations), seed
-
-
-def test_resets_at_the_edges_and_in_consecutive_steps():
-    rng = np.random.default_rng(0)
-    for times in ((0,), (0, 1), (1, 2, 3), (2, 4), (2, 5), (8,), (0, 8), (7, 8), range(9)):
-        is_reset = np.zeros((9, 3), bool)
-        is_reset[list(times), 1] = True
-        observations = unroll(rng, 9, 3, 4, (5, 6), is_reset)
-        packed = unstack(observations, is_reset)
-        assert np.array_equal(stack(*packed), observations), times
-        assert len(packed[1]) == sum(each > 0 for each in times), 'none is needed at time 0'
-
-
-def test_each_frame_is_sent_once():
-    observations = np.zeros((21, 16, 4, 84, 84), np.uint8)
-    frames, positions, stacks = unstack(observations, np.zeros((21, 16), bool))
-    assert (len(positions), len(stacks)) == (0, 0)
-    assert frames.nbytes * 84 == observations.nbytes * 24
 
 
 def test_out_may_be_a_slice_of_a_batch_and_the_input_read_only():
@@ -157,27 +121,3 @@ def test_invalid_encoded_frames_are_rejected():
         ({'out': np.zeros((5, 2, 4, 3, 4), np.uint8)}, 'out: shape'),
         ({'out': np.zeros((5, 2, 4, 3, 3), np.float32)}, 'out: float32'),
         ({'out': np.broadcast_to(np.uint8(0), (5, 2, 4, 3, 3))}, 'out: is read-only')])
-
-
-@pytest.mark.slow
-def test_unrolls_of_atari_are_restored():
-    env = make(EnvConfig(env_id='ALE/Breakout-v5', episodic_life=True), seed=1, num_envs=4)
-    rng = np.random.default_rng(0)
-    observation, _ = env.reset()
-    observations, is_reset = [observation], [np.ones(4, bool)]
-    over = np.zeros(4, bool)
-    for _ in range(250):
-        observation, _, terminated, truncated, _ = env.step(
-            rng.integers(0, env.single_action_space.n, 4))
-        observations.append(observation)
-        is_reset.append(over)
-        over = terminated | truncated
-    env.close()
-    # Unrolls of 20 steps share the observation between them, as an actor's do.
-    whole, resets, restored = np.stack(observations), np.stack(is_reset), 0
-    for start in range(0, 230, 20):
-        part, marks = whole[start:start + 21], resets[start:start + 21]
-        frames, positions, stacks = unstack(part, marks)
-        assert np.array_equal(stack(frames, positions, stacks), part)
-        restored += len(positions)
-    assert restored >= 8

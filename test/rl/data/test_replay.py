@@ -143,24 +143,6 @@ def test_sampling_follows_the_errors(schema, batch):
     torch.testing.assert_close(sample.probabilities, probabilities[sample.column, sample.time])
 
 
-def test_a_sample_is_where_the_cumulative_weight_passes_the_random_number(schema, batch):
-    replay = make(schema, 3, alpha=1.0)
-    replay.add(batch(2), batch(2).rewards)
-    columns, times = torch.nonzero(replay.valid, as_tuple=True)
-    replay.update_priorities(columns, times, torch.arange(1.0, len(columns) + 1))
-    torch.manual_seed(5)
-    sample = replay.sample(200)
-    torch.manual_seed(5)
-    chance = torch.rand(200, dtype=torch.float64).tolist()
-    weights = [i + 1 + 1e-6 for i in range(len(columns))]
-    for u, column, time in zip(chance, sample.column, sample.time, strict=True):
-        place, passed = 0, weights[0]
-        while passed <= u * sum(weights):
-            place += 1
-            passed += weights[place]
-        assert (column, time) == (columns[place], times[place])
-
-
 def test_the_smallest_and_largest_random_numbers_give_valid_steps(schema, batch, monkeypatch):
     given = batch(1)
     given.is_reset[1], given.is_reset[-1] = True, True
@@ -215,21 +197,6 @@ def test_a_replay_larger_than_the_free_memory_is_rejected(monkeypatch, learners,
     assert Replay(schema, most, 0.99, 1, 0.0, learners).actions.shape == (most // 20, 20)
     with pytest.raises(ValueError, match='^replay_size: '):
         Replay(schema, most + 20, 0.99, 1, 0.0, learners)
-
-
-def test_the_memory_check_includes_arrays_besides_observations(monkeypatch, schema):
-    columns = 1000
-    replay = make(schema, columns)
-    taken = sum(each.numel() * each.element_size() for each in vars(replay).values()
-                if isinstance(each, torch.Tensor))
-    for free, fits in ((1.01 * taken / 0.8, True), (0.99 * taken / 0.8, False)):
-        monkeypatch.setattr(
-            psutil, 'virtual_memory', lambda free=free: SimpleNamespace(available=free))
-        if fits:
-            assert len(make(schema, columns).actions) == columns
-        else:
-            with pytest.raises(ValueError, match='^replay_size: 8000 steps'):
-                make(schema, columns)
 
 
 def test_returns_end_where_an_episode_was_broken_off(schema, batch):
