@@ -82,8 +82,8 @@ def test_unrolls_of_one_actor_equal_those_of_local_inference(env_id, settings):
             assert wanted['state'].any() == (unroll.sequence > 0)
 
 
-def test_lost_and_duplicate_messages_do_not_change_the_unrolls():
-    learner = Learner(PIXELS)
+def test_lost_and_duplicate_messages_change_neither_unrolls_nor_states():
+    learner = Learner(PIXELS, lstm_size=4)
     asking = Asking(learner, PIXELS)
     rng = np.random.default_rng(0)
     late = None
@@ -100,7 +100,10 @@ def test_lost_and_duplicate_messages_do_not_change_the_unrolls():
             continue  # the actions are lost; the actor sends the observation again
         asking.take(answers[0])
     assert learner.refused == []
-    assert_same_stream(learner, learner.unrolls[:10], local_unrolls(PIXELS, 10))
+    expected = local_unrolls(PIXELS, 10, policy=learner.policy)
+    assert_same_stream(learner, learner.unrolls[:10], expected)
+    for unroll, wanted in zip(learner.unrolls, expected, strict=False):
+        np.testing.assert_allclose(unroll.arrays['state'], wanted['state'], atol=1e-6)
 
 
 def test_after_a_learner_restart_whole_stacks_are_sent():
@@ -148,25 +151,6 @@ def test_actors_in_one_batch_have_separate_actions_and_policy_states():
         assert state.any()
 
 
-def test_a_repeated_observation_updates_the_state_once():
-    learner = Learner(COUNTER, lstm_size=4)
-    asking = Asking(learner, COUNTER)
-    for _ in range(3 * STEPS + 1):
-        request = asking.request()
-        answer, = learner.serve(request)
-        assert [each.actions.tolist() for each in learner.serve(request, request)] == [
-            answer.actions.tolist()] * 2
-        asking.take(answer)
-    state = torch.zeros(3, 8)
-    for unroll in learner.unrolls:
-        batch = make_batch([unroll], learner.schema)
-        torch.testing.assert_close(batch.state, state)
-        with torch.no_grad():
-            state = learner.policy(
-                batch.observations[:-1], batch.is_reset[:-1], batch.state).state
-    assert len(learner.unrolls) == 3
-
-
 def test_an_actor_restart_starts_a_new_unroll_and_state():
     learner = Learner(COUNTER, lstm_size=4)
     go_on(learner, Asking(learner, COUNTER), STEPS + 3)
@@ -206,22 +190,18 @@ def test_exploration_follows_the_actors_name_and_the_learners_steps():
         'exploration_schedule': lambda actor_id: exploration_schedule(own, actor_id)})
     # Both actions have the same value: the second is never the best.
     same = {name: np.zeros_like(array) for name, array in weights(learner.policy).items()}
-    asking = [Asking(learner, COUNTER, seed=number, batch=50, start_id=number)
-              for number in (1, 2)]
+    actors = [Asking(learner, COUNTER, seed=each, start_id=each) for each in (1, 2)]
     for version, agent_steps in ((1, 0), (2, 60), (3, 10**6)):
         learner.central.load(same, version, agent_steps)
-        learner.unrolls.clear()
         # The first unroll may have started before.
         for _ in range(2 * STEPS):
-            serve(learner, asking)
-        learner.serve(*[each.request() for each in asking])
+            serve(learner, actors)
+        learner.serve(*[each.request() for each in actors])
         for number in (1, 2):
             epsilon = exploration_schedule(own, f'actor{number}')(agent_steps)
             arrays = [each for each in learner.unrolls if each.start_id == number][-1].arrays
             chance = np.where(arrays['actions'] == 0, 1 - epsilon / 2, epsilon / 2)
-            np.testing.assert_allclose(
-                np.exp(arrays['behaviour_log_probs']), chance, rtol=1e-5)
-            assert (arrays['actions'] == 1).mean() == pytest.approx(epsilon / 2, abs=0.12)
+            np.testing.assert_allclose(np.exp(arrays['behaviour_log_probs']), chance, rtol=1e-5)
     assert exploration_schedule(own, 'actor1')(60) != exploration_schedule(own, 'actor2')(60)
 
 
@@ -271,20 +251,6 @@ def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answe
     assert learner.refused == ['rewards: 2 environments are not the 3 of the step before']
     go_on(learner, asking, STEPS)
     assert_same_stream(learner, learner.unrolls, local_unrolls(COUNTER, 1))
-
-
-def test_the_sessions_that_were_silent_longest_are_dropped_first(monkeypatch):
-    monkeypatch.setattr(module, '_MOST_ACTORS', 3)
-    learner = Learner(COUNTER)
-    asking = [Asking(learner, COUNTER, start_id=each) for each in range(5)]
-    go_on(learner, asking[0], 1)
-    session = learner.central._sessions[0]
-    for each in asking[1:]:
-        go_on(learner, each, 1)
-        go_on(learner, asking[0], 1)
-    assert learner.central._sessions[0] is session
-    assert set(learner.central._sessions) == {0, 3, 4}
-    assert learner.central._waiting == {}
 
 
 def test_an_actor_whose_session_was_dropped_goes_on_with_whole_stacks(monkeypatch):
@@ -359,14 +325,22 @@ def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own(
     assert np.array_equal(out, rows)
 
 
-def test_the_bytes_of_unrolls_that_are_being_filled_are_bounded():
-    size = Learner(COUNTER).schema.num_bytes(3)
-    learner = Learner(COUNTER, more={'max_bytes': 2 * size})
-    actors = [Asking(learner, COUNTER, start_id=number) for number in range(4)]
-    for each in actors:
+def test_of_too_many_sessions_or_bytes_those_that_were_silent_longest_are_dropped(monkeypatch):
+    monkeypatch.setattr(module, '_MOST_ACTORS', 3)
+    learner = Learner(COUNTER)
+    actors = [Asking(learner, COUNTER, start_id=each) for each in range(5)]
+    go_on(learner, actors[0], 1)
+    session = learner.central._sessions[0]
+    for each in actors[1:]:
         go_on(learner, each, 1)
-    assert list(learner.central._sessions) == [2, 3], 'those of the others were silent longer'
-    large = Asking(learner, COUNTER, batch=9, start_id=9)
-    go_on(learner, large, STEPS + 1)
-    assert list(learner.central._sessions) == [9], 'the newest one stays'
+        go_on(learner, actors[0], 1)
+    assert learner.central._sessions[0] is session
+    assert set(learner.central._sessions) == {0, 3, 4}
+    assert learner.central._waiting == {}
+    learner = Learner(COUNTER, more={'max_bytes': 2 * learner.schema.num_bytes(3)})
+    for number in range(4):
+        go_on(learner, Asking(learner, COUNTER, start_id=number), 1)
+    assert list(learner.central._sessions) == [2, 3]
+    go_on(learner, Asking(learner, COUNTER, batch=9, start_id=9), STEPS + 1)
+    assert list(learner.central._sessions) == [9], 'the newest one stays, however large'
     assert len(learner.unrolls) == 1

@@ -291,33 +291,24 @@ def test_processes_with_one_name_have_separate_credit_and_count_as_restarts():
         flow_stats.arrive('a', start_id, 0)
     assert len(flow_stats.actor_records) < 10
     assert (flow_stats.actor_restarts, flow_stats.actors) == (98, 2)
-
-
-def test_an_actor_that_restarts_while_the_learner_does_is_counted_once():
+    # The learner restarted too: its earlier process knew actors by these starts.
     flow_stats = FlowStats(earlier_starts={'a': 1, 'b': 2})
     for sequence in range(3):
-        flow_stats.arrive('a', 7, sequence)
-        flow_stats.arrive('b', 2, sequence)
-        flow_stats.arrive('new', 3, sequence)
+        for name, start_id in (('a', 7), ('b', 2), ('new', 3)):
+            flow_stats.arrive(name, start_id, sequence)
     assert flow_stats.actor_restarts == 1
 
 
-def test_credit_is_due_once_something_is_lost():
+def test_credit_is_due_once_something_is_lost_and_fits_a_message():
     flow_stats = FlowStats()
     for sequence, due in ((0, False), (1, False), (3, True)):
         flow_stats.arrive('a', 1, sequence)
         assert flow_stats.credit_due == due
     flow_stats.credit_due = False
-    flow_stats.arrive('b', 2, 7)
-    assert flow_stats.credit_due, 'seven were sent to an earlier learner, or are lost'
-    assert flow_stats.credits() == {1: ('a', 1), 2: ('b', 7)}
-
-
-def test_the_largest_sequence_number_still_fits_a_message():
-    flow_stats = FlowStats()
-    flow_stats.arrive('stranger', 1, 2**64 - 1)
-    flow_stats.use(1, -(2**63))
-    assert flow_stats.credits()[1] == ('stranger', 2**64 - 1)
+    flow_stats.arrive('stranger', 2, 2**64 - 1)
+    assert flow_stats.credit_due, 'they were sent to an earlier learner, or are lost'
+    flow_stats.use(2, -(2**63))
+    assert flow_stats.credits() == {1: ('a', 1), 2: ('stranger', 2**64 - 1)}
     assert flow_stats.lag_max == 0
 
 

@@ -80,15 +80,6 @@ def test_episodes_with_a_lost_unroll_are_not_counted():
                        np.zeros((2, 4), np.bool_)) == []
 
 
-def test_the_ignored_step_counts_neither_reward_nor_length():
-    ended = np.array([[False], [True], [False], [True]])
-    finished = EpisodeCounter(1).add(
-        np.array([[1.0], [1.0], [50.0], [4.0]], np.float32), ended, ~ended & False,
-        np.array([[True], [False], [False], [True], [False]]))
-    assert finished == [FinishedEpisode(0, 2.0, 2, True, False),
-                        FinishedEpisode(0, 4.0, 1, True, False)]
-
-
 def lived(lengths, successes, steps):
     """Return the arrays of ``steps`` steps, with episodes of these lengths in each environment."""
     batch = len(lengths)
