@@ -82,12 +82,15 @@ def test_act_receives_episode_starts_and_previous_rewards():
 
 
 def test_actions_are_the_mode_or_sampled():
-    observations = np.ones((200, 3), np.float32)
-    sure, policy = make_act(deterministic=True)
-    assert len(set(sure(observations))) == 1
-    parameters = policy(torch.ones(3)).parameters
-    assert sure(observations)[0] == int(parameters.argmax())
-    assert len(set(Act(policy, ACTIONS, deterministic=False)(observations))) == 4
+    observations = np.ones((400, 3), np.float32)
+    for own, share in ((None, 0.25), (DqnConfig(), 0.5 + 0.5 / 4)):
+        sure, policy = make_act(own=own, deterministic=True)
+        policy.exploration = torch.tensor([0.5])
+        best = sure(observations)
+        assert set(best) == {int(policy(torch.ones(3)).parameters[:4].argmax())}
+        drawn = Act(policy, ACTIONS, deterministic=False)(observations)
+        assert (drawn == best).mean() == pytest.approx(share, abs=0.1)
+        assert len(set(drawn)) == 4
 
 
 def test_continuous_actions_are_clipped_to_the_bounds_or_squashed():
@@ -102,16 +105,6 @@ def test_continuous_actions_are_clipped_to_the_bounds_or_squashed():
     middle = policy(torch.ones(3)).parameters[:2].detach().numpy()
     played = act(np.ones((1, 3), np.float32))[0]
     np.testing.assert_allclose(played, 1.0 + 3.0 * np.tanh(middle), rtol=1e-5)
-
-
-def test_action_values_are_played_with_or_without_exploration():
-    observations = np.ones((400, 3), np.float32)
-    sure, policy = make_act(own=DqnConfig(), deterministic=True)
-    policy.exploration = torch.tensor([0.5])
-    best = sure(observations)
-    assert len(set(best)) == 1
-    drawn = Act(policy, ACTIONS, deterministic=False)(observations)
-    assert (drawn == best).mean() == pytest.approx(0.5 + 0.5 / 4, abs=0.1)
 
 
 class Memory:

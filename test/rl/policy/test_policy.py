@@ -219,21 +219,6 @@ def test_an_lstm_is_torchs():
     close(after, torch.cat([hidden[0], cell[0]], -1))
 
 
-def test_step_by_step_and_whole_sequences_give_the_same_outputs():
-    policy = make(lstm_size=5)
-    batch, state = observations(NUMBERS, 6, 3), torch.randn(3, 10)
-    is_reset = torch.rand(6, 3) < 0.3
-    assert is_reset.any()
-    # Several steps without a reset are computed together.
-    is_reset[-3:] = False
-    whole = policy(batch, is_reset, state)
-    for t in range(6):
-        parameters, values, state = policy(batch[t:t + 1], is_reset[t:t + 1], state)
-        close(parameters[0], whole.parameters[t])
-        close(values[0], whole.values[t])
-    close(state, whole.state)
-
-
 def test_outputs_and_gradients_depend_on_earlier_steps_only_since_the_last_reset():
     policy = make(lstm_size=5)
     batch, before = observations(NUMBERS, 5, 2), torch.zeros(2, 10, requires_grad=True)
@@ -266,6 +251,8 @@ def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
     assert policy.state_size == 2 * lstm_size + last_size
     batch, is_reset = observations(space, 6, 3), torch.rand(6, 3) < 0.3
     is_reset[2, 1], is_reset[3] = True, torch.tensor([True, False, False])
+    # Several steps without a reset are computed together.
+    is_reset[-2:] = False
     state, rewards = torch.rand(3, policy.state_size), 3 * torch.randn(6, 3)
     actions = torch.randn(6, 3, 2) if action_space is FORCES else torch.randint(6, (6, 3))
     whole = policy(batch, is_reset, state, actions, rewards)
