@@ -1,13 +1,11 @@
 """What the tests of learning share: unrolls made by hand, and V-trace and GAE by the letter."""
 
-import importlib
 import multiprocessing
 import os
 import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import cloudpickle
 import gymnasium
@@ -222,16 +220,6 @@ class Scripted:
 @pytest.fixture
 def scripted():
     return Scripted
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    """Return the device that is none, of fake_device.py; it is there as long as the test."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    device = importlib.import_module('fake_device').FakeDevice()
-    device.install(monkeypatch)
-    with device:
-        yield device
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """Actor: consecutive unrolls join without gaps and contain the real steps."""
 
+from types import SimpleNamespace
+
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -12,7 +15,6 @@ from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_extras
-from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.weights import load_weights, weights
 from vdl_ros.rl.train_config import TrainConfig
@@ -40,15 +42,14 @@ def decoded(schema, arrays, space):
     return out
 
 
-@pytest.mark.parametrize('steps', [1, 2, 7])
-@pytest.mark.parametrize('env_id', [
-    'vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0'])
+@pytest.mark.parametrize(('env_id', 'steps'), [
+    ('vdl/Counter-v0', 1), ('vdl/PixelCounter-v0', 2), ('vdl/MixedCounter-v0', 7)])
 def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
     actor, schema = make_actor(env_id, steps)
     # In these environments actions have no effect, so another copy gives the same observations.
     other = factory.make(EnvConfig(env_id=env_id), 4, num_envs=BATCH)
-    first, _ = other.reset(seed=4)
-    last, last_reset, done = first, np.ones(BATCH, np.bool_), np.zeros(BATCH, np.bool_)
+    last, _ = other.reset(seed=4)
+    last_reset, done = np.ones(BATCH, np.bool_), np.zeros(BATCH, np.bool_)
     for _ in range(60 // steps):
         arrays, _ = actor.unroll()
         schema.check(arrays)
@@ -59,10 +60,10 @@ def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
             expected, rewards, terminated, truncated, _ = other.step(
                 np.zeros(other.action_space.shape, np.int64))
             assert np.array_equal(observations[t + 1], expected)
-            assert np.array_equal(arrays['rewards'][t], rewards)
-            assert np.array_equal(arrays['terminated'][t], terminated)
-            assert np.array_equal(arrays['truncated'][t], truncated)
             assert np.array_equal(arrays['is_reset'][t + 1], done)
+            for name, each in (('rewards', rewards), ('terminated', terminated),
+                               ('truncated', truncated)):
+                assert np.array_equal(arrays[name][t], each), name
             if env_id == 'vdl/Counter-v0':
                 assert np.array_equal(done, expected[:, 1] == 0)
             done = terminated | truncated
@@ -71,59 +72,33 @@ def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
     other.close()
 
 
-def test_the_next_unroll_does_not_overwrite_an_unroll():
-    actor, _ = make_actor('vdl/Counter-v0', 5)
+def test_actions_are_recorded_before_they_are_clipped_or_squashed():
+    for kind, expected in (('gaussian', lambda u: u.clip(-1, 1)), ('squashed', np.tanh)):
+        actor, _ = make_actor('vdl/Reach1D-v0', 100, action_distribution=kind)
+        sent, step = [], actor.envs.step
+
+        def spy(actions, sent=sent, step=step):
+            sent.append(actions.copy())
+            return step(actions)
+
+        actor.envs.step = spy
+        arrays, _ = actor.unroll()
+        assert np.abs(arrays['actions']).max() > 1
+        np.testing.assert_allclose(np.stack(sent), expected(arrays['actions']), rtol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_unrolls_and_the_next_overwrites_none(same):
+    actor, _ = make_actor('vdl/Reach1D-v0', 30)
     first, _ = actor.unroll()
-    copies = {name: array.copy() for name, array in first.items()}
     actor.unroll()
-    actor.unroll()
-    assert all(np.array_equal(first[name], copies[name]) for name in copies)
-
-
-@pytest.mark.parametrize('env_id', ['vdl/Counter-v0', 'vdl/MixedCounter-v0', 'vdl/Reach1D-v0'])
-def test_log_probs_are_those_of_the_policy_that_acted(env_id):
-    actor, schema = make_actor(env_id, 20)
-    arrays, _ = actor.unroll()
-    observations = decoded(schema, arrays, actor.envs.single_observation_space)
-    with torch.no_grad():
-        parameters, _, _ = actor.policy(torch.from_numpy(observations[:-1]))
-        expected = actor.policy.distribution.log_prob(
-            parameters, torch.from_numpy(arrays['actions']))
-    np.testing.assert_allclose(
-        arrays['behaviour_log_probs'], expected.numpy(), rtol=1e-4, atol=1e-5)
-
-
-def test_actions_are_recorded_before_they_are_clipped():
-    actor, _ = make_actor('vdl/Reach1D-v0', 200)
-    sent = []
-    step = actor.envs.step
-    actor.envs.step = lambda actions: (sent.append(actions.copy()), step(actions))[1]
-    arrays, _ = actor.unroll()
-    assert np.abs(arrays['actions']).max() > 1
-    assert np.array_equal(np.stack(sent), arrays['actions'].clip(-1, 1))
-
-
-def test_squashed_actions_are_recorded_before_they_are_squashed():
-    actor, _ = make_actor('vdl/Reach1D-v0', 200, action_distribution='squashed')
-    sent = []
-    step = actor.envs.step
-    actor.envs.step = lambda actions: (sent.append(actions.copy()), step(actions))[1]
-    arrays, _ = actor.unroll()
-    assert np.abs(arrays['actions']).max() > 1
-    np.testing.assert_allclose(np.stack(sent), np.tanh(arrays['actions']), rtol=1e-6)
-
-
-def test_the_same_seed_gives_the_same_unrolls(same):
-    first = make_actor('vdl/Reach1D-v0', 30)[0].unroll()
-    assert same(first[0], make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
-    assert not same(first[0], make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
+    assert same(first, make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
+    assert not same(first, make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
 
 
 def test_the_timer_measures_the_phases_of_an_unroll():
     now = [0.0]
     timer = ThreadTimer(lambda: now[0])
     actor, _ = make_actor('vdl/Counter-v0', 5, timer=timer)
-    step, choose = actor.envs.step, actor.choose
 
     def slow(what, seconds):
         def work(*args):
@@ -131,7 +106,7 @@ def test_the_timer_measures_the_phases_of_an_unroll():
             return what(*args)
         return work
 
-    actor.envs.step, actor.choose = slow(step, 3.0), slow(choose, 4.0)
+    actor.envs.step, actor.choose = slow(actor.envs.step, 3.0), slow(actor.choose, 4.0)
     actor.unroll()
     assert {name: value for name, value in timer.seconds().items() if value} == {
         'step': 15.0, 'infer': 20.0}
@@ -149,141 +124,84 @@ def test_actions_are_those_of_the_loaded_policy():
     assert (actor.unroll()[0]['actions'] == 1).all()
 
 
-def batch_of(schema, arrays):
-    return make_batch([Unroll(arrays, 'a', 0, 0, 0)], schema)
-
-
-MEMORY_IDS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0', 'vdl/Reach1D-v0']
-MEMORIES = [{'lstm_size': 4}, {'last_action_reward': True},
-            {'lstm_size': 4, 'last_action_reward': True}]
-
-
-@pytest.mark.parametrize('memory', MEMORIES, ids=str)
-@pytest.mark.parametrize('env_id', MEMORY_IDS)
-def test_an_unroll_contains_the_policy_state_before_it(env_id, memory):
-    actor, schema = make_actor(env_id, 7, **memory)
-    policy = actor.policy
-    first, _ = actor.unroll()
-    assert first['state'].shape == (BATCH, policy.state_size)
-    assert not first['state'].any()
-    resets = 0
-    before = first
-    for _ in range(8):
-        schema.check(before)
-        following, _ = actor.unroll()
-        # Without the last observation, which is the first one of the next unroll.
-        batch = batch_of(schema, before)
-        with torch.no_grad():
-            state = policy(batch.observations[:-1], batch.is_reset[:-1], batch.state,
-                           batch.actions, batch.rewards).state
-            state = policy.append_last_action(state, batch.actions[-1], batch.rewards[-1])
-        np.testing.assert_allclose(following['state'], state.numpy(), rtol=1e-5, atol=1e-6)
-        assert following['state'].any()
-        resets += int(before['is_reset'][1:].sum())
-        before = following
-    assert resets > BATCH
-
-
-@pytest.mark.parametrize('memory', MEMORIES, ids=str)
-@pytest.mark.parametrize('env_id', MEMORY_IDS)
-def test_learner_recomputes_the_actors_outputs_from_the_state_of_an_unroll(env_id, memory):
+@pytest.mark.parametrize(('env_id', 'memory'), [
+    ('vdl/Counter-v0', {'lstm_size': 4}), ('vdl/PixelCounter-v0', {'last_action_reward': True}),
+    ('vdl/MixedCounter-v0', {'lstm_size': 4, 'last_action_reward': True}),
+    ('vdl/Reach1D-v0', {'lstm_size': 4, 'last_action_reward': True})])
+def test_a_learner_recomputes_outputs_and_states_from_the_state_in_an_unroll(env_id, memory):
     actor, schema = make_actor(env_id, 9, **memory)
-    inputs, outputs = [], []
-    choose = actor.policy.forward
+    outputs, policy, forward = [], actor.policy, actor.policy.forward
 
-    def forward(*given):
-        inputs.append(given)
-        outputs.append(choose(*given))
+    def spy(*given):
+        outputs.append(forward(*given))
         return outputs[-1]
 
-    actor.policy.forward = forward
-    for number in range(4):
+    policy.forward = spy
+    state, resets = policy.initial_state(BATCH), 0
+    for number in range(8):
         arrays, _ = actor.unroll()
-        batch = batch_of(schema, arrays)
+        schema.check(arrays)
+        batch = make_batch([Unroll(arrays, 'a', 0, 0, 0)], schema)
+        torch.testing.assert_close(batch.state, state, rtol=1e-5, atol=1e-6)
+        assert bool(batch.state.any()) == (number > 0)
+        given = batch.actions, batch.rewards
         with torch.no_grad():
-            parameters, values, _ = choose(batch.observations, batch.is_reset, batch.state,
-                                           batch.actions, batch.rewards)
+            parameters, values, _ = forward(
+                batch.observations, batch.is_reset, batch.state, *given)
+            # Without the last observation, which is the first one of the next unroll.
+            state = forward(batch.observations[:-1], batch.is_reset[:-1], batch.state,
+                            *given).state
+            state = policy.append_last_action(state, batch.actions[-1], batch.rewards[-1])
+            # Outputs depend on the state and on every reset.
+            other, _, _ = forward(batch.observations, batch.is_reset, batch.state + 0.5, *given)
+            uncut, _, _ = forward(
+                batch.observations, torch.zeros_like(batch.is_reset), batch.state, *given)
         acted = outputs[9 * number:]
         assert len(acted) == 9
         for t, step in enumerate(acted):
             torch.testing.assert_close(step.parameters[0], parameters[t])
             torch.testing.assert_close(step.values[0], values[t])
-        expected = actor.policy.distribution.log_prob(parameters[:-1], batch.actions)
         torch.testing.assert_close(
-            batch.behaviour_log_probs, expected, rtol=1e-4, atol=1e-5)
-        # Outputs depend on the state and on every reset.
-        with torch.no_grad():
-            other, _, _ = choose(batch.observations, batch.is_reset, batch.state + 0.5,
-                                 batch.actions, batch.rewards)
-            uncut, _, _ = choose(batch.observations, torch.zeros_like(batch.is_reset),
-                                 batch.state, batch.actions, batch.rewards)
+            batch.behaviour_log_probs, policy.distribution.log_prob(
+                parameters[:-1], batch.actions), rtol=1e-4, atol=1e-5)
+        resets += int(batch.is_reset[1:].sum())
+        # More than by rounding.
+        other, uncut = ((each - parameters).abs().amax(-1) > 1e-8 for each in (other, uncut))
         if 'lstm_size' not in memory:
             # Only the first observation is seen with what the unroll carries.
-            assert torch.equal((other == parameters).all(-1)[0], batch.is_reset[0])
+            assert torch.equal(other[0], ~batch.is_reset[0])
             continue
-        began = batch.is_reset.cumsum(0) > 0
-        assert torch.equal((other == parameters).all(-1), began)
+        assert torch.equal(other, batch.is_reset.cumsum(0) == 0)
         beyond = batch.is_reset.clone()
         beyond[0] &= batch.state.any(-1)
-        assert torch.equal((uncut != parameters).any(-1), beyond.cumsum(0) > 0)
+        assert torch.equal(uncut, beyond.cumsum(0) > 0)
+    assert resets > BATCH
 
 
 def test_exploration_follows_the_learners_agent_steps():
-    received = []
-
-    def explore(agent_steps):
-        received.append(agent_steps)
-        return 1.0 - agent_steps / 1000
-
-    actor, _ = make_actor('vdl/Counter-v0', 400, own=DqnConfig(), more={'exploration': explore})
-    best = dict(weights(actor.policy))
-    best = {name: np.zeros_like(array) for name, array in best.items()}
+    actor, _ = make_actor('vdl/Counter-v0', 20, own=DqnConfig(), more={
+        'exploration': lambda agent_steps: 1 - agent_steps / 1000})
+    best = {name: np.zeros_like(array) for name, array in weights(actor.policy).items()}
     best['policy_head.bias'][1] = 5.0
-    shares, log_probs = {}, {}
-    for steps in (0, 500, 1000):
+    for steps, chances in ((0, (0.5, 0.5)), (500, (0.25, 0.75)), (1000, (0.0, 1.0))):
         actor.load(best, 3, steps)
         arrays, _ = actor.unroll()
-        shares[steps] = arrays['actions'].mean()
-        log_probs[steps] = {
-            action: set(arrays['behaviour_log_probs'][arrays['actions'] == action].tolist())
-            for action in (0, 1)}
-    assert received == [0, 500, 1000]
-    # Share of 1200 actions: 0.5 of two equal ones, then half of them random, then none.
-    assert shares[0] == pytest.approx(0.5, abs=0.06)
-    assert shares[500] == pytest.approx(0.75, abs=0.05)
-    assert shares[1000] == 1.0
-    assert log_probs[1000][1] == {0.0}
-    assert [round(float(np.exp(*log_probs[500][action])), 5) for action in (0, 1)] == [0.25, 0.75]
-
-
-def test_exploration_depends_on_the_actors_name():
-    own = DqnConfig(exploration_start=0.5, exploration_spread=3.0, exploration_steps=100)
-    found = {}
-    for name in ('left', 'right'):
-        actor, _ = make_actor('vdl/Counter-v0', 5, own=own,
-                              more={'exploration': exploration_schedule(own, name)})
-        actor.load({name: array.copy() for name, array in weights(actor.policy).items()}, 1, 50)
-        found[name] = actor.policy.exploration.tolist()
-        assert found[name] == pytest.approx([exploration_schedule(own, name)(50)])
-    assert found['left'] != found['right']
-
-
-def policy_of(hidden, spaces):
-    return make_policy(TrainConfig(network='mlp', hidden_size=hidden), *spaces)
+        np.testing.assert_allclose(np.exp(arrays['behaviour_log_probs']),
+                                   np.array(chances)[arrays['actions']], rtol=1e-5)
 
 
 def test_rejected_weights_leave_the_policy_unchanged(spaces, same):
-    policy = policy_of(4, spaces)
+    policy, other = (make_policy(TrainConfig(network='mlp', hidden_size=4), *spaces)
+                     for _ in range(2))
     before = {name: array.copy() for name, array in weights(policy).items()}
-    good = weights(policy_of(4, spaces))
+    good = weights(other)
     for name, wrong in (('value_head.bias', np.zeros(2, np.float32)),
                         ('value_head.weight', good['value_head.weight'].astype(np.float64))):
         with pytest.raises(ValueError, match=rf'^weights: {name}: \w+ \(.*\) is not float32'):
             load_weights(policy, {**good, name: wrong})
     with pytest.raises(ValueError, match=r"^weights: names \['extra', 'value_head.bias'\]"):
-        load_weights(policy, {
-            ('extra' if name == 'value_head.bias' else name): array
-            for name, array in good.items()})
+        load_weights(policy, {name.replace('value_head.bias', 'extra'): array
+                              for name, array in good.items()})
     assert same(weights(policy), before)
     load_weights(policy, good)
     assert same(weights(policy), good)
@@ -307,3 +225,18 @@ def test_what_an_environment_tells_of_its_clock_is_in_the_unroll():
     assert arrays['late_actions'][1].tolist() == list(range(BATCH))
     assert not arrays['reaction_time'][[0, 2]].any()
     assert (arrays['reaction_time'][1] == 0.5).all()
+
+
+def test_a_step_in_which_a_robot_was_lost_is_none_of_an_episode():
+    """Two robots: the first ends an episode, the second is lost for two steps."""
+    done = iter([(0, 0), (1, 0), (0, 0), (0, 0)])
+    lost = iter([(0, 0), (0, 1), (0, 1), (0, 0)])
+    envs = SimpleNamespace(
+        num_envs=2, single_action_space=gymnasium.spaces.Discrete(2),
+        reset=lambda seed: (np.zeros(2), {}),
+        step=lambda actions: (np.zeros(2), np.zeros(2), np.array(next(done), bool),
+                              np.zeros(2, bool), {'is_lost': np.array(next(lost), bool)}))
+    stepper = EnvStepper(envs, 1)
+    found = [stepper.step(np.zeros(2, int)).is_reset.tolist() for _ in range(4)]
+    assert found == [[False, False], [False, True], [True, True], [False, False]]
+    assert stepper.is_reset.tolist() == [False, False]

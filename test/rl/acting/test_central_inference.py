@@ -1,23 +1,35 @@
 """
-Central inference gives the same unrolls as local inference.
+Central inference gives the same unrolls as local inference, and keeps to credit and memory.
 
 In the counter environments actions have no effect, so both must be equal bit by bit.
 """
 
 import dataclasses
 
-import central_sides as sides
 import numpy as np
 import pytest
+import torch
+from central_sides import STEPS, TRAIN, Asking, Learner, go_on, local_unrolls
 
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting import central_inference as module
+from vdl_ros.rl.algorithm_config import DqnConfig
+from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollError
+from vdl_ros.rl.policy.exploration import exploration_schedule
+from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.weights import weights
 
-Asking, Learner, go_on, local_unrolls = (
-    sides.Asking, sides.Learner, sides.go_on, sides.local_unrolls)
-STEPS = sides.STEPS
-ENVIRONMENTS = ['vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0']
+COUNTER, PIXELS = 'vdl/Counter-v0', 'vdl/PixelCounter-v0'
+
+
+def decoded(learner, arrays):
+    """Return the observations of an unroll, which may contain each frame once."""
+    space = learner.schema.observation_space
+    out = np.empty((STEPS + 1, arrays['rewards'].shape[1], *space.shape), space.dtype)
+    learner.schema.decode_into(arrays, out)
+    return out
 
 
 def assert_same_stream(learner, unrolls, expected):
@@ -26,29 +38,53 @@ def assert_same_stream(learner, unrolls, expected):
     for unroll, wanted in zip(unrolls, expected, strict=True):
         for name in ('rewards', 'terminated', 'truncated', 'is_reset'):
             np.testing.assert_array_equal(unroll.arrays[name], wanted[name], err_msg=name)
-        # Of one environment only.
-        np.testing.assert_equal(unroll.arrays.get('success'), wanted.get('success'))
-        shape, dtype = unroll.arrays['observations'].shape, unroll.arrays['observations'].dtype
-        got, out = np.empty(shape, dtype), np.empty(shape, dtype)
-        learner.schema.decode_into(unroll.arrays, got)
-        learner.schema.decode_into(wanted, out)
-        np.testing.assert_array_equal(got, out)
+        np.testing.assert_array_equal(
+            decoded(learner, unroll.arrays), decoded(learner, wanted))
 
 
-@pytest.mark.parametrize('env_id', ENVIRONMENTS)
-def test_unrolls_equal_those_of_local_inference(env_id):
-    learner = Learner(env_id)
-    asking = Asking(learner, env_id)
-    go_on(learner, asking, 20 * STEPS + 1)
-    assert [unroll.sequence for unroll in learner.unrolls] == list(range(20))
+def serve(learner, actors):
+    """Let actors ask in one batch and take what is returned."""
+    answers = {answer.request.start_id: answer
+               for answer in learner.serve(*[each.request() for each in actors])}
+    for each in actors:
+        each.take(answers[each.start_id])
+
+
+# Discrete actions; several parts; continuous ones that change what is seen; squashed; values and
+# exploration.
+@pytest.mark.parametrize(('env_id', 'settings'), [
+    (COUNTER, {}), (PIXELS, {'lstm_size': 4}),
+    ('vdl/MixedCounter-v0', {'lstm_size': 4, 'last_action_reward': True}),
+    ('vdl/Reach1D-v0', {'last_action_reward': True}),
+    ('vdl/Reach1D-v0', {'action_distribution': 'squashed', 'lstm_size': 4}),
+    ('CartPole-v1', {'own': DqnConfig()})],
+    ids=['discrete', 'pixels', 'mixed', 'continuous', 'squashed', 'values'])
+def test_unrolls_of_one_actor_equal_those_of_local_inference(env_id, settings):
+    """Bit by bit, since the same random numbers are used: observations, actions and state."""
+    learner = Learner(env_id, **settings, more={
+        'exploration_schedule': lambda actor_id: lambda agent_steps: 0.5})
+    learner.policy.exploration = torch.tensor([0.5])
+    expected = local_unrolls(env_id, 8, policy=learner.policy)
+    torch.manual_seed(4)
+    go_on(learner, Asking(learner, env_id), 8 * STEPS + 1)
+    assert [unroll.sequence for unroll in learner.unrolls] == list(range(8))
     assert {unroll.num_bytes for unroll in learner.unrolls[1:]} == {7 * STEPS}
-    assert_same_stream(learner, learner.unrolls, local_unrolls(env_id, 20))
+    for unroll, wanted in zip(learner.unrolls, expected, strict=True):
+        if 'frames' in wanted:  # a learner that joins the steps has no use for single frames
+            wanted = {**wanted, 'observations': decoded(learner, wanted)}
+            for name in ('frames', 'reset_index', 'reset_stacks', 'vectors'):
+                wanted.pop(name, None)
+        assert unroll.arrays.keys() == wanted.keys()
+        for name, array in wanted.items():
+            assert unroll.arrays[name].dtype == array.dtype
+            np.testing.assert_array_equal(unroll.arrays[name], array, err_msg=name)
+        if 'state' in wanted:
+            assert wanted['state'].any() == (unroll.sequence > 0)
 
 
-@pytest.mark.parametrize('env_id', ENVIRONMENTS)
-def test_lost_and_duplicate_messages_do_not_change_the_unrolls(env_id):
-    learner = Learner(env_id)
-    asking = Asking(learner, env_id)
+def test_lost_and_duplicate_messages_change_neither_unrolls_nor_states():
+    learner = Learner(PIXELS, lstm_size=4)
+    asking = Asking(learner, PIXELS)
     rng = np.random.default_rng(0)
     late = None
     while len(learner.unrolls) < 10:
@@ -64,45 +100,114 @@ def test_lost_and_duplicate_messages_do_not_change_the_unrolls(env_id):
             continue  # the actions are lost; the actor sends the observation again
         asking.take(answers[0])
     assert learner.refused == []
-    assert_same_stream(learner, learner.unrolls[:10], local_unrolls(env_id, 10))
+    expected = local_unrolls(PIXELS, 10, policy=learner.policy)
+    assert_same_stream(learner, learner.unrolls[:10], expected)
+    for unroll, wanted in zip(learner.unrolls, expected, strict=False):
+        np.testing.assert_allclose(unroll.arrays['state'], wanted['state'], atol=1e-6)
 
 
-@pytest.mark.parametrize('env_id', ENVIRONMENTS)
-def test_after_a_learner_restart_whole_stacks_are_sent(env_id):
-    first = Learner(env_id)
-    asking = Asking(first, env_id)
+def test_after_a_learner_restart_whole_stacks_are_sent():
+    first, second = Learner(PIXELS), Learner(PIXELS)
+    asking = Asking(first, PIXELS)
     go_on(first, asking, 2 * STEPS)
-    second = Learner(env_id)
-    if env_id != 'vdl/Counter-v0':
-        assert second.serve(asking.request()) == []
-        assert 'there is no previous observation to continue' in second.refused[0]
+    assert second.serve(asking.request()) == []
+    assert 'there is no previous observation to continue' in second.refused[0]
     asking.whole = True
     go_on(second, asking, 3 * STEPS + 1)
-    assert_same_stream(second, second.unrolls, local_unrolls(env_id, 5)[2:])
+    assert_same_stream(second, second.unrolls, local_unrolls(PIXELS, 5)[2:])
 
 
-def test_many_actors_in_one_batch_get_their_own_actions():
-    learner = Learner('vdl/Counter-v0')
-    asking = [Asking(learner, 'vdl/Counter-v0', seed=number, batch=number + 1,
-                     start_id=number) for number in range(4)]
-    sizes = []
+def test_actors_in_one_batch_have_separate_actions_and_policy_states():
+    learner = Learner(COUNTER, lstm_size=4, last_action_reward=True)
+    sizes = set()
     learner.policy.register_forward_pre_hook(
-        lambda module, inputs: sizes.append(inputs[0].shape[1]))
-    for _ in range(3 * STEPS + 1):
-        answers = {answer.request.start_id: answer
-                   for answer in learner.serve(*[each.request() for each in asking])}
-        for each in asking:
-            each.take(answers[each.start_id])
-    assert set(sizes) == {1 + 2 + 3 + 4}
-    for number in range(4):
+        lambda module, inputs: sizes.add(inputs[0].shape[1]))
+    asking = [Asking(learner, COUNTER, seed=number, batch=number + 1,
+                     start_id=number) for number in range(3)]
+    for turn in range(6 * STEPS + 3):
+        # Not all actors each time, and not in the same order.
+        chosen = [each for each in asking if (turn + each.start_id) % 3]
+        chosen = chosen[::-1] if turn % 2 else chosen
+        serve(learner, chosen)
+    assert sizes == {3, 4, 5}, 'two actors of 1, 2 and 3 environments'
+    for number in range(3):
         mine = [each for each in learner.unrolls if each.start_id == number]
-        assert_same_stream(
-            learner, mine, local_unrolls('vdl/Counter-v0', 3, seed=number, batch=number + 1))
+        assert len(mine) >= 3
+        assert_same_stream(learner, mine, local_unrolls(
+            COUNTER, len(mine), seed=number, batch=number + 1))
+        state = learner.policy.initial_state(number + 1)
+        for unroll in mine:
+            batch = make_batch([unroll], learner.schema)
+            torch.testing.assert_close(batch.state, state)
+            with torch.no_grad():
+                parameters, _, state = learner.policy(
+                    batch.observations[:-1], batch.is_reset[:-1], batch.state,
+                    batch.actions, batch.rewards)
+                state = learner.policy.append_last_action(
+                    state, batch.actions[-1], batch.rewards[-1])
+            torch.testing.assert_close(
+                learner.policy.distribution.log_prob(parameters, batch.actions),
+                batch.behaviour_log_probs, rtol=1e-4, atol=1e-5)
+        assert state.any()
+
+
+def test_an_actor_restart_starts_a_new_unroll_and_state():
+    learner = Learner(COUNTER, lstm_size=4)
+    go_on(learner, Asking(learner, COUNTER), STEPS + 3)
+    go_on(learner, Asking(learner, COUNTER, seed=8, start_id=2), 2 * STEPS + 1)
+    mine = [unroll for unroll in learner.unrolls if unroll.start_id == 2]
+    assert [unroll.sequence for unroll in mine] == [0, 1]
+    assert [bool(unroll.arrays['state'].any()) for unroll in mine] == [False, True]
+    assert_same_stream(learner, mine, local_unrolls(COUNTER, 2, seed=8))
+
+
+def test_log_probs_and_versions_are_those_of_the_policy_that_acted():
+    learner = Learner(COUNTER)
+    asking = Asking(learner, COUNTER)
+    other = make_policy(TRAIN, *factory.spaces(EnvConfig(env_id=COUNTER)))
+    policies = [dict(weights(policy)) for policy in (learner.policy, other)]
+    policies = [{name: array.copy() for name, array in each.items()} for each in policies]
+    go_on(learner, asking, 2)
+    learner.central.load(policies[1], 9)
+    go_on(learner, asking, 2 * STEPS)
+    first, second = learner.unrolls[:2]
+    assert (first.policy_version, second.policy_version) == (0, 9)
+    for unroll, t, which in ((first, 1, 0), (first, 2, 1), (second, 3, 1)):
+        learner.central.load(policies[which], 0)
+        with torch.no_grad():
+            parameters, _, _ = learner.policy(
+                torch.from_numpy(unroll.arrays['observations'][t]))
+            wanted = learner.policy.distribution.log_prob(
+                parameters, torch.from_numpy(unroll.arrays['actions'][t]))
+        np.testing.assert_allclose(
+            unroll.arrays['behaviour_log_probs'][t], wanted.numpy(), rtol=1e-5)
+
+
+def test_exploration_follows_the_actors_name_and_the_learners_steps():
+    own = DqnConfig(exploration_start=1.0, exploration_end=0.1, exploration_steps=100,
+                    exploration_spread=2.0)
+    learner = Learner(COUNTER, own=own, more={
+        'exploration_schedule': lambda actor_id: exploration_schedule(own, actor_id)})
+    # Both actions have the same value: the second is never the best.
+    same = {name: np.zeros_like(array) for name, array in weights(learner.policy).items()}
+    actors = [Asking(learner, COUNTER, seed=each, start_id=each) for each in (1, 2)]
+    for version, agent_steps in ((1, 0), (2, 60), (3, 10**6)):
+        learner.central.load(same, version, agent_steps)
+        # The first unroll may have started before.
+        for _ in range(2 * STEPS):
+            serve(learner, actors)
+        learner.serve(*[each.request() for each in actors])
+        for number in (1, 2):
+            epsilon = exploration_schedule(own, f'actor{number}')(agent_steps)
+            arrays = [each for each in learner.unrolls if each.start_id == number][-1].arrays
+            chance = np.where(arrays['actions'] == 0, 1 - epsilon / 2, epsilon / 2)
+            np.testing.assert_allclose(np.exp(arrays['behaviour_log_probs']), chance, rtol=1e-5)
+    assert exploration_schedule(own, 'actor1')(60) != exploration_schedule(own, 'actor2')(60)
 
 
 def test_an_actor_without_credit_is_answered_once_an_unroll_is_used():
-    learner = Learner('vdl/Counter-v0', max_policy_lag=2)
-    asking = Asking(learner, 'vdl/Counter-v0')
+    learner = Learner(COUNTER, max_policy_lag=2)
+    asking = Asking(learner, COUNTER)
     go_on(learner, asking, 2 * STEPS)
     assert learner.serve(asking.request()) == []
     assert len(learner.unrolls) == 2
@@ -114,12 +219,12 @@ def test_an_actor_without_credit_is_answered_once_an_unroll_is_used():
     go_on(learner, asking, STEPS - 1)
     assert learner.serve(asking.request()) == []
     assert len(learner.unrolls) == 3
-    assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 3))
+    assert_same_stream(learner, learner.unrolls, local_unrolls(COUNTER, 3))
 
 
 def test_synchronous_credit_returns_when_the_learned_weights_are_loaded():
-    learner = Learner('vdl/Counter-v0', max_policy_lag=1, more={'synchronous': True})
-    asking, other = (Asking(learner, 'vdl/Counter-v0', start_id=each) for each in (1, 2))
+    learner = Learner(COUNTER, max_policy_lag=1, more={'synchronous': True})
+    asking, other = (Asking(learner, COUNTER, start_id=each) for each in (1, 2))
     learner.central.load(dict(weights(learner.policy)), 1)
     for each in (asking, other):
         go_on(learner, each, STEPS)
@@ -135,18 +240,9 @@ def test_synchronous_credit_returns_when_the_learned_weights_are_loaded():
     assert [unroll.policy_version for unroll in learner.unrolls] == [1, 1, 2]
 
 
-def test_an_actor_restart_starts_a_new_unroll():
-    learner = Learner('vdl/Counter-v0')
-    go_on(learner, Asking(learner, 'vdl/Counter-v0'), STEPS + 3)
-    go_on(learner, Asking(learner, 'vdl/Counter-v0', seed=8, start_id=2), 2 * STEPS + 1)
-    mine = [unroll for unroll in learner.unrolls if unroll.start_id == 2]
-    assert [unroll.sequence for unroll in mine] == [0, 1]
-    assert_same_stream(learner, mine, local_unrolls('vdl/Counter-v0', 2, seed=8))
-
-
 def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answered():
-    learner = Learner('vdl/Counter-v0')
-    asking, other = (Asking(learner, 'vdl/Counter-v0', start_id=each) for each in (1, 2))
+    learner = Learner(COUNTER)
+    asking, other = (Asking(learner, COUNTER, start_id=each) for each in (1, 2))
     go_on(learner, asking, 2)
     arrays = {name: array[:2] for name, array in asking.actor.observe(whole=False).items()}
     answers = learner.serve(
@@ -154,27 +250,13 @@ def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answe
     assert [answer.request.start_id for answer in answers] == [2]
     assert learner.refused == ['rewards: 2 environments are not the 3 of the step before']
     go_on(learner, asking, STEPS)
-    assert_same_stream(learner, learner.unrolls, local_unrolls('vdl/Counter-v0', 1))
-
-
-def test_the_sessions_that_were_silent_longest_are_dropped_first(monkeypatch):
-    monkeypatch.setattr(module, '_MOST_ACTORS', 3)
-    learner = Learner('vdl/Counter-v0')
-    asking = [Asking(learner, 'vdl/Counter-v0', start_id=each) for each in range(5)]
-    go_on(learner, asking[0], 1)
-    session = learner.central._sessions[0]
-    for each in asking[1:]:
-        go_on(learner, each, 1)
-        go_on(learner, asking[0], 1)
-    assert learner.central._sessions[0] is session
-    assert set(learner.central._sessions) == {0, 3, 4}
-    assert learner.central._waiting == {}
+    assert_same_stream(learner, learner.unrolls, local_unrolls(COUNTER, 1))
 
 
 def test_an_actor_whose_session_was_dropped_goes_on_with_whole_stacks(monkeypatch):
     monkeypatch.setattr(module, '_MOST_ACTORS', 1)
-    learner = Learner('vdl/PixelCounter-v0', max_policy_lag=2)
-    asking, other = (Asking(learner, 'vdl/PixelCounter-v0', start_id=each) for each in (1, 2))
+    learner = Learner(PIXELS, max_policy_lag=2)
+    asking, other = (Asking(learner, PIXELS, start_id=each) for each in (1, 2))
     go_on(learner, asking, 2 * STEPS)
     learner.use(learner.unrolls[0])
     go_on(learner, other, 1)
@@ -184,13 +266,13 @@ def test_an_actor_whose_session_was_dropped_goes_on_with_whole_stacks(monkeypatc
     go_on(learner, asking, 2 * STEPS)
     assert learner.serve(asking.request()) == [], 'its credit is bounded as before'
     assert [each.sequence for each in learner.unrolls] == [0, 1, 2]
-    first, _, *later = local_unrolls('vdl/PixelCounter-v0', 4)
+    first, _, *later = local_unrolls(PIXELS, 4)
     assert_same_stream(learner, learner.unrolls, [first, *later])
 
 
 def test_reported_episodes_are_those_of_the_environment():
-    learner = Learner('vdl/Counter-v0')
-    asking = Asking(learner, 'vdl/Counter-v0', batch=1)
+    learner = Learner(COUNTER)
+    asking = Asking(learner, COUNTER, batch=1)
     finished = []
     for _ in range(60):
         answer, = learner.serve(asking.request())
@@ -201,63 +283,64 @@ def test_reported_episodes_are_those_of_the_environment():
         assert (episode.terminated, episode.truncated) == (number % 2 == 0, number % 2 == 1)
 
 
-@pytest.mark.parametrize(('name', 'change', 'message'), [
-    ('rewards', lambda a: a.astype(np.float64), 'rewards: dtype float64 is not float32'),
-    ('rewards', lambda a: a * np.nan, 'rewards: not all finite'),
-    ('terminated', lambda a: a[:1], r'terminated: shape \(1,\) is not \(3,\)'),
-    ('frames', lambda a: a[:, :4], r'frames: shape \(3, 4, 8\) is not \(3, 8, 8\)'),
-    ('whole_index', lambda a: a + 1, 'whole_index: 1 to 3 is not within 0 to 2'),
-    ('whole_index', lambda a: a - 1, 'whole_index: -1 to 1 is not within 0 to 2'),
-    ('whole_index', lambda a: a[:2], 'whole_stacks: shape'),
-])
-def test_an_error_names_the_array_of_an_invalid_step(name, change, message):
-    learner = Learner('vdl/PixelCounter-v0')
-    arrays = Asking(learner, 'vdl/PixelCounter-v0').actor.observe(whole=True)
-    assert learner.steps.check(arrays) == 3
-    with pytest.raises(UnrollError, match=message):
-        learner.steps.check(arrays | {name: change(arrays[name])})
+def test_an_error_names_the_array_of_an_invalid_step():
+    for env_id, name, change, message in (
+            (PIXELS, 'rewards', lambda a: a.astype(np.float64), 'dtype float64 is not float32'),
+            (PIXELS, 'rewards', lambda a: a * np.nan, 'not all finite'),
+            (PIXELS, 'terminated', lambda a: a[:1], 'shape (1,) is not (3,)'),
+            (PIXELS, 'frames', lambda a: a[:, :4], 'shape (3, 4, 8) is not (3, 8, 8)'),
+            (PIXELS, 'whole_index', lambda a: a + 1, '1 to 3 is not within 0 to 2'),
+            (PIXELS, 'whole_index', lambda a: a - 1, '-1 to 1 is not within 0 to 2'),
+            (PIXELS, 'whole_stacks', lambda a: a[:2], 'shape (2, 4, 8, 8) is not (3, 4, 8, 8)'),
+            ('vdl/MixedCounter-v0', 'vectors', lambda a: a * np.nan, 'not all finite'),
+            ('vdl/MixedCounter-v0', 'vectors', lambda a: a[:, :7], 'shape (3, 7) is not (3, 8)')):
+        learner = Learner(env_id)
+        arrays = Asking(learner, env_id).actor.observe(whole=True)
+        assert learner.steps.check(arrays) == 3
+        with pytest.raises(UnrollError) as error:
+            learner.steps.check(arrays | {name: change(arrays[name])})
+        assert str(error.value) == f'{name}: {message}'
 
 
-def test_an_image_and_numbers_are_sent_as_arrays_of_their_own():
-    learner = Learner('vdl/MixedCounter-v0')
-    arrays = Asking(learner, 'vdl/MixedCounter-v0').actor.observe(whole=True)
-    assert arrays['vectors'].shape == (3, 8)
-    assert arrays['frames'].shape == (3, 36, 36)
-    assert learner.steps.check(arrays) == 3
-    for changed, message in ((arrays['vectors'] * np.nan, 'vectors: not all finite'),
-                             (arrays['vectors'][:, :7], r'vectors: shape \(3, 7\) is not')):
-        with pytest.raises(UnrollError, match=message):
-            learner.steps.check(arrays | {'vectors': changed})
-    whole = module.StepSchema(learner.schema.observation_space, 1)
-    rows = np.zeros((3, *learner.schema.observation_space.shape), np.uint8)
-    sent = whole.encode(rows, np.ones(3, np.bool_))
-    assert {name: (each.shape, str(each.dtype)) for name, each in sent.items()} == {
-        'images': ((3, 4, 36, 36), 'uint8'), 'vectors': ((3, 8), 'float32')}
-    rows[:] = np.random.default_rng(0).integers(0, 256, rows.shape)
-    out = np.zeros_like(rows)
-    whole.decode(whole.encode(rows, np.ones(3, np.bool_)), None, out)
-    assert np.array_equal(out, rows)
-
-
-def test_each_frame_is_sent_once():
-    learner = Learner('vdl/PixelCounter-v0')
-    asking = Asking(learner, 'vdl/PixelCounter-v0')
+def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own():
+    learner = Learner(PIXELS)
+    asking = Asking(learner, PIXELS)
     go_on(learner, asking, 3)
     arrays = asking.actor.observe(whole=False)
     assert 'observations' not in arrays
     assert arrays['frames'].shape == (3, 8, 8)
     assert len(arrays['whole_stacks']) == arrays['is_reset'].sum() == 0
+    learner = Learner('vdl/MixedCounter-v0')
+    arrays = Asking(learner, 'vdl/MixedCounter-v0').actor.observe(whole=True)
+    assert arrays['vectors'].shape == (3, 8)
+    assert arrays['frames'].shape == (3, 36, 36)
+    whole = module.StepSchema(learner.schema.observation_space, 1)
+    rows = np.random.default_rng(0).integers(
+        0, 256, (3, *learner.schema.observation_space.shape), np.uint8)
+    sent = whole.encode(rows, np.ones(3, np.bool_))
+    assert {name: (each.shape, str(each.dtype)) for name, each in sent.items()} == {
+        'images': ((3, 4, 36, 36), 'uint8'), 'vectors': ((3, 8), 'float32')}
+    out = np.zeros_like(rows)
+    whole.decode(sent, None, out)
+    assert np.array_equal(out, rows)
 
 
-def test_the_bytes_of_unrolls_that_are_being_filled_are_bounded():
-    env_id = ENVIRONMENTS[0]
-    size = Learner(env_id).schema.num_bytes(3)
-    learner = Learner(env_id, more={'max_bytes': 2 * size})
-    actors = [Asking(learner, env_id, start_id=number) for number in range(4)]
-    for each in actors:
+def test_of_too_many_sessions_or_bytes_those_that_were_silent_longest_are_dropped(monkeypatch):
+    monkeypatch.setattr(module, '_MOST_ACTORS', 3)
+    learner = Learner(COUNTER)
+    actors = [Asking(learner, COUNTER, start_id=each) for each in range(5)]
+    go_on(learner, actors[0], 1)
+    session = learner.central._sessions[0]
+    for each in actors[1:]:
         go_on(learner, each, 1)
-    assert list(learner.central._sessions) == [2, 3], 'those of the others were silent longer'
-    large = Asking(learner, env_id, batch=9, start_id=9)
-    go_on(learner, large, STEPS + 1)
-    assert list(learner.central._sessions) == [9], 'the newest one stays'
+        go_on(learner, actors[0], 1)
+    assert learner.central._sessions[0] is session
+    assert set(learner.central._sessions) == {0, 3, 4}
+    assert learner.central._waiting == {}
+    learner = Learner(COUNTER, more={'max_bytes': 2 * learner.schema.num_bytes(3)})
+    for number in range(4):
+        go_on(learner, Asking(learner, COUNTER, start_id=number), 1)
+    assert list(learner.central._sessions) == [2, 3]
+    go_on(learner, Asking(learner, COUNTER, batch=9, start_id=9), STEPS + 1)
+    assert list(learner.central._sessions) == [9], 'the newest one stays, however large'
     assert len(learner.unrolls) == 1

@@ -1,45 +1,44 @@
 """Flow control: bounded pending trajectories, no deadlock, correct statistics."""
 
+import itertools
 from collections import deque
 
 import numpy as np
 import pytest
 
-from vdl_ros.rl.acting.flow_control import MOST_ACTORS, ActorRecord, Credit, FlowStats
+from vdl_ros.rl.acting import flow_control as module
+from vdl_ros.rl.acting.flow_control import ActorRecord, Credit, FlowStats
 
 
-class Process:
+class Actor:
     """An actor process: its credit, and messages that it sends in order."""
 
     def __init__(self, name, start_id, lag):
         self.name, self.start_id = name, start_id
-        self.credit = Credit(lag)
-        self.learner, self.version = '', -1
+        self.credit, self.learner, self.version = Credit(lag), '', -1
 
     def on_policy(self, policy):
-        learner, version, credits = policy
-        self.learner, self.version = learner, version
+        self.learner, self.version, credits = policy
         _, used = credits.get(self.start_id, (None, None))
-        self.credit.on_policy(learner, used)
+        self.credit.on_policy(self.learner, used)
 
 
 class Graph:
     """Simulates actors, one learner and pending messages, one event at a time."""
 
-    def __init__(self, rng, actors, lag, batch, publish_every):
-        self.rng, self.lag, self.batch, self.publish_every = rng, lag, batch, publish_every
-        self.start_id = 0
-        self.processes = [Process(f'actor{i}', self._start_id(), lag) for i in range(actors)]
-        self.channels = [deque() for _ in range(actors)]
-        self.learners = 0
-        self.updates = 0
-        self.delivered = []
-        self.waits, self.lags = [], []
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.batch, self.publish_every = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+        self.lag = self.batch * self.publish_every + int(rng.integers(0, 4))
+        self.starts = itertools.count(1)
+        self.actors = [self.start(f'actor{i}') for i in range(rng.integers(1, 5))]
+        self.channels = [deque() for _ in self.actors]
+        self.learners = self.updates = 0
+        self.delivered, self.waits, self.lags = [], [], []
         self.start_learner()
 
-    def _start_id(self):
-        self.start_id += 1
-        return self.start_id
+    def start(self, name):
+        return Actor(name, next(self.starts), self.lag)
 
     def start_learner(self):
         self.learners += 1
@@ -47,21 +46,17 @@ class Graph:
         self.version, self.inbox = 0, deque()
         self.publish()
 
-    def restart_actor(self, i):
-        name = self.processes[i].name
-        self.processes[i] = Process(name, self._start_id(), self.lag)
-
     def publish(self):
         self.policy = (self.learner, self.version, dict(self.flow_stats.credits()))
 
     def on_policy(self, i):
-        self.processes[i].on_policy(self.policy)
+        self.actors[i].on_policy(self.policy)
 
     def act(self, i):
-        process = self.processes[i]
-        if process.credit.available:
-            self.channels[i].append((process.learner, process.name, process.start_id,
-                                     process.credit.spend(), process.version))
+        actor = self.actors[i]
+        if actor.credit.available:
+            self.channels[i].append((actor.learner, actor.name, actor.start_id,
+                                     actor.credit.spend(), actor.version))
 
     def deliver(self, i, repeat=False):
         if not self.channels[i]:
@@ -73,17 +68,13 @@ class Graph:
         self.delivered.append((name, sequence))
         new, _ = self.flow_stats.arrive(name, start_id, sequence)
         if new:
-            self.inbox.append((name, start_id, sequence, version, self.version))
-
-    def drop(self, i):
-        if self.channels[i]:
-            self.channels[i].popleft()
+            self.inbox.append((start_id, sequence, version, self.version))
 
     def learn(self):
         if len(self.inbox) < self.batch:
             return
         for _ in range(self.batch):
-            _, start_id, _, version, arrived = self.inbox.popleft()
+            start_id, _, version, arrived = self.inbox.popleft()
             self.waits.append(self.version - arrived)
             self.lags.append(max(self.version - version, 0))
             self.flow_stats.use(start_id, self.version - version)
@@ -94,127 +85,100 @@ class Graph:
 
     def under_way(self, i):
         """Return how many of an actor's trajectories are sent to this learner and not used."""
-        process = self.processes[i]
-        peer = self.flow_stats.actor_records.get(process.start_id)
-        arrived = peer.expected if peer else 0
-        sent = [m for m in self.channels[i]
-                if (m[0], m[2]) == (self.learner, process.start_id) and m[3] >= arrived]
-        waiting = [m for m in self.inbox if m[:2] == (process.name, process.start_id)]
-        return len({m[3] for m in sent} | {m[2] for m in waiting})
+        start_id = self.actors[i].start_id
+        record = self.flow_stats.actor_records.get(start_id)
+        arrived = record.expected if record else 0
+        sent = {sequence for learner, _, start, sequence, _ in self.channels[i]
+                if (learner, start) == (self.learner, start_id) and sequence >= arrived}
+        return len(sent | {sequence for start, sequence, *_ in self.inbox if start == start_id})
 
-    def random_event(self, kinds):
-        i = int(self.rng.integers(len(self.processes)))
-        kind = kinds[self.rng.integers(len(kinds))]
-        if kind == 'learn':
-            self.learn()
-        elif kind == 'repeat':
-            self.deliver(i, repeat=True)
-        elif kind == 'restart learner':
-            if self.rng.random() < 0.02:
-                self.start_learner()
-        elif kind == 'restart actor':
-            if self.rng.random() < 0.05:
-                self.restart_actor(i)
-        elif kind == 'drop':
-            if self.rng.random() < 0.2:
-                self.drop(i)
-        else:
-            getattr(self, kind)(i)
+    def events(self, count, *faults):
+        """Let ``count`` events happen, drawn from all and the faults; bound what is under way."""
+        for _ in range(count):
+            i = int(self.rng.integers(len(self.actors)))
+            kinds = ('on_policy', 'act', 'deliver', 'learn') * 2 + faults
+            kind, chance = kinds[self.rng.integers(len(kinds))], self.rng.random()
+            if kind == 'learn':
+                self.learn()
+            elif kind == 'repeat':
+                self.deliver(i, repeat=True)
+            elif kind == 'restart learner':
+                if chance < 0.02:
+                    self.start_learner()
+            elif kind == 'restart actor':
+                if chance < 0.05:
+                    self.actors[i] = self.start(self.actors[i].name)
+            elif kind == 'drop':
+                if chance < 0.4 and self.channels[i]:
+                    self.channels[i].popleft()
+            else:
+                getattr(self, kind)(i)
+            if 'drop' not in faults:
+                assert all(self.under_way(i) <= self.lag for i in range(len(self.actors)))
 
     def go_on(self, rounds, write_off=False):
-        """Let everyone do everything in turn, without faults."""
+        """Let everyone do everything in turn, without faults; return the number of updates."""
+        before = self.updates
         for _ in range(rounds):
-            for i, process in enumerate(self.processes):
+            for i, actor in enumerate(self.actors):
                 self.on_policy(i)
-                if write_off and not process.credit.available:
-                    process.credit.write_off()
+                if write_off and not actor.credit.available:
+                    actor.credit.write_off()
                 self.act(i)
                 self.deliver(i)
             self.learn()
-
-
-NORMAL = ['on_policy', 'act', 'deliver', 'learn']
-
-
-def graph(seed):
-    rng = np.random.default_rng(seed)
-    batch, every = int(rng.integers(1, 5)), int(rng.integers(1, 4))
-    lag = batch * every + int(rng.integers(0, 4))
-    return Graph(rng, int(rng.integers(1, 5)), lag, batch, every)
+        return self.updates - before
 
 
 @pytest.mark.parametrize('faults', [
-    [], ['repeat'], ['restart actor'], ['restart learner'], ['restart actor', 'restart learner'],
-    ['repeat', 'restart actor', 'restart learner']], ids='+'.join)
+    (), ('repeat',), ('restart actor',), ('restart learner',),
+    ('repeat', 'restart actor', 'restart learner')], ids='+'.join)
 def test_pending_trajectories_are_bounded_and_no_actor_waits_forever(faults):
-    for seed in range(15):
-        each = graph(seed)
-        for _ in range(600):
-            each.random_event(NORMAL * 2 + faults)
-            assert all(each.under_way(i) <= each.lag for i in range(len(each.processes)))
-        before = each.updates
-        each.go_on(60)
-        assert each.updates - before >= 60 // each.batch // 2, f'stuck with seed {seed}'
+    for seed in range(6):
+        graph = Graph(seed)
+        graph.events(500, *faults)
+        assert graph.go_on(60) >= 60 // graph.batch // 2, f'stuck with seed {seed}'
 
 
 def test_actors_continue_after_lost_trajectories_are_written_off():
-    for seed in range(30):
-        each = graph(seed)
-        for _ in range(600):
-            each.random_event(NORMAL * 2 + ['drop', 'drop', 'restart actor', 'restart learner'])
-        each.go_on(5 * each.lag, write_off=True)
-        before = each.updates
-        each.go_on(60)
-        assert each.updates - before >= 60 // each.batch // 2, f'stuck with seed {seed}'
+    for seed in range(15):
+        graph = Graph(seed)
+        graph.events(500, 'drop', 'restart actor', 'restart learner')
+        graph.go_on(5 * graph.lag, write_off=True)
+        assert graph.go_on(60) >= 60 // graph.batch // 2, f'stuck with seed {seed}'
 
 
-def test_a_batch_larger_than_the_credit_is_a_deadlock():
-    # verify() rejects such settings; this checks that the simulation detects the deadlock.
-    each = Graph(np.random.default_rng(0), 1, lag=3, batch=2, publish_every=2)
-    each.go_on(100)
-    assert each.updates == 1
+def test_waiting_time_and_policy_lag_are_bounded():
+    for seed in range(6):
+        graph = Graph(seed)
+        graph.events(1500, 'act', 'on_policy', 'deliver')
+        assert graph.updates > 20
+        assert max(graph.waits) <= len(graph.actors) * graph.lag / graph.batch, seed
+        if len(graph.actors) == 1:
+            assert max(graph.lags) <= graph.lag / graph.batch, seed
+        assert graph.flow_stats.lag_max == max(graph.lags)
+        assert graph.flow_stats.lag_mean == pytest.approx(np.mean(graph.lags))
+        assert graph.flow_stats.lag_count == len(graph.lags)
 
 
-@pytest.mark.parametrize('seed', range(10))
-def test_waiting_time_and_policy_lag_are_bounded(seed):
-    each = graph(seed)
-    for _ in range(3000):
-        each.random_event(NORMAL + ['act', 'on_policy', 'deliver'])
-    assert each.updates > 20
-    assert max(each.waits) <= len(each.processes) * each.lag / each.batch
-    if len(each.processes) == 1:
-        assert max(each.lags) <= each.lag / each.batch
-    assert each.flow_stats.lag_max == max(each.lags)
-    assert each.flow_stats.lag_mean == pytest.approx(np.mean(each.lags))
-    assert each.flow_stats.lag_count == len(each.lags)
-
-
-@pytest.mark.parametrize('seed', range(10))
-def test_losses_and_repetitions_are_counted_exactly(seed):
-    each = graph(seed)
-    each.go_on(3)
-    for _ in range(800):
-        each.random_event(NORMAL * 2 + ['drop', 'drop', 'repeat'])
-    each.go_on(5 * each.lag, write_off=True)
-    seen = {peer.actor_id: set() for peer in each.flow_stats.actor_records.values()}
-    for name, sequence in each.delivered:
-        seen[name].add(sequence)
-    missing = sum(max(numbers) + 1 - len(numbers) for numbers in seen.values())
-    assert missing > 0
-    assert each.flow_stats.lost == missing
-    assert each.flow_stats.received == sum(map(len, seen.values()))
-    assert each.flow_stats.duplicates == len(each.delivered) - each.flow_stats.received
-
-
-def test_there_is_no_credit_before_the_first_policy():
-    credit = Credit(4)
-    assert not credit.available
-    credit.on_policy('learner', None)
-    assert credit.available
+def test_losses_and_repetitions_are_counted_exactly():
+    for seed in range(6):
+        graph = Graph(seed)
+        graph.go_on(3)
+        graph.events(800, 'drop', 'repeat')
+        graph.go_on(5 * graph.lag, write_off=True)
+        stats, numbers = graph.flow_stats, {}
+        for name, sequence in graph.delivered:
+            numbers.setdefault(name, set()).add(sequence)
+        missing = sum(max(each) + 1 - len(each) for each in numbers.values())
+        assert stats.lost == missing > 0, seed
+        assert stats.received == sum(map(len, numbers.values())), seed
+        assert stats.duplicates == len(graph.delivered) - stats.received, seed
 
 
 def test_credit_is_spent_and_restored():
     credit = Credit(2)
+    assert not credit.available, 'before the first policy'
     credit.on_policy('learner', None)
     assert [credit.spend(), credit.spend()] == [0, 1]
     assert not credit.available
@@ -222,34 +186,15 @@ def test_credit_is_spent_and_restored():
     assert (credit.outstanding, credit.available) == (1, True)
     credit.on_policy('learner', 0)  # an older policy takes nothing back
     assert credit.outstanding == 1
-
-
-def test_a_learner_that_claims_more_than_was_sent_gives_no_more_credit():
-    credit = Credit(2)
-    credit.on_policy('learner', 10**6)
-    for _ in range(2):
-        credit.spend()
+    credit.on_policy('learner', 10**6)  # more than was sent
+    assert [credit.spend(), credit.spend()] == [2, 3]
     assert not credit.available
-
-
-def test_trajectories_sent_to_an_earlier_learner_do_not_count():
-    credit = Credit(2)
-    credit.on_policy('old', None)
-    credit.spend()
-    credit.spend()
     credit.on_policy('new', None)
-    assert credit.outstanding == 0
-    assert credit.spend() == 2
-
-
-def test_write_off_restores_one_credit_but_at_most_the_pending_ones():
-    credit = Credit(1)
-    credit.on_policy('learner', None)
-    credit.spend()
-    credit.write_off()
-    assert credit.available
-    credit.write_off()
-    assert credit.outstanding == 0
+    assert credit.outstanding == 0, 'what was sent to an earlier learner does not count'
+    assert [credit.spend(), credit.spend()] == [4, 5]
+    for outstanding in (1, 0, 0):
+        credit.write_off()
+        assert credit.outstanding == outstanding, 'one less, but at most what is pending'
 
 
 class Waiting:
@@ -308,6 +253,7 @@ def test_an_actor_with_nothing_pending_has_lost_nothing():
 
 def test_a_new_learner_counts_no_losses_of_an_earlier_one():
     flow_stats = FlowStats()
+    assert flow_stats.lag_mean == 0.0
     assert flow_stats.arrive('a', 1, 41) == (True, 0)
     assert flow_stats.arrive('a', 1, 44) == (True, 2)
     assert (flow_stats.received, flow_stats.lost, flow_stats.duplicates) == (2, 2, 0)
@@ -316,62 +262,47 @@ def test_a_new_learner_counts_no_losses_of_an_earlier_one():
     assert flow_stats.credits() == {1: ('a', 44)}
 
 
-def test_late_and_duplicate_trajectories_are_not_new():
+def test_late_repeated_and_impossible_trajectories_are_not_new():
     flow_stats = FlowStats()
     for sequence, expected in ((0, (True, 0)), (2, (True, 1)), (1, (False, 0)), (2, (False, 0)),
-                               (3, (True, 0))):
-        assert flow_stats.arrive('a', 1, sequence) == expected
+                               (2**40, (False, 0)), (3, (True, 0))):
+        assert flow_stats.arrive('a', 1, sequence) == expected, sequence
     assert (flow_stats.received, flow_stats.lost, flow_stats.duplicates) == (3, 1, 2)
+    assert flow_stats.rejected == 1, 'a jump that no credit allows'
 
 
-def test_a_restarted_actor_starts_with_a_new_record():
+def test_processes_with_one_name_have_separate_credit_and_count_as_restarts():
     flow_stats = FlowStats()
     flow_stats.arrive('a', 1, 7)
     assert flow_stats.arrive('a', 2, 0) == (True, 0)
     flow_stats.use(1, 0)  # of the dead process: no credit for the new one
     assert flow_stats.credits() == {1: ('a', 8), 2: ('a', 0)}
     assert flow_stats.arrive('a', 1, 8) == (True, 0), 'what the dead one sent may come late'
-    assert (flow_stats.lost, flow_stats.actor_restarts) == (0, 1)
+    assert (flow_stats.lost, flow_stats.duplicates, flow_stats.actor_restarts) == (0, 0, 1)
+    flow_stats.arrive('b', 1000, 0)
+    for start_id in range(3, 100):
+        flow_stats.arrive('a', start_id, 0)
+    assert len(flow_stats.actor_records) < 10
+    assert (flow_stats.actor_restarts, flow_stats.actors) == (98, 2)
+    # The learner restarted too: its earlier process knew actors by these starts.
+    flow_stats = FlowStats(earlier_starts={'a': 1, 'b': 2})
+    for sequence in range(3):
+        for name, start_id in (('a', 7), ('b', 2), ('new', 3)):
+            flow_stats.arrive(name, start_id, sequence)
+    assert flow_stats.actor_restarts == 1
 
 
-def test_credit_is_due_once_something_is_lost():
+def test_credit_is_due_once_something_is_lost_and_fits_a_message():
     flow_stats = FlowStats()
     for sequence, due in ((0, False), (1, False), (3, True)):
         flow_stats.arrive('a', 1, sequence)
         assert flow_stats.credit_due == due
     flow_stats.credit_due = False
-    flow_stats.arrive('b', 2, 7)
-    assert flow_stats.credit_due, 'seven were sent to an earlier learner, or are lost'
-    assert flow_stats.credits() == {1: ('a', 1), 2: ('b', 7)}
-
-
-def test_the_largest_sequence_number_still_fits_a_message():
-    flow_stats = FlowStats()
-    flow_stats.arrive('stranger', 1, 2**64 - 1)
-    flow_stats.use(1, -(2**63))
-    assert flow_stats.credits()[1] == ('stranger', 2**64 - 1)
+    flow_stats.arrive('stranger', 2, 2**64 - 1)
+    assert flow_stats.credit_due, 'they were sent to an earlier learner, or are lost'
+    flow_stats.use(2, -(2**63))
+    assert flow_stats.credits() == {1: ('a', 1), 2: ('stranger', 2**64 - 1)}
     assert flow_stats.lag_max == 0
-
-
-def test_two_running_actors_with_one_name_have_separate_credit():
-    flow_stats = FlowStats()
-    for sequence in range(5):
-        for start_id in (1, 2):
-            assert flow_stats.arrive('a', start_id, sequence) == (True, 0)
-            flow_stats.use(start_id, 0)
-    assert flow_stats.credits() == {1: ('a', 5), 2: ('a', 5)}
-    assert (flow_stats.lost, flow_stats.duplicates) == (0, 0)
-    assert (flow_stats.actor_restarts, flow_stats.actors) == (1, 1)
-
-
-def test_records_of_earlier_processes_are_dropped_but_restarts_counted():
-    flow_stats = FlowStats()
-    flow_stats.arrive('b', 1000, 0)
-    for start_id in range(100):
-        flow_stats.arrive('a', start_id, 0)
-    assert len(flow_stats.actor_records) < 10
-    assert flow_stats.actor_restarts == 99
-    assert flow_stats.actors == 2
 
 
 def test_actors_are_counted_while_another_thread_adds_one():
@@ -392,25 +323,17 @@ def test_actors_are_counted_while_another_thread_adds_one():
     assert 77 in flow_stats.actor_records
 
 
-def test_an_actor_that_restarts_while_the_learner_does_is_counted_once():
-    flow_stats = FlowStats(earlier_starts={'a': 1, 'b': 2})
-    for sequence in range(3):
-        flow_stats.arrive('a', 7, sequence)
-        flow_stats.arrive('b', 2, sequence)
-        flow_stats.arrive('new', 3, sequence)
-    assert flow_stats.actor_restarts == 1
-
-
-def test_actors_that_are_gone_are_forgotten_and_the_busiest_is_not():
-    # 5,000 starts, as of a stranger or of an actor that fails at once, beside one that works.
-    flow_stats = FlowStats()
-    for start_id in range(1, 5001):
+def test_actors_that_are_gone_are_forgotten_and_the_busiest_is_not(monkeypatch):
+    """Many starts, as of a stranger or of an actor that fails at once, beside one that works."""
+    monkeypatch.setattr(module, 'MOST_ACTORS', 20)
+    flow_stats = FlowStats(clock=itertools.count().__next__)
+    for start_id in range(1, 100):
         flow_stats.arrive('busy', 0, start_id)
         flow_stats.use(0, 0)
         flow_stats.arrive(f'stranger {start_id}', start_id, 0)
         flow_stats.use(start_id, 0)
-    assert len(flow_stats.credits()) <= MOST_ACTORS
-    assert flow_stats.credits()[0] == ('busy', 5001)
+    assert len(flow_stats.credits()) <= 20
+    assert flow_stats.credits()[0] == ('busy', 100)
     assert flow_stats.lost == flow_stats.duplicates == flow_stats.actor_restarts == 0
 
 
@@ -431,18 +354,6 @@ def test_a_silent_actor_is_absent_after_a_minute_and_forgotten_after_ten():
     assert flow_stats.arrive('used', 1, 7) == (True, 0)
     assert flow_stats.actors == 2
     assert (flow_stats.lost, flow_stats.actor_restarts) == (0, 0)
-
-
-def test_a_jump_that_no_credit_allows_is_rejected():
-    flow_stats = FlowStats()
-    flow_stats.arrive('a', 1, 0)
-    assert flow_stats.arrive('a', 1, 2**40) == (False, 0)
-    assert (flow_stats.lost, flow_stats.rejected) == (0, 1)
-    assert flow_stats.arrive('a', 1, 1) == (True, 0)
-
-
-def test_the_mean_lag_is_0_before_the_first_trajectory():
-    assert FlowStats().lag_mean == 0.0
 
 
 def test_of_many_actors_a_policy_has_the_credits_that_changed_and_all_once_a_second():

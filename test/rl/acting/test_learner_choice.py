@@ -23,19 +23,18 @@ def test_of_two_active_learners_the_first_is_taken_always():
     taken = [(actor.takes('first', seconds=3.0), actor.takes('second', seconds=3.0))
              for _ in range(100)]
     assert taken == [(True, False)] * 100
+    for _ in range(10):
+        actor.now += 9.0
+        actor.choice.heard()
+        assert not actor.takes('second'), 'the first answers without publishing policies'
 
 
-def test_another_learner_is_taken_once_the_first_is_silent():
+def test_another_learner_is_taken_once_the_first_is_silent_or_the_other_is_alone():
     actor = Actor()
     assert actor.takes('first')
     assert not actor.takes('second', seconds=9.9)
     assert actor.takes('second', seconds=0.2)
     assert not actor.takes('first'), 'when it comes back'
-
-
-def test_another_learner_is_taken_at_once_if_it_is_alone():
-    actor = Actor()
-    assert actor.takes('first', 1)
     assert actor.takes('restarted', 1)
     assert actor.takes('restarted again', 0), 'discovery may lag behind'
 
@@ -46,44 +45,20 @@ def test_a_learner_that_its_launch_restarted_is_taken_at_once():
     assert actor.takes(first)
     assert actor.takes(second), 'although the graph still shows the first'
     assert not actor.takes(another)
-    assert actor.choice.is_over(first)
-    assert not actor.choice.is_over(second)
-    assert not actor.choice.is_over(another)
-
-
-def test_learners_without_a_launch_are_not_restarts_of_each_other():
-    actor = Actor()
-    assert actor.takes(make_learner_id(''))
-    assert not actor.takes(make_learner_id(''))
-
-
-def test_a_launch_whose_learner_was_left_may_be_taken_again():
-    actor = Actor()
-    first, second, another = make_learner_id('a'), make_learner_id('a'), make_learner_id('b')
-    assert actor.takes(first)
-    assert actor.takes(second)
+    assert [actor.choice.is_over(each) for each in (first, second, another)] == [
+        True, False, False]
     assert actor.takes(another, num_publishers=1)
     assert not actor.choice.is_over(second)
-    assert actor.takes(second, num_publishers=1)
-
-
-def test_a_learner_that_answers_without_publishing_policies_is_active():
+    assert actor.takes(second, num_publishers=1), 'its launch was left, and may be taken again'
     actor = Actor()
-    assert actor.takes('first')
-    for _ in range(10):
-        actor.now += 9.0
-        actor.choice.heard()
-        assert not actor.takes('second')
+    assert actor.takes(make_learner_id(''))
+    assert not actor.takes(make_learner_id('')), 'without a launch it is no restart'
 
 
-def test_a_learner_whose_policy_is_refused_keeps_no_other_out():
+def test_a_learner_whose_policy_is_refused_keeps_no_other_out_and_is_reported_once():
     choice = LearnerChoice(10.0)
     for _ in range(3):
         assert choice.allows('stranger', 2)
         assert choice.allows('learner', 2)
-
-
-def test_each_learner_left_out_is_reported_once():
-    choice = LearnerChoice(10.0)
     assert [choice.is_new(each) for each in ('b', 'b', 'c', 'c', 'b')] == [
         True, False, True, False, True]

@@ -15,49 +15,41 @@ def numbers(shape, count=50, seed=0):
     return (rng.normal(size=(count, *shape)) * scale + 5 * scale).astype(np.float32)
 
 
-def check(normalizer, seen):
+def check(normalizer, seen, tolerance=1e-9):
     assert float(normalizer.count) == len(seen)
     exact = seen.astype(np.float64)
-    np.testing.assert_allclose(normalizer.mean.numpy(), exact.mean(0), rtol=1e-10)
-    np.testing.assert_allclose(normalizer.variance.numpy(), exact.var(0), rtol=1e-9)
+    np.testing.assert_allclose(normalizer.mean.numpy(), exact.mean(0), rtol=tolerance)
+    np.testing.assert_allclose(normalizer.variance.numpy(), exact.var(0), rtol=tolerance)
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-@pytest.mark.parametrize('parts', [[50], [1, 49], [0, 20, 0, 30], [10] * 5, [1] * 50])
-def test_any_split_gives_the_mean_and_variance_of_all(shape, parts):
-    seen, normalizer, start = numbers(shape), Normalizer(shape), 0
-    for size in parts:
-        normalizer.update(torch.from_numpy(seen[start:start + size]))
-        start += size
-        if start:
-            check(normalizer, seen[:start])
-    assert start == 50
+def test_any_split_gives_the_mean_and_variance_of_all(shape):
+    for parts in ([50], [1, 49], [0, 20, 0, 30], [10] * 5, [1] * 50):
+        seen, normalizer, start = numbers(shape), Normalizer(shape), 0
+        for size in parts:
+            normalizer.update(torch.from_numpy(seen[start:start + size]))
+            start += size
+            if start:
+                check(normalizer, seen[:start])
+        assert start == 50
 
 
-@pytest.mark.parametrize('shape', SHAPES)
-def test_statistics_of_several_learners_include_the_numbers_of_all(pair, shape):
-    seen = numbers(shape, 60)
+def test_statistics_of_several_learners_include_the_numbers_of_all(pair):
+    seen = numbers((2, 3), 60)
     # What each of the two sees, round by round; the third round only one of them.
     halves = [[seen[0:7], seen[7:20], seen[20:20]], [seen[20:50], seen[50:55], seen[55:60]]]
 
     def learn(rank):
         def run(group):
-            normalizer, states = Normalizer(shape), []
-            for part in halves[rank]:
+            normalizer = Normalizer((2, 3))
+            for number, part in enumerate(halves[rank], 1):
                 normalizer.update(torch.from_numpy(part), group.all_reduce_sum)
-                states.append({name: each.clone()
-                               for name, each in normalizer.state_dict().items()})
-            return normalizer, states
+                check(normalizer, np.concatenate(halves[0][:number] + halves[1][:number]))
+            return normalizer.state_dict()
         return run
 
-    (one, states), (other, others) = pair(learn(0), learn(1))
-    check(one, seen)
-    check(other, seen)
-    assert all(torch.equal(a[name], b[name])
-               for a, b in zip(states, others, strict=True) for name in a)
-    check_first = np.concatenate([halves[0][0], halves[1][0]])
-    assert float(states[0]['count']) == len(check_first)
-    np.testing.assert_allclose(states[0]['mean'].numpy(), check_first.mean(0), rtol=1e-5)
+    one, other = pair(learn(0), learn(1))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_numbers_far_from_zero_keep_their_variance():
@@ -70,26 +62,15 @@ def test_numbers_far_from_zero_keep_their_variance():
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-def test_normalized_numbers_have_mean_0_and_deviation_1(shape):
-    seen = torch.from_numpy(numbers(shape))
-    normalizer = Normalizer(shape)
+def test_normalized_numbers_have_mean_0_and_deviation_1_and_undo_restores_them(shape):
+    seen, normalizer = torch.from_numpy(numbers(shape)), Normalizer(shape)
     normalizer.update(seen)
     found = normalizer(seen)
     assert found.dtype == torch.float32
-    assert found.shape == seen.shape
-    torch.testing.assert_close(found.mean(0), torch.zeros(shape), rtol=0.0, atol=1e-5)
-    torch.testing.assert_close(found.std(0, correction=0), torch.ones(shape))
     exact = seen.double().numpy()
     np.testing.assert_allclose(
         found.numpy(), (exact - exact.mean(0)) / exact.std(0), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize('shape', SHAPES)
-def test_undo_restores_the_numbers(shape):
-    seen = torch.from_numpy(numbers(shape))
-    normalizer = Normalizer(shape)
-    normalizer.update(seen)
-    torch.testing.assert_close(normalizer.undo(normalizer(seen)), seen)
+    torch.testing.assert_close(normalizer.undo(found), seen)
 
 
 def test_it_only_clips_before_the_first_update():
@@ -117,13 +98,3 @@ def test_results_are_clipped_to_ten_deviations():
     normalizer.update(torch.tensor([3.0, 7.0]))  # mean 5, deviation 2
     given = torch.tensor([-1e6, -15.1, -14.9, 24.9, 25.1, 1e6])
     assert normalizer(given).tolist() == pytest.approx([-10.0, -10.0, -9.95, 9.95, 10.0, 10.0])
-
-
-def test_the_statistics_are_part_of_the_state_dict():
-    normalizer, other = Normalizer((2,)), Normalizer((2,))
-    normalizer.update(torch.from_numpy(numbers((2,))))
-    assert not list(normalizer.parameters())
-    other.load_state_dict(normalizer.state_dict())
-    more = numbers((2,), 30, seed=1)
-    other.update(torch.from_numpy(more))
-    check(other, np.concatenate([numbers((2,)), more]))

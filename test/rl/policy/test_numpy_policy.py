@@ -1,5 +1,6 @@
 """The policy without PyTorch: the same outputs, samples and weights as with it."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from vdl_ros.rl.policy.weights import weights
 from vdl_ros.rl.train_config import TrainConfig
 
 BATCH = 5
+FLOATS = spaces.Box(-9.0, 9.0, (4,))
 BOX = spaces.Box(-2.0, np.array([1.0, 3.0], np.float32))
 ACTIONS = {
     'discrete': (spaces.Discrete(3), None), 'parts': (spaces.MultiDiscrete([2, 4, 3]), None),
@@ -49,12 +51,14 @@ def both(observations, kind, settings):
     return policy, small
 
 
-@pytest.mark.parametrize('settings', SETTINGS, ids=str)
 @pytest.mark.parametrize('kind', ACTIONS)
-@pytest.mark.parametrize('observations', [
-    spaces.Box(-9.0, 9.0, (4,)), spaces.Box(0, 255, (2, 3), np.uint8)], ids=['float', 'bytes'])
-def test_outputs_states_and_log_probs_are_those_of_pytorch(observations, kind, settings):
-    policy, small = both(observations, kind, settings)
+def test_outputs_states_and_log_probs_are_those_of_pytorch(kind):
+    kinds = FLOATS, spaces.Box(0, 255, (2, 3), np.uint8)
+    for settings, observations in itertools.product(SETTINGS, kinds):
+        compare(*both(observations, kind, settings), observations)
+
+
+def compare(policy, small, observations):
     observations.seed(1)
     random = np.random.default_rng(2)
     state = small.initial_state(BATCH)
@@ -86,28 +90,29 @@ def test_outputs_states_and_log_probs_are_those_of_pytorch(observations, kind, s
             policy.distribution.to_environment(actions), rtol=1e-6)
 
 
-@pytest.mark.parametrize('kind', ACTIONS)
-def test_samples_have_the_probabilities_that_are_recorded(kind):
-    _, small = both(spaces.Box(-9.0, 9.0, (4,)), kind, {})
-    small.exploration = 0.4
-    seen = np.repeat(np.array([[0.5, -1.0, 2.0, 0.1]], np.float32), 20_000, 0)
-    parameters, _ = small.forward(seen, np.zeros(len(seen), np.bool_), np.zeros((len(seen), 0)))
-    actions, log_probs = small.distribution.sample(parameters, np.random.default_rng(5))
-    if actions.dtype.kind == 'f':
-        mean, log_std = np.split(parameters[0], 2)
-        np.testing.assert_allclose(actions.mean(0), mean, atol=0.1 * np.exp(log_std.max()))
-        np.testing.assert_allclose(actions.std(0), np.exp(log_std.clip(-5, 2)), rtol=0.05)
-        return
-    rows = actions.reshape(len(actions), -1)
-    for row in np.unique(rows, axis=0):
-        same = (rows == row).all(-1)
-        assert same.mean() == pytest.approx(np.exp(log_probs[same][0]), abs=0.012)
+def test_samples_have_the_probabilities_that_are_recorded():
+    for kind in ACTIONS:
+        _, small = both(FLOATS, kind, {})
+        small.exploration = 0.4
+        seen = np.repeat(np.array([[0.5, -1.0, 2.0, 0.1]], np.float32), 20_000, 0)
+        parameters, _ = small.forward(
+            seen, np.zeros(len(seen), np.bool_), np.zeros((len(seen), 0)))
+        actions, log_probs = small.distribution.sample(parameters, np.random.default_rng(5))
+        if actions.dtype.kind == 'f':
+            mean, log_std = np.split(parameters[0], 2)
+            np.testing.assert_allclose(actions.mean(0), mean, atol=0.1 * np.exp(log_std.max()))
+            np.testing.assert_allclose(actions.std(0), np.exp(log_std.clip(-5, 2)), rtol=0.05)
+            continue
+        rows = actions.reshape(len(actions), -1)
+        for row in np.unique(rows, axis=0):
+            same = (rows == row).all(-1)
+            assert same.mean() == pytest.approx(np.exp(log_probs[same][0]), abs=0.012), kind
 
 
 def test_weights_of_another_policy_are_refused():
-    _, small = both(spaces.Box(-9.0, 9.0, (4,)), 'discrete', {})
-    other, _ = both(spaces.Box(-9.0, 9.0, (4,)), 'discrete', {'lstm_size': 6})
-    good, _ = both(spaces.Box(-9.0, 9.0, (4,)), 'discrete', {})
+    _, small = both(FLOATS, 'discrete', {})
+    other, _ = both(FLOATS, 'discrete', {'lstm_size': 6})
+    good, _ = both(FLOATS, 'discrete', {})
     with pytest.raises(ValueError, match='are missing or unknown'):
         small.load(weights(other))
     arrays = dict(weights(good))
@@ -132,23 +137,23 @@ class Zeros:
         return noise
 
 
-@pytest.mark.parametrize('distribution', [MultiCategorical([4, 2]), ActionValues(3, False)])
-def test_an_action_of_probability_0_is_never_sampled(distribution):
-    parameters = np.zeros((1, distribution.size), np.float32)
-    actions, log_probs = distribution.sample(parameters, Zeros())
-    assert np.isfinite(log_probs).all()
-    # The last one of all is padding, or not the best with epsilon 0.
-    assert actions.reshape(-1)[-1] < 2
+def test_an_action_of_probability_0_is_never_sampled():
+    for distribution in (MultiCategorical([4, 2]), ActionValues(3, False)):
+        parameters = np.zeros((1, distribution.size), np.float32)
+        actions, log_probs = distribution.sample(parameters, Zeros())
+        assert np.isfinite(log_probs).all()
+        # The last one of all is padding, or not the best with epsilon 0.
+        assert actions.reshape(-1)[-1] < 2
 
 
-@pytest.mark.parametrize(('observations', 'actions', 'own', 'settings'), [
-    (spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(2), PpoConfig(), {}),
-    (spaces.Box(-1.0, 1.0, (4,)), spaces.Discrete(2, start=1), PpoConfig(), {}),
-    (spaces.Box(-1.0, 1.0, (4,)), spaces.Box(-np.inf, np.inf, (2,)), SacConfig(), {}),
-    (spaces.Box(-1.0, 1.0, (4,)), BOX, DqnConfig(), {}),
-    (spaces.Discrete(4), spaces.Discrete(2), PpoConfig(), {})])
-def test_other_policies_are_left_to_pytorch(observations, actions, own, settings):
-    assert make_numpy_policy(TrainConfig(**settings), observations, actions, own) is None
+def test_other_policies_are_left_to_pytorch():
+    for observations, actions, own in (
+            (spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(2), PpoConfig()),
+            (FLOATS, spaces.Discrete(2, start=1), PpoConfig()),
+            (FLOATS, spaces.Box(-np.inf, np.inf, (2,)), SacConfig()),
+            (FLOATS, BOX, DqnConfig()), (spaces.Discrete(4), spaces.Discrete(2), PpoConfig())):
+        found = make_numpy_policy(TrainConfig(), observations, actions, own)
+        assert found is None, (observations, actions)
 
 
 def test_an_actor_without_an_attack_acts_without_pytorch(same):
@@ -171,6 +176,7 @@ def test_an_actor_without_an_attack_acts_without_pytorch(same):
     assert unroll(1)['state'].any()
 
 
+@pytest.mark.process
 def test_the_actor_node_starts_without_pytorch():
     done = subprocess.run(
         [sys.executable, '-c', 'import sys, vdl_ros.nodes.actor, vdl_ros.nodes.world_actor\n'

@@ -1,5 +1,7 @@
 """Policy network: heads, images, state and resets, rejected inputs."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +22,7 @@ from vdl_ros.rl.policy.distributions import (
 from vdl_ros.rl.train_config import TrainConfig
 
 IMAGES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+SMALL = spaces.Box(0, 255, (3, 36, 36), np.uint8)
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = spaces.Discrete(6)
 FORCES = spaces.Box(-1, 1, (2,), np.float32)
@@ -47,35 +50,38 @@ def observations(space, *lead):
     return torch.from_numpy(rng.normal(size=(*lead, *space.shape)).astype(space.dtype))
 
 
-@pytest.mark.parametrize('lead', [(), (5,), (3, 2)])
-@pytest.mark.parametrize(('action_space', 'own', 'size'), [
-    (ACTIONS, None, 6), (FORCES, None, 4), (MOTORS, None, 5), (ACTIONS, DQN, 7),
-    (FORCES, SAC, 4)], ids=['logits', 'forces', 'motors', 'values', 'sac'])
-@pytest.mark.parametrize(('network', 'space'), [
-    ('mlp', NUMBERS), ('mlp', spaces.Box(0, 1, (2, 3), np.float64)), ('mlp', IMAGES),
-    ('impala', IMAGES), ('nature', IMAGES), ('impala', spaces.Box(0, 255, (1, 36, 40), np.uint8)),
-    ('nature', spaces.Box(0, 255, (3, 36, 36), np.uint8)),
-    ('resnet', spaces.Box(0, 255, (3, 36, 36), np.uint8)),
-    ('universe', spaces.Box(0, 255, (40, 36, 3), np.uint8)), ('impala', MIXED), ('mlp', MIXED)])
-def test_any_leading_axes_are_kept(network, space, action_space, own, size, lead):
-    policy = make(space, action_space, own, network=network)
-    parameters, values, state = policy(observations(space, *lead))
-    assert parameters.shape == (*lead, size)
-    assert values.shape == lead
-    assert parameters.dtype == values.dtype == torch.float32
-    assert state.shape == (0, 0)
+def inputs_of(layer):
+    """Return the list that the first input of each call of a layer is appended to."""
+    seen = []
+    layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    return seen
 
 
-@pytest.mark.parametrize(('network', 'space'), [
-    ('mlp', NUMBERS), ('impala', IMAGES), ('nature', IMAGES), ('resnet', IMAGES),
-    ('universe', IMAGES), ('impala', MIXED), ('mlp', MIXED)])
-def test_outputs_of_an_observation_do_not_depend_on_the_batch(network, space):
-    policy = make(space, network=network)
-    batch = observations(space, 2, 3)
-    parameters, values, _ = policy(batch)
-    one_parameters, one_value, _ = policy(batch[1, 2])
-    torch.testing.assert_close(parameters[1, 2], one_parameters, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(values[1, 2], one_value, rtol=1e-4, atol=1e-5)
+def close(found, expected, case='', **tolerances):
+    torch.testing.assert_close(
+        found, expected, msg=lambda message: f'{case}: {message}', **tolerances)
+
+
+@pytest.mark.parametrize('network', ['mlp', 'impala', 'nature', 'resnet', 'universe'])
+def test_any_leading_axes_are_kept_and_no_output_depends_on_the_batch(network):
+    one, last = (spaces.Box(0, 255, shape, np.uint8) for shape in ((1, 36, 40), (40, 36, 3)))
+    of_numbers = [(NUMBERS, ACTIONS, None, 6),
+                  (spaces.Box(0, 1, (2, 3), np.float64), FORCES, None, 4)]
+    cases = [(SMALL, MOTORS, None, 5), (last, ACTIONS, DQN, 7), (one, FORCES, SAC, 4),
+             (MIXED, ACTIONS, None, 6)]
+    for space, action_space, own, size in cases + of_numbers * (network == 'mlp'):
+        case = f'{space} to {action_space}'
+        policy = make(space, action_space, own, network=network)
+        batch = observations(space, 3, 2)
+        whole = policy(batch)
+        for lead, at in (((), (2, 1)), ((2,), (2,)), ((3, 2), ())):
+            parameters, values, state = policy(batch[at])
+            assert parameters.shape == (*lead, size), case
+            assert values.shape == lead, case
+            assert parameters.dtype == values.dtype == torch.float32, case
+            assert state.shape == (0, 0), case
+            close(parameters, whole.parameters[at], case, rtol=1e-4, atol=1e-6)
+            close(values, whole.values[at], case, rtol=1e-4, atol=1e-5)
 
 
 def test_channels_may_come_last():
@@ -84,98 +90,76 @@ def test_channels_may_come_last():
     one, other = make(last, network='impala'), make(first, network='impala')
     other.load_state_dict(one.state_dict())
     images = observations(last, 4)
-    torch.testing.assert_close(one(images).values, other(images.movedim(-1, 1)).values)
+    close(one(images).values, other(images.movedim(-1, 1)).values)
     assert one.image_shape == other.image_shape == (3, 84, 90)
-
-
-@pytest.mark.parametrize('network', ['impala', 'resnet'])
-def test_channels_lie_last_where_that_is_faster(network):
-    policy = make(IMAGES, network=network)
-    images = observations(IMAGES, 2)
-
-    def lie_last():
-        return policy.prepare(images)[0].is_contiguous(memory_format=torch.channels_last)
-
-    assert lie_last()
-    learned = policy(images)
-    with torch.no_grad():
-        assert lie_last() == (network == 'resnet')
-        for one, other in zip(policy(images)[:2], learned[:2], strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_pixels_are_scaled_to_one():
     policy = make(spaces.Box(0, 255, (4,), np.uint8), network='mlp')
-    pixels = torch.tensor([0, 51, 102, 255], dtype=torch.uint8)
-    seen = []
-    policy.policy_torso.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    pixels, seen = torch.tensor([0, 51, 102, 255], dtype=torch.uint8), inputs_of(
+        policy.policy_torso)
     policy(pixels)
-    torch.testing.assert_close(seen[0], torch.tensor([[0.0, 0.2, 0.4, 1.0]]))
+    close(seen[0], torch.tensor([[0.0, 0.2, 0.4, 1.0]]))
     policy(pixels.float())
-    assert seen[1].max() == 255  # numbers that are no pixels stay as they are
+    assert seen[1].max() == 255, 'numbers that are no pixels stay as they are'
     assert pixels.tolist() == [0, 51, 102, 255]
 
 
-@pytest.mark.parametrize('network', ['impala', 'nature', 'resnet'])
-def test_bfloat16_outputs_are_close_and_gradients_are_float32(network):
-    torch.manual_seed(0)
-    exact = make(IMAGES, network=network)
-    coarse = make(IMAGES, network=network, precision='bfloat16')
-    coarse.load_state_dict(exact.state_dict())
-    images = observations(IMAGES, 6)
-    dtypes = []
-    first = next(each for each in coarse.modules() if isinstance(each, torch.nn.Conv2d))
-    first.register_forward_hook(lambda *call: dtypes.append(call[2].dtype))
-    for found, expected in zip(coarse(images)[:2], exact(images)[:2], strict=True):
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.02)
-    assert dtypes == [torch.bfloat16]
-    sum(each.sum() for each in coarse(images)[:2]).backward()
-    assert all(each.grad.dtype == torch.float32 for each in coarse.parameters())
+def test_bfloat16_outputs_are_close_and_gradients_are_float32():
+    for space, network in ((IMAGES, 'impala'), (IMAGES, 'nature'), (IMAGES, 'resnet'),
+                           (MIXED, 'auto')):
+        torch.manual_seed(0)
+        exact = make(space, network=network)
+        coarse = make(space, network=network, precision='bfloat16')
+        coarse.load_state_dict(exact.state_dict())
+        images, dtypes = observations(space, 3), []
+        first = next(each for each in coarse.modules() if isinstance(each, torch.nn.Conv2d))
+        first.register_forward_hook(lambda *call, dtypes=dtypes: dtypes.append(call[2].dtype))
+        for found, expected in zip(coarse(images)[:2], exact(images)[:2], strict=True):
+            close(found, expected, network, rtol=0.05, atol=0.02)
+        assert dtypes == [torch.bfloat16], network
+        sum(each.sum() for each in coarse(images)[:2]).backward()
+        assert all(each.grad.dtype == torch.float32 for each in coarse.parameters()), network
+    for space in (NUMBERS, IMAGES):
+        assert make(space, network='mlp', precision='bfloat16').precision == torch.float32
 
 
-@pytest.mark.parametrize('faster', [True, False])
-def test_auto_chooses_the_faster_precision_only_for_images(monkeypatch, faster):
-    tried = []
+def test_auto_chooses_the_faster_precision_only_for_images(monkeypatch):
+    for faster, precision in ((True, torch.bfloat16), (False, torch.float32)):
+        tried = []
 
-    def is_faster(work):
-        tried.append(work())
-        return faster
+        def is_faster(work, tried=tried, faster=faster):
+            tried.append(work())
+            return faster
 
-    monkeypatch.setattr(module, 'faster_in_bfloat16', is_faster)
-    state = torch.get_rng_state()
-    make(network='mlp')
-    before = torch.get_rng_state()
-    torch.set_rng_state(state)
-    assert make(network='mlp', precision='auto').precision == torch.float32
-    assert torch.equal(torch.get_rng_state(), before)
-    assert not tried
-    for space in (IMAGES, spaces.Box(0, 255, (84, 84, 3), np.uint8)):
-        found = make(space, network='nature', precision='auto').precision
-        assert found == (torch.bfloat16 if faster else torch.float32)
-    assert len(tried) == 2
+        monkeypatch.setattr(module, 'faster_in_bfloat16', is_faster)
+        assert make(network='mlp', precision='auto').precision == torch.float32
+        assert not tried
+        for space in (SMALL, spaces.Box(0, 255, (36, 36, 3), np.uint8)):
+            assert make(space, network='nature', precision='auto').precision == precision
+        assert len(tried) == 2
 
 
 def test_auto_chooses_the_network_for_the_observations():
-    def has_convolution(space):
-        return any(isinstance(each, torch.nn.Conv2d) for each in make(space).modules())
+    for space, convolves in (
+            (IMAGES, True), (spaces.Box(0, 255, (1, 36, 36), np.uint8), True), (MIXED, True),
+            (spaces.Box(0, 255, (1, 35, 84), np.uint8), False), (NUMBERS, False),
+            (spaces.Box(0, 255, (4, 8, 8), np.uint8), False),
+            (spaces.Box(0, 1, (4, 84, 84), np.float32), False)):
+        policy = make(space)
+        found = any(isinstance(each, torch.nn.Conv2d) for each in policy.modules())
+        assert found == policy.of_images == convolves, space
+    assert not make(MIXED, network='mlp').of_images
 
-    assert has_convolution(IMAGES)
-    assert has_convolution(spaces.Box(0, 255, (1, 36, 36), np.uint8))
-    assert not has_convolution(spaces.Box(0, 255, (1, 35, 84), np.uint8))
-    assert not has_convolution(NUMBERS)
-    assert not has_convolution(spaces.Box(0, 255, (4, 8, 8), np.uint8))
-    assert not has_convolution(spaces.Box(0, 1, (4, 84, 84), np.float32))
 
-
-@pytest.mark.parametrize(('settings', 'own', 'action_space', 'family'), [
-    ({}, None, ACTIONS, Categorical), ({}, None, FORCES, DiagonalGaussian),
-    ({}, None, MOTORS, MultiCategorical),
-    ({'action_distribution': 'squashed'}, None, FORCES, SquashedGaussian),
-    ({}, DQN, ACTIONS, EpsilonGreedy),
-    ({}, DqnConfig(exploration='boltzmann'), ACTIONS, Boltzmann)])
-def test_the_distribution_follows_from_space_and_settings(settings, own, action_space, family):
-    assert type(make(NUMBERS, action_space, own, **settings).distribution) is family
+def test_the_distribution_follows_from_space_and_settings():
+    for action_space, own, settings, family in (
+            (ACTIONS, None, {}, Categorical), (FORCES, None, {}, DiagonalGaussian),
+            (MOTORS, None, {}, MultiCategorical),
+            (FORCES, None, {'action_distribution': 'squashed'}, SquashedGaussian),
+            (ACTIONS, DQN, {}, EpsilonGreedy),
+            (ACTIONS, DqnConfig(exploration='boltzmann'), {}, Boltzmann)):
+        assert type(make(NUMBERS, action_space, own, **settings).distribution) is family
 
 
 def test_a_new_policy_is_nearly_uniform():
@@ -183,16 +167,16 @@ def test_a_new_policy_is_nearly_uniform():
     assert (probabilities - 1 / 6).abs().max() < 0.05
 
 
-@pytest.mark.parametrize('settings', [
-    {}, {'lstm_size': 5}, {'action_distribution': 'squashed'}], ids=str)
-def test_a_gaussian_policy_learns_its_deviation(settings):
-    policy = make(NUMBERS, FORCES, **settings)
-    parameters, _, _ = policy(observations(NUMBERS, 4, 1), torch.zeros(4, 1, dtype=torch.bool),
-                              policy.initial_state(1))
-    policy.distribution.entropy(parameters).sum().backward()
-    assert policy.log_std.grad.tolist() == [4.0, 4.0]
-    policy = make(NUMBERS, FORCES, initial_std=0.5, **settings)
-    assert policy.log_std.exp().tolist() == [0.5, 0.5]
+def test_a_gaussian_policy_learns_its_deviation():
+    for settings in ({}, {'lstm_size': 5}, {'action_distribution': 'squashed'}):
+        policy = make(NUMBERS, FORCES, **settings)
+        parameters, _, _ = policy(
+            observations(NUMBERS, 4, 1), torch.zeros(4, 1, dtype=torch.bool),
+            policy.initial_state(1))
+        policy.distribution.entropy(parameters).sum().backward()
+        assert policy.log_std.grad.tolist() == [4.0, 4.0], settings
+        policy = make(NUMBERS, FORCES, initial_std=0.5, **settings)
+        assert policy.log_std.exp().tolist() == [0.5, 0.5], settings
 
 
 @pytest.mark.parametrize('lstm_size', [0, 5])
@@ -222,24 +206,6 @@ def test_vectors_have_a_separate_value_torso_and_images_share_one():
     assert make(MIXED, network='mlp').value_torso is None
 
 
-@pytest.mark.parametrize(('network', 'space'), [
-    ('mlp', NUMBERS), ('impala', IMAGES), ('universe', IMAGES)])
-@pytest.mark.parametrize(('action_space', 'own', 'size'), [
-    (ACTIONS, None, 6), (FORCES, None, 4), (MOTORS, None, 5), (ACTIONS, DQN, 7)],
-    ids=['logits', 'forces', 'motors', 'values'])
-def test_an_lstm_keeps_leading_axes_and_returns_a_state(network, space, action_space, own, size):
-    policy = make(space, action_space, own, network=network, lstm_size=5)
-    assert policy.state_size == 10
-    before = policy.initial_state(3)
-    assert before.shape == (3, 10)
-    assert not before.any()
-    parameters, values, after = policy(
-        observations(space, 4, 3), torch.zeros(4, 3, dtype=torch.bool), before)
-    assert (parameters.shape, values.shape, after.shape) == ((4, 3, size), (4, 3), (3, 10))
-    assert not torch.equal(after[0], after[1])
-    assert make(space).initial_state(3).shape == (3, 0)
-
-
 def test_an_lstm_is_torchs():
     policy = make(lstm_size=5)
     batch, before = observations(NUMBERS, 4, 3), torch.randn(3, 10)
@@ -249,28 +215,13 @@ def test_an_lstm_is_torchs():
         getattr(whole, f'{name}_l0').data.copy_(value)
     hidden, cell = (each.contiguous()[None] for each in before.chunk(2, -1))
     outputs, (hidden, cell) = whole(policy.policy_torso(batch), (hidden, cell))
-    torch.testing.assert_close(parameters, policy.policy_head(outputs))
-    torch.testing.assert_close(after, torch.cat([hidden[0], cell[0]], -1))
+    close(parameters, policy.policy_head(outputs))
+    close(after, torch.cat([hidden[0], cell[0]], -1))
 
 
-def test_step_by_step_and_whole_sequences_give_the_same_outputs():
+def test_outputs_and_gradients_depend_on_earlier_steps_only_since_the_last_reset():
     policy = make(lstm_size=5)
-    batch, state = observations(NUMBERS, 6, 3), torch.randn(3, 10)
-    is_reset = torch.rand(6, 3) < 0.3
-    assert is_reset.any()
-    # Several steps without a reset are computed together.
-    is_reset[-3:] = False
-    whole = policy(batch, is_reset, state)
-    for t in range(6):
-        parameters, values, state = policy(batch[t:t + 1], is_reset[t:t + 1], state)
-        torch.testing.assert_close(parameters[0], whole.parameters[t])
-        torch.testing.assert_close(values[0], whole.values[t])
-    torch.testing.assert_close(state, whole.state)
-
-
-def test_outputs_depend_on_earlier_steps_only_since_the_last_reset():
-    policy = make(lstm_size=5)
-    batch, before = observations(NUMBERS, 5, 2), torch.zeros(2, 10)
+    batch, before = observations(NUMBERS, 5, 2), torch.zeros(2, 10, requires_grad=True)
     is_reset = torch.zeros(5, 2, dtype=torch.bool)
     is_reset[2, 1] = True
     changed = batch.clone()
@@ -282,13 +233,15 @@ def test_outputs_depend_on_earlier_steps_only_since_the_last_reset():
     assert not torch.equal(one.state[0], other.state[0])
     # As if the episode were the first thing ever seen.
     alone = policy(batch[2:, 1:], is_reset[2:, 1:], policy.initial_state(1))
-    torch.testing.assert_close(alone.parameters[:, 0], one.parameters[2:, 1])
+    close(alone.parameters[:, 0], one.parameters[2:, 1])
+    one.values[2:].sum().backward()
+    assert before.grad[0].abs().sum() > 0
+    assert not before.grad[1].any()
 
 
-@pytest.mark.parametrize('lstm_size', [0, 5])
-@pytest.mark.parametrize(('action_space', 'own', 'last_size'), [
-    (ACTIONS, None, 7), (FORCES, None, 3), (ACTIONS, DQN, 7)], ids=['logits', 'forces', 'values'])
-@pytest.mark.parametrize(('network', 'space'), [('mlp', NUMBERS), ('impala', IMAGES)])
+@pytest.mark.parametrize(('network', 'space', 'action_space', 'own', 'last_size', 'lstm_size'), [
+    ('mlp', NUMBERS, ACTIONS, None, 7, 0), ('mlp', NUMBERS, ACTIONS, DQN, 7, 5),
+    ('mlp', NUMBERS, FORCES, None, 3, 5), ('impala', SMALL, ACTIONS, None, 7, 5)])
 def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
         network, space, action_space, own, last_size, lstm_size):
     policy = make(space, action_space, own, network=network, lstm_size=lstm_size,
@@ -298,17 +251,19 @@ def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
     assert policy.state_size == 2 * lstm_size + last_size
     batch, is_reset = observations(space, 6, 3), torch.rand(6, 3) < 0.3
     is_reset[2, 1], is_reset[3] = True, torch.tensor([True, False, False])
+    # Several steps without a reset are computed together.
+    is_reset[-2:] = False
     state, rewards = torch.rand(3, policy.state_size), 3 * torch.randn(6, 3)
     actions = torch.randn(6, 3, 2) if action_space is FORCES else torch.randint(6, (6, 3))
     whole = policy(batch, is_reset, state, actions, rewards)
     now = state
     for t in range(6):
         parameters, values, now = policy(batch[t:t + 1], is_reset[t:t + 1], now)
-        torch.testing.assert_close(parameters[0], whole.parameters[t], rtol=1e-5, atol=1e-4)
-        torch.testing.assert_close(values[0], whole.values[t], rtol=1e-5, atol=1e-4)
+        close(parameters[0], whole.parameters[t], t, rtol=1e-5, atol=1e-4)
+        close(values[0], whole.values[t], t, rtol=1e-5, atol=1e-4)
         now = policy.append_last_action(now, actions[t], rewards[t])
         last = now[:, -last_size:]
-        torch.testing.assert_close(last[:, -1], rewards[t].clamp(-1, 1))
+        close(last[:, -1], rewards[t].clamp(-1, 1))
         shown = actions[t] if action_space is FORCES else torch.eye(6)[actions[t]]
         assert torch.equal(last[:, :-1], shown)
     # What was done at 2 counts at 3, but not where an episode begins there.
@@ -319,60 +274,27 @@ def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
         other = policy(batch, is_reset, state, *given)
         same = (other.parameters == whole.parameters).all(-1)
         assert same[:3].all()
-        assert same[3, 0]
-        assert not same[3, 1:].any()
-
-
-def test_the_state_is_unchanged_if_last_action_and_reward_are_no_inputs():
+        assert same[3].tolist() == [True, False, False]
     policy, state = make(lstm_size=5), torch.rand(2, 10)
     assert policy.append_last_action(state, torch.tensor([1, 2]), torch.ones(2)) is state
 
 
-def test_no_gradient_flows_through_a_reset():
-    policy = make(lstm_size=5)
-    before = torch.randn(2, 10, requires_grad=True)
-    is_reset = torch.tensor([[False, False], [True, False]])
-    policy(observations(NUMBERS, 2, 2), is_reset, before).values[1].sum().backward()
-    assert not before.grad[0].any()
-    assert before.grad[1].abs().sum() > 0
-
-
-def test_the_statistics_of_normalization_are_part_of_the_weights():
-    policy = make(normalize_observations=True)
+def test_vectors_and_bytes_are_normalized_by_statistics_that_are_part_of_the_weights():
     numbers = observations(NUMBERS, 500) * torch.tensor([1.0, 10.0, 0.1]) + 5.0
-    policy.normalizer.update(numbers)
-    seen = []
-    policy.policy_torso.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    policy(numbers)
-    torch.testing.assert_close(seen[0].mean(0), torch.zeros(3), rtol=0, atol=1e-4)
-    torch.testing.assert_close(seen[0].std(0), torch.ones(3), rtol=0.01, atol=0)
-    other = make(normalize_observations=True)
-    other.load_state_dict(policy.state_dict())
-    assert torch.equal(other(numbers).values, policy(numbers).values)
+    pixels = spaces.Box(0, 255, (2, 3, 3), np.uint8)
+    for space, given in ((NUMBERS, numbers), (pixels, observations(pixels, 500))):
+        policy, other = (make(space, normalize_observations=True) for _ in range(2))
+        policy.normalizer.update(given.flatten(1))
+        seen = inputs_of(policy.policy_torso)
+        values = policy(given).values
+        close(seen[0].mean(0), torch.zeros_like(seen[0][0]), rtol=0, atol=1e-4)
+        close(seen[0].std(0), torch.ones_like(seen[0][0]), rtol=0.01, atol=0)
+        other.load_state_dict(policy.state_dict())
+        assert torch.equal(other(given).values, values)
     # They are counted, not learned by gradients.
     assert not any('normalizer' in name for name, _ in policy.named_parameters())
     assert make(IMAGES, network='impala', normalize_observations=True).normalizer is None
     assert make().normalizer is None
-
-
-@pytest.mark.parametrize('network', ['impala', 'mlp'])
-@pytest.mark.parametrize('own', [None, DQN], ids=['policy', 'values'])
-def test_the_layers_take_the_image_and_then_the_numbers(network, own):
-    policy = make(MIXED, own=own, network=network)
-    rows = observations(MIXED, 4)
-    images, vectors = (torch.from_numpy(each.copy()) for each in MIXED.split(rows.numpy()))
-    images = images / 255
-    features = policy.policy_torso(images if network == 'impala' else images.flatten(1))
-    joint = torch.relu(policy.joint[0](torch.cat([features, vectors], -1)))
-    wanted = policy.policy_head(joint)
-    parameters, values, _ = policy(rows)
-    torch.testing.assert_close(parameters[:, :6], wanted)
-    torch.testing.assert_close(
-        values, wanted.amax(-1) if own else policy.value_head(joint).squeeze(-1))
-    values.sum().backward()
-    learned = policy.joint[0].weight.grad
-    assert (learned[:, -5:].abs().sum(0) > 0).all(), 'every number is an input'
-    assert all(each.grad.abs().sum() > 0 for each in policy.policy_torso.parameters())
 
 
 def test_numbers_beside_an_image_are_normalized_and_the_image_is_not():
@@ -383,66 +305,47 @@ def test_numbers_beside_an_image_are_normalized_and_the_image_is_not():
     vectors += 4
     assert torch.equal(policy.numbers(rows), torch.from_numpy(vectors.copy()))
     policy.normalizer.update(policy.numbers(rows))
-    seen = []
-    for each in (policy.policy_torso, policy.joint):
-        each.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    pixels, joint = inputs_of(policy.policy_torso), inputs_of(policy.joint)
     policy(rows)
-    torch.testing.assert_close(seen[0], torch.from_numpy(images / np.float32(255)))
-    torch.testing.assert_close(seen[1][:, -5:].mean(0), torch.zeros(5), rtol=0, atol=1e-4)
-    torch.testing.assert_close(seen[1][:, -5:].std(0), torch.ones(5), rtol=0.01, atol=0)
+    close(pixels[0], torch.from_numpy(images / np.float32(255)))
+    close(joint[0][:, -5:].mean(0), torch.zeros(5), rtol=0, atol=1e-4)
+    close(joint[0][:, -5:].std(0), torch.ones(5), rtol=0.01, atol=0)
 
 
-def test_auto_is_an_image_network_for_an_image_and_numbers():
-    assert make(MIXED).of_images
-    assert make(MIXED, precision='bfloat16').precision == torch.bfloat16
-    assert not make(MIXED, network='mlp').of_images
-    rows = observations(MIXED, 3)
-    coarse, exact = make(MIXED, precision='bfloat16'), make(MIXED)
-    coarse.load_state_dict(exact.state_dict())
-    torch.testing.assert_close(coarse(rows).values, exact(rows).values, rtol=0.05, atol=0.02)
+@pytest.mark.parametrize(('network', 'own'), [('impala', None), ('mlp', DQN)])
+def test_the_layers_take_the_image_and_then_the_numbers(network, own):
+    policy = make(MIXED, own=own, network=network)
+    rows = observations(MIXED, 4)
+    images, vectors = (torch.from_numpy(each.copy()) for each in MIXED.split(rows.numpy()))
+    images = images / 255
+    features = policy.policy_torso(images if network == 'impala' else images.flatten(1))
+    joint = torch.relu(policy.joint[0](torch.cat([features, vectors], -1)))
+    wanted = policy.policy_head(joint)
+    parameters, values, _ = policy(rows)
+    close(parameters[:, :6], wanted)
+    close(values, wanted.amax(-1) if own else policy.value_head(joint).squeeze(-1))
+    values.sum().backward()
+    learned = policy.joint[0].weight.grad
+    assert (learned[:, -5:].abs().sum(0) > 0).all(), 'every number is an input'
+    assert all(each.grad.abs().sum() > 0 for each in policy.policy_torso.parameters())
 
 
-def test_bytes_are_normalized_without_scaling():
-    policy = make(IMAGES, network='mlp', normalize_observations=True)
-    images = observations(IMAGES, 200)
-    policy.normalizer.update(images.flatten(1))
-    seen = []
-    policy.policy_torso.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    policy(images)
-    torch.testing.assert_close(seen[0].mean(0), torch.zeros(4 * 84 * 84), rtol=0, atol=1e-3)
-    torch.testing.assert_close(seen[0].std(0), torch.ones(4 * 84 * 84), rtol=0.01, atol=0)
-
-
-def test_only_image_networks_use_bfloat16():
-    assert make(precision='bfloat16').precision == torch.float32
-    assert make(IMAGES, network='mlp', precision='bfloat16').precision == torch.float32
-    assert make(IMAGES, network='impala', precision='bfloat16').precision == torch.bfloat16
-
-
-@pytest.mark.parametrize('network', ['impala', 'nature', 'resnet', 'universe'])
-@pytest.mark.parametrize('space', [
-    NUMBERS, spaces.Box(0, 255, (4, 35, 84), np.uint8), spaces.Box(0, 1, (4, 84, 84), np.float32),
-    spaces.Box(0, 255, (84, 84), np.uint8)], ids=str)
-def test_image_networks_reject_other_observations(network, space):
-    with pytest.raises(ValueError, match=rf"^network '{network}' needs images[^\n]*$"):
-        make(space, network=network)
-
-
-def test_observations_must_be_one_array():
-    with pytest.raises(ValueError, match=r'^observation space Discrete\(3\) is not supported'):
-        make(spaces.Discrete(3))
-
-
-def test_action_values_need_a_discrete_action_space():
-    with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in Box[^\n]*$"):
-        make(NUMBERS, FORCES, DQN)
-    for space in (MOTORS, spaces.Box(-np.inf, 1, (2,), np.float32)):
-        with pytest.raises(ValueError, match=r"^algorithm: 'sac' cannot act in [^\n]*: Discrete "
-                                             r'from 0, or a Box with a finite range; [^\n]*$'):
-            make(NUMBERS, space, SAC)
-
-
-def test_a_range_that_is_not_finite_cannot_be_squashed_into():
+def test_spaces_that_do_not_fit_are_refused_in_one_line():
     endless = spaces.Box(-np.inf, 1, (2,), np.float32)
-    with pytest.raises(ValueError, match=r"^action_distribution: 'squashed' is not [^\n]*$"):
-        make(NUMBERS, endless, action_distribution='squashed')
+    of_sac = (r"algorithm: 'sac' cannot act in [^\n]*: Discrete from 0, or a Box with a finite "
+              r'range; [^\n]*')
+    cases = [
+        (spaces.Discrete(3), ACTIONS, None, {}, r'observation space Discrete\(3\) is not .*'),
+        (NUMBERS, FORCES, DQN, {}, r"algorithm: 'dqn' cannot act in Box.*"),
+        (NUMBERS, MOTORS, SAC, {}, of_sac), (NUMBERS, endless, SAC, {}, of_sac),
+        (NUMBERS, endless, None, {'action_distribution': 'squashed'},
+         r"action_distribution: 'squashed' is not .*")]
+    wrong = [NUMBERS, spaces.Box(0, 255, (4, 35, 84), np.uint8),
+             spaces.Box(0, 1, (4, 84, 84), np.float32), spaces.Box(0, 255, (84, 84), np.uint8)]
+    cases += [(space, ACTIONS, None, {'network': network}, f"network '{network}' needs images.*")
+              for space, network in zip(wrong, ('impala', 'nature', 'resnet', 'universe'),
+                                        strict=True)]
+    for space, action_space, own, settings, message in cases:
+        with pytest.raises(ValueError) as error:
+            make(space, action_space, own, **settings)
+        assert re.fullmatch(message, str(error.value)), message
