@@ -22,9 +22,13 @@ def backend(bench):
     return usb.load_backend('fake_owi535:make')
 
 
-def is_one_line(error):
-    assert '\n' not in str(error.value)
-    return str(error.value)
+def refusal(call, kind=usb.ArmUsbError):
+    """Return the one line of the error that ``call`` raises, which is of exactly this kind."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind
+    assert '\n' not in str(caught.value)
+    return str(caught.value)
 
 
 def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
@@ -37,10 +41,10 @@ def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
                              'close']
 
 
-def test_shared_access_commands_beside_the_claiming_process(bench, backend):
+def test_second_driver_is_refused_but_shared_access_commands_beside_the_first(bench, backend):
     holder = usb.UsbArm(0, backend, 0.1)
-    with pytest.raises(usb.DeviceBusyError):
-        usb.UsbArm(0, usb.load_backend('fake_owi535:make'), 0.1)
+    assert 'second driver' in refusal(
+        lambda: usb.UsbArm(0, fake.make(), 0.1), usb.DeviceBusyError)
     other = usb.load_backend('fake_owi535:make')
     guest = usb.UsbArm(0, other, 0.1, share=True)
     guest.send(b'\x00\x00\x01')
@@ -49,51 +53,39 @@ def test_shared_access_commands_beside_the_claiming_process(bench, backend):
     holder.send(b'\x11\x02\x01')
     holder.close()
     assert bench.data == ['000001', '110201']
-
-
-@pytest.mark.parametrize(('fault', 'kind', 'words'), [
-    ('timeout', usb.TransferTimeoutError, 'command not accepted within 100 ms'),
-    ('partial', usb.PartialWriteError, 'it accepted 2 of 3 bytes'),
-    ('unplugged', usb.DisconnectedError, 'disconnected'),
-    ('denied', usb.PermissionDeniedError, '99-owi535.rules'),
-    ('busy', usb.DeviceBusyError, 'another process uses it'),
-    ('io', usb.ArmUsbError, 'command failed: Input/output error')])
-def test_each_usb_failure_has_its_error(bench, backend, fault, kind, words):
-    arm = usb.UsbArm(0, backend, 0.1)
-    bench.fail(fault)
-    with pytest.raises(usb.ArmUsbError) as caught:
-        arm.send(bytes(3))
-    assert type(caught.value) is kind
-    assert words in is_one_line(caught)
-    arm.close()
-
-
-@pytest.mark.parametrize(('fault', 'kind'), [
-    ('unplugged', usb.DeviceMissingError), ('denied', usb.PermissionDeniedError)])
-def test_missing_or_forbidden_device_error_names_the_udev_rule(bench, backend, fault, kind):
-    bench.fail(fault)
-    with pytest.raises(kind) as caught:
-        usb.UsbArm(0, backend, 0.1)
-    line = is_one_line(caught)
-    rule = next(word for word in line.split() if word.endswith('99-owi535.rules'))
-    assert Path(rule).is_file()
-    assert 'sudo udevadm control --reload' in line
-    assert bench.transfers == []
-
-
-def test_missing_device_error_names_the_other_product(bench, backend):
-    bench.become(1)
-    with pytest.raises(usb.DeviceMissingError, match='1267:0001 is: usb_product:=1'):
-        usb.UsbArm(0, backend, 0.1)
-    usb.UsbArm(1, backend, 0.1).close()
-
-
-def test_second_driver_is_refused_until_the_first_closes(bench, backend):
-    first = usb.UsbArm(0, backend, 0.1)
-    with pytest.raises(usb.DeviceBusyError, match='second driver'):
-        usb.UsbArm(0, fake.make(), 0.1)
-    first.close()
     usb.UsbArm(0, fake.make(), 0.1).close()
+
+
+def test_each_usb_failure_has_its_error(bench, backend):
+    for fault, kind, words in (
+            ('timeout', usb.TransferTimeoutError, 'command not accepted within 100 ms'),
+            ('partial', usb.PartialWriteError, 'it accepted 2 of 3 bytes'),
+            ('unplugged', usb.DisconnectedError, 'disconnected'),
+            ('denied', usb.PermissionDeniedError, '99-owi535.rules'),
+            ('busy', usb.DeviceBusyError, 'another process uses it'),
+            ('io', usb.ArmUsbError, 'command failed: Input/output error')):
+        bench.fail('')
+        arm = usb.UsbArm(0, backend, 0.1)
+        bench.fail(fault)
+        assert words in refusal(lambda arm=arm: arm.send(bytes(3)), kind)
+        arm.close()
+
+
+def test_missing_or_forbidden_device_error_names_the_udev_rule_or_the_other_product(
+        bench, backend):
+    for fault, kind in (('unplugged', usb.DeviceMissingError),
+                        ('denied', usb.PermissionDeniedError)):
+        bench.fail(fault)
+        line = refusal(lambda: usb.UsbArm(0, backend, 0.1), kind)
+        rule = next(word for word in line.split() if word.endswith('99-owi535.rules'))
+        assert Path(rule).is_file()
+        assert 'sudo udevadm control --reload' in line
+        assert bench.transfers == []
+    bench.fail('')
+    bench.become(1)
+    assert '1267:0001 is: usb_product:=1' in refusal(
+        lambda: usb.UsbArm(0, backend, 0.1), usb.DeviceMissingError)
+    usb.UsbArm(1, backend, 0.1).close()
 
 
 def test_old_handle_stays_invalid_after_reconnection(bench, backend):
@@ -116,13 +108,10 @@ def test_the_rule_covers_both_products_and_only_them():
     assert udev_rule().read_text() == rule
 
 
-@pytest.mark.parametrize('name', ['nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'])
-def test_invalid_backend_is_named(name):
-    with pytest.raises(ValueError, match='module:function') as caught:
-        usb.load_backend(name)
-    assert repr(name) in is_one_line(caught)
-
-
-def test_libusb_needs_no_system_package():
+def test_invalid_backend_is_named_and_libusb_needs_no_system_package():
+    for name in ('nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'):
+        line = refusal(lambda name=name: usb.load_backend(name), ValueError)
+        assert repr(name) in line
+        assert 'module:function' in line
     with pytest.raises(usb.DeviceMissingError):
         usb.UsbArm(0xFFFF, usb.load_backend(), 0.1)
