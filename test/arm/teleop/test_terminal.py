@@ -74,7 +74,7 @@ def test_keys_are_read_singly_including_control_keys(line):
 
 
 def test_status_line_is_redrawn_and_clipped(line):
-    master, slave = line
+    _, slave = line
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 20, 0, 0))
     with Terminal(slave, slave) as terminal:
         written(line)
