@@ -1,4 +1,4 @@
-"""Images of the simulated arm: content, projection and placement of the camera."""
+"""Images of the simulated arm: content, projection, placement of the camera, appearance."""
 
 import math
 
@@ -69,7 +69,7 @@ def test_arm_stays_in_the_image_in_all_poses(scene):
     assert (pixels < [319, 239]).all()
 
 
-def test_only_the_arm_changes_between_images(renderer):
+def test_only_the_arm_changes_between_images_and_the_same_pose_gives_the_same(renderer, scene):
     straight, bent = renderer.render(ZERO).copy(), renderer.render(BENT).copy()
     changed = differ(straight, bent)
     assert changed.sum() > 300
@@ -79,16 +79,12 @@ def test_only_the_arm_changes_between_images(renderer):
     rows, _ = np.nonzero(differ(straight, opened))
     assert 0 < len(rows) < 300
     assert rows.max() < 40  # the gripper alone
-
-
-def test_same_pose_gives_the_same_image(scene):
-    images = []
-    for _ in range(2):
-        with ArmRenderer(scene, *SIZE) as renderer:
-            images.append(renderer.render(BENT, lamp=True).copy())
-            renderer.render(ZERO)
-            images.append(renderer.render(BENT, lamp=True).copy())
-    assert len({image.tobytes() for image in images}) == 1
+    out = np.zeros((120, 160, 3), np.uint8)
+    assert renderer.render(BENT, out=out) is out
+    np.testing.assert_array_equal(out, bent)
+    renderer.close()
+    with ArmRenderer(scene, *SIZE) as other:
+        np.testing.assert_array_equal(other.render(BENT), bent)
 
 
 def test_render_data_shows_the_simulation(scene, renderer):
@@ -100,12 +96,6 @@ def test_render_data_shows_the_simulation(scene, renderer):
     assert differ(shown, renderer.render(ZERO)).sum() > 100
 
 
-def test_image_can_be_written_to_an_array(renderer):
-    out = np.zeros((120, 160, 3), np.uint8)
-    assert renderer.render(ZERO, out=out) is out
-    np.testing.assert_array_equal(out, renderer.render(ZERO))
-
-
 def test_collision_shapes_are_not_drawn(scene, renderer):
     before = renderer.render(BENT).copy()
     touching = np.array(scene.model.geom_contype, bool)
@@ -113,15 +103,11 @@ def test_collision_shapes_are_not_drawn(scene, renderer):
                     for body in scene.model.geom_bodyid])
     scene.model.geom_rgba[touching & arm] = [1, 0, 1, 1]
     np.testing.assert_array_equal(before, renderer.render(BENT))
-    scene.model.geom_group[touching & arm] = 0
-    assert differ(before, renderer.render(BENT)).sum() > 300
 
 
-@pytest.mark.parametrize(('distance', 'elevation', 'azimuth', 'roll'), [
-    (0.75, 0.35, -0.8, 0.0), (0.6, 0.0, 0.7, 0.0), (0.9, 1.0, 2.5, 0.3), (0.7, 0.5, -2.0, -0.5)])
-@pytest.mark.parametrize('pose', [[0, 0, 0, 0, 0], [0.5, 0.4, 0.9, 0.5, 0.2]], ids=str)
-def test_projection_matches_the_image(
-        distance, elevation, azimuth, roll, pose):
+@pytest.mark.parametrize(('pose', 'distance', 'elevation', 'azimuth', 'roll'), [
+    (ZERO, 0.6, 0.0, 0.7, 0.0), (BENT, 0.9, 1.0, 2.5, 0.3), (BENT, 0.7, 0.5, -2.0, -0.5)])
+def test_projection_matches_the_image(pose, distance, elevation, azimuth, roll):
     scene = build_scene(field_of_view=0.9)
     model = scene.model
     appearance.place_camera(model, distance, elevation, azimuth, roll)
@@ -129,17 +115,14 @@ def test_projection_matches_the_image(
     # the arm is drawn.
     poses = Kinematics(scene.geometry).poses(pose)
     for index in range(model.ngeom):
+        name = model.body(model.geom_bodyid[index]).name.removeprefix(PREFIX)
         if model.body(model.geom_bodyid[index]).name.startswith(PREFIX):
             model.geom_group[index] = 3
-    for name in ('left_finger', 'right_finger'):
-        local = np.linalg.inv(poses[name]) @ poses['tool0'][:, 3]
-        for index in range(model.ngeom):
-            if (model.body(model.geom_bodyid[index]).name == PREFIX + name
-                    and model.geom_matid[index] == model.mat('arm/pad').id):
-                model.geom_type[index] = mujoco.mjtGeom.mjGEOM_SPHERE
-                model.geom_size[index] = 0.012
-                model.geom_pos[index] = local[:3]
-                model.geom_group[index] = 0
+        if name.endswith('_finger') and model.geom_matid[index] == model.mat('arm/pad').id:
+            model.geom_type[index] = mujoco.mjtGeom.mjGEOM_SPHERE
+            model.geom_size[index] = 0.012
+            model.geom_pos[index] = (np.linalg.inv(poses[name]) @ poses['tool0'][:, 3])[:3]
+            model.geom_group[index] = 0
     appearance.set_color(model, 'arm/pad', [0, 0, 1], specular=0.0)
     with ArmRenderer(scene, 400, 300) as renderer:
         image = renderer.render(pose).astype(int)
@@ -150,58 +133,44 @@ def test_projection_matches_the_image(
     assert [columns.mean(), rows.mean()] == pytest.approx(expected, abs=0.5)
 
 
-def test_projection_of_many_points_and_of_one_behind(scene):
+def test_projection_of_many_points_of_one_behind_and_its_matrix(scene):
     target = [0.0, 0.0, 0.130]
     pixels = project(scene, [[target, [0, 0, 0.2]], [[0, 0, 0], [3, -3, 1.2]]], 320, 240)
     assert pixels.shape == (2, 2, 2)
     assert pixels[0, 0] == pytest.approx([159.5, 119.5])
     assert pixels[0, 1, 1] < 119.5 < pixels[1, 0, 1]
     assert np.isnan(pixels[1, 1]).all()
-
-
-def test_the_matrix_is_of_square_pixels_with_the_angle_of_the_camera():
-    scene = build_scene(field_of_view=0.8)
-    matrix = camera_matrix(scene, 320, 200)
-    assert matrix[0, 0] == matrix[1, 1] == pytest.approx(100 / math.tan(0.4))
-    assert matrix[:2, 2].tolist() == [159.5, 99.5]
+    # Square pixels, with the angle of the camera.
     appearance.set_field_of_view(scene.model, 0.4)
-    assert camera_matrix(scene, 320, 200)[0, 0] == pytest.approx(100 / math.tan(0.2))
-
-
-PLACES = [(0.75, 0.35, -0.80), (0.5, 0.0, 0.0), (1.0, 1.0, 2.0), (0.6, 0.7, -2.5)]
-
-
-@pytest.mark.parametrize(('distance', 'elevation', 'azimuth'), PLACES)
-def test_xacro_arguments_and_place_camera_agree(distance, elevation, azimuth, scene):
-    described = build_scene(load({
-        'camera_distance': distance, 'camera_elevation': elevation, 'camera_azimuth': azimuth}))
-    appearance.place_camera(scene.model, distance, elevation, azimuth)
-    pose = camera_pose(scene)
-    assert pose == pytest.approx(camera_pose(described), abs=1e-9)
-    assert pose == pytest.approx(
-        Kinematics(described.geometry).pose(ZERO, 'camera_optical_frame'), abs=1e-9)
-    # From the target: so far, so high, so far round.
-    offset = pose[:3, 3] - Kinematics(scene.geometry).pose(ZERO, 'camera_target')[:3, 3]
-    assert np.linalg.norm(offset) == pytest.approx(distance)
-    assert math.asin(offset[2] / distance) == pytest.approx(elevation)
-    assert math.atan2(offset[1], offset[0]) == pytest.approx(azimuth)
-    assert pose[:3, 2] == pytest.approx(-offset / distance)  # it looks at the target
-    assert pose[2, 0] == pytest.approx(0.0, abs=1e-9)  # the horizon is level
-    assert pose[2, 1] < 0.0  # y is down
-    images = []
-    for each in (scene, described):
-        with ArmRenderer(each, *SIZE) as renderer:
-            images.append(renderer.render(BENT).copy())
-    assert not differ(*images).any()
-
-
-def test_roll_turns_the_image_counter_clockwise(scene):
-    # What was up in the image is at its left after a quarter turn counter-clockwise.
-    above = [0.0, 0.0, 0.3]
+    matrix = camera_matrix(scene, 320, 200)
+    assert matrix[0, 0] == matrix[1, 1] == pytest.approx(100 / math.tan(0.2))
+    assert matrix[:2, 2].tolist() == [159.5, 99.5]
+    # After a quarter turn counter-clockwise, what was up is at the left.
     appearance.place_camera(scene.model, 0.75, 0.0, 0.0, roll=math.pi / 2)
-    column, row = project(scene, above, 320, 240)
+    column, row = project(scene, [0.0, 0.0, 0.3], 320, 240)
     assert column < 100
     assert row == pytest.approx(119.5)
+
+
+def test_xacro_arguments_and_place_camera_agree(scene):
+    for distance, elevation, azimuth in (
+            (0.75, 0.35, -0.80), (0.5, 0.0, 0.0), (1.0, 1.0, 2.0), (0.6, 0.7, -2.5)):
+        described = build_scene(load({
+            'camera_distance': distance, 'camera_elevation': elevation,
+            'camera_azimuth': azimuth}))
+        appearance.place_camera(scene.model, distance, elevation, azimuth)
+        pose = camera_pose(scene)
+        assert pose == pytest.approx(camera_pose(described), abs=1e-9)
+        assert pose == pytest.approx(
+            Kinematics(described.geometry).pose(ZERO, 'camera_optical_frame'), abs=1e-9)
+        # From the target: so far, so high, so far round.
+        offset = pose[:3, 3] - Kinematics(scene.geometry).pose(ZERO, 'camera_target')[:3, 3]
+        assert np.linalg.norm(offset) == pytest.approx(distance)
+        assert math.asin(offset[2] / distance) == pytest.approx(elevation)
+        assert math.atan2(offset[1], offset[0]) == pytest.approx(azimuth)
+        assert pose[:3, 2] == pytest.approx(-offset / distance)  # it looks at the target
+        assert pose[2, 0] == pytest.approx(0.0, abs=1e-9)  # the horizon is level
+        assert pose[2, 1] < 0.0  # y is down
 
 
 def test_second_or_closed_renderer_raises(scene):
@@ -224,3 +193,87 @@ def test_missing_opengl_raises_one_line(scene, monkeypatch):
     monkeypatch.undo()
     with ArmRenderer(scene, *SIZE) as renderer:
         assert renderer.render(ZERO).std() > 20
+
+
+def around(image, pixel, radius=2):
+    column, row = np.round(pixel).astype(int)
+    return image[row - radius:row + radius + 1, column - radius:column + radius + 1].astype(int)
+
+
+def test_lamp_lights_the_scene_and_its_lens(scene, renderer):
+    over_table = np.array([0.0, 0.6, 0.9, 0.9, 0.3])
+    dark = renderer.render(over_table).copy()
+    lit = renderer.render(over_table, lamp=True).copy()
+    np.testing.assert_array_equal(dark, renderer.render(over_table))
+    lamp = Kinematics(scene.geometry).pose(over_table, 'lamp')
+    # Where its ray meets the table.
+    spot = lamp[:3, 3] - lamp[:3, 2] * lamp[2, 3] / lamp[2, 2]
+    pixel = project(scene, spot, *SIZE)
+    assert around(lit, pixel).mean() > around(dark, pixel).mean() + 15
+    assert np.abs(lit[:, :15].astype(int) - dark[:, :15]).max() < 25, 'far away'
+    # The lens itself, seen from the front.
+    appearance.place_camera(scene.model, 0.5, math.pi / 3, 0.0)
+    low = [0.0, -0.6, 1.4, 0.6, 0.35]
+    lens = project(scene, Kinematics(scene.geometry).pose(low, 'lamp')[:3, 3], *SIZE)
+    dark, lit = renderer.render(low).copy(), renderer.render(low, lamp=True).copy()
+    assert around(lit, lens).max() > around(dark, lens).max()
+
+
+def test_every_material_can_be_coloured(scene, renderer):
+    names = appearance.materials(scene.model)
+    assert {'arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'arm/lens', 'table',
+            'floor'} == set(names)
+    other = build_scene()
+    pose = [0, -0.6, 1.4, 0.6, 0.35]
+    appearance.place_camera(scene.model, 0.4, 0.9, 0.3)
+    for name in names:
+        before = renderer.render(pose).copy()
+        appearance.set_color(scene.model, name, [0.1, 0.1, 1.0], specular=0.1, shininess=0.9)
+        after = renderer.render(pose).astype(int)
+        changed = (after != before).any(axis=2)
+        # The lens is a few pixels, and the floor behind the table's edge.
+        assert changed.sum() > 2 or name == 'floor', name
+        assert (after[changed][:, 2] > after[changed][:, 0]).all(), name
+    # One scene does not change another.
+    assert other.model.mat('table').rgba[2] == 1.0
+    mounts = [each.model.body('arm/camera_mount').pos.tolist() for each in (scene, other)]
+    assert mounts[0] != mounts[1]
+
+
+def test_every_light_can_be_changed(scene, renderer):
+    assert set(appearance.lights(scene.model)) == {'key', 'fill', 'arm/lamp'}
+    before = renderer.render(ZERO).copy()
+    appearance.set_light(scene.model, 'key', active=False)
+    assert renderer.render(ZERO).mean() < before.mean() - 5
+    appearance.set_light(scene.model, 'key', active=True)
+    np.testing.assert_array_equal(before, renderer.render(ZERO))
+    appearance.set_light(scene.model, 'key', rgb=[0.9, 0.2, 0.2])
+    red = renderer.render(ZERO).astype(int)
+    assert red[..., 0].mean() - red[..., 2].mean() > 10 + (
+        before[..., 0].mean() - before[..., 2].mean())
+    appearance.set_light(scene.model, 'fill', direction=[0, 0, -5], position=[0, 0, 1])
+    assert scene.model.light('fill').dir == pytest.approx([0, 0, -1])
+    appearance.set_headlight(scene.model, [1, 1, 1], [0.5, 0.5, 0.5])
+    assert renderer.render(ZERO).mean() > red.mean() + 10
+
+
+def test_invalid_changes_of_the_appearance_are_refused(scene):
+    model, place = scene.model, {'distance': 0.7, 'elevation': 0.3, 'azimuth': 0.0}
+    before = model.body('arm/camera_mount').pos.tolist()
+    for name, value in (
+            ('distance', 0.0), ('distance', math.nan), ('elevation', -0.1), ('elevation', 1.2),
+            ('azimuth', math.nan), ('roll', math.inf)):
+        with pytest.raises(ValueError, match=f'^{name}: '):
+            appearance.place_camera(model, **place | {name: value})
+    assert model.body('arm/camera_mount').pos.tolist() == before
+    for bad in ([1, 1], [math.nan, 0, 0], 'red', [[1, 1, 1]]):
+        with pytest.raises(ValueError, match='rgb|three|red'):
+            appearance.set_color(model, 'table', bad)
+        with pytest.raises(ValueError, match='ambient|three|red'):
+            appearance.set_headlight(model, bad, [0, 0, 0])
+    with pytest.raises(ValueError, match='direction: 0 0 0 is not allowed'):
+        appearance.set_light(model, 'key', direction=[0, 0, 0])
+    with pytest.raises(KeyError):
+        appearance.set_color(model, 'arm/blue', [0, 0, 0])
+    with pytest.raises(KeyError):
+        appearance.set_light(model, 'moon')

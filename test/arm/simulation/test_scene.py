@@ -23,16 +23,13 @@ def robot(scene):
     return ElementTree.fromstring(scene.geometry.urdf)
 
 
-def test_limits_and_axes_are_those_of_the_urdf(scene):
+def test_limits_axes_and_masses_are_those_of_the_urdf(scene, robot):
     for joint in scene.geometry.joints.values():
         if joint.type != 'fixed':
             found = scene.model.joint(PREFIX + joint.name)
             assert found.range == pytest.approx([joint.lower, joint.upper])
             assert found.axis == pytest.approx(joint.axis)
     assert scene.model.njnt == len(JOINTS) + 1
-
-
-def test_masses_are_those_of_the_urdf(scene, robot):
     total = 0.0
     for link in robot.findall('link'):
         body = scene.model.body(PREFIX + link.get('name'))
@@ -63,16 +60,12 @@ def test_every_shape_exists_once_and_only_visual_ones_are_drawn(scene, robot):
     assert names == {PREFIX + material.get('name') for material in robot.iter('material')}
 
 
-def test_no_contact_when_upright_or_opening_the_gripper(scene):
+def test_arm_collides_with_table_and_itself_only(scene):
     data = mujoco.MjData(scene.model)
     for pose in ([0, 0, 0, 0, 0], [0, 0, 0, 0, scene.geometry.upper[4]], [1, 0.3, 0.5, 0.4, 0.1],
                  [-1, -0.5, 1.2, 0.9, 0]):
         scene.set_positions(data, np.array(pose))
         assert data.ncon == 0, pose
-
-
-def test_arm_collides_with_table_and_itself(scene):
-    data = mujoco.MjData(scene.model)
     touching = set()
     for pose in ([0, 1.2, 1.3, 0, 0], [0, 0, 2.75, 0.9, 0]):
         scene.set_positions(data, np.array(pose))
@@ -104,12 +97,9 @@ def test_load_is_the_torque_of_gravity_on_the_arm_stretched_out(scene, robot):
         assert scene.load[index] == pytest.approx(torque if torque > 0.01 else 0.0, rel=1e-3)
     assert (scene.load[1:4] > 0.02).all()
     assert scene.load[[0, 4]].tolist() == [0.0, 0.0]
-
-
-def test_gear_deflects_by_sag_under_its_load(scene):
+    # The gear deflects by sag under it.
     stiffness = scene.stiffen(0.02)
-    loaded = scene.load > 0.0
-    assert (scene.load / stiffness)[loaded] == pytest.approx(0.02)
+    assert (scene.load / stiffness)[scene.load > 0.0] == pytest.approx(0.02)
     assert (stiffness > 0.0).all()
 
 
