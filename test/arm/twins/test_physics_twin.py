@@ -43,8 +43,6 @@ def test_joints_agree_with_the_simulation_without_contacts(
     for truth, free in move_beside_simulations(batch, parameters, poses, PERIOD, 60, random):
         errors.append(np.abs(truth - batch.positions)[free].reshape(-1))
     found = np.concatenate(errors)
-    print('mrad:', *(f'{1e3 * value:.2f}' for value in (
-        found.mean(), np.quantile(found, 0.95), found.max())))
     assert len(found) > 60 * 5 * count / 3
     assert found.mean() < 0.0015
     assert np.quantile(found, 0.95) < 0.005
@@ -117,8 +115,6 @@ def test_a_reset_of_one_arm_leaves_the_others_as_they_are():
     assert np.array_equal(arms.positions[1], undisturbed.positions[1])
     assert np.array_equal(arms.object[1], undisturbed.object[1])
     assert arms.object[0, :2] == pytest.approx([0.2, 0.1], abs=0.01)
-
-
-def test_a_period_of_parts_of_physics_steps_is_refused():
+    # A period of parts of physics steps is refused.
     with pytest.raises(ValueError, match=r'^period: 0.05 is not allowed: a multiple of 0.02 s'):
         PhysicsTwin(SCENE, 1, CUBE, 0.05)
