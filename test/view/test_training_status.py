@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from vdl_ros.view.training_status import Curve, TrainingStatus, losses_text, training_text
 
@@ -39,11 +38,8 @@ def test_figures_of_a_training_are_shown():
     assert 'silent for 9 s' in training_text(found, 19.0)
 
 
-def test_before_the_first_figures_the_page_waits():
+def test_without_figures_the_page_waits_and_notes_make_no_links():
     assert training_text(TrainingStatus(), 0.0) == 'Waiting for the training.'
-
-
-def test_notes_of_others_make_no_links():
     found = status()
     found.without_images = '[here](http://stranger.test)'
     found.warning = '2 trajectories lost'
@@ -79,11 +75,9 @@ def test_a_restarted_learner_replaces_what_it_learns_again():
     x, y = found.curves['charts/SPS'].arrays()
     assert x.tolist() == [1234, 2000, 2500, 2600]
     assert y.tolist() == [1, 2, 9, 8]
-
-
-@pytest.mark.parametrize('tag', ['charts/SPS', 'losses/loss'])
-def test_values_before_the_first_steps_are_in_no_curve(tag):
+    # Values before the first steps are in no curve.
     found = TrainingStatus()
-    found.add(tag, 1.0, now=0.0)
+    for tag in ('charts/SPS', 'losses/loss'):
+        found.add(tag, 1.0, now=0.0)
     assert math.isnan(found.steps)
     assert not found.curves
