@@ -41,34 +41,30 @@ def target(scene):
     return DraggedTarget(SimpleNamespace(scene=scene), lambda: scene.now)
 
 
-def test_it_is_hidden_until_there_is_a_policy(scene, target):
+def test_a_user_who_drags_it_knows_better_than_the_topic(scene, target):
     assert not scene.handle.visible
     scene.drag(0.1, 0.1, 0.1)
-    assert target.dragged() is None
+    assert target.dragged() is None, 'there is no policy yet'
     target.show(np.full(3, math.nan), False)
     assert scene.handle.visible
     assert scene.handle.position == (0.1, 0.1, 0.1)
-
-
-def test_the_newest_place_counts_once(scene, target):
-    target.show(np.full(3, math.nan), False)
     scene.drag(0.1, 0.1, 0.1, phase='start')
     assert target.dragged() is None
+    # The newest place counts, once.
     scene.drag(0.1, 0.1, 0.1)
     scene.drag(0.2, 7.0, -7.0)
     assert target.dragged().tolist() == [0.2, 1.0, -1.0]
     assert target.dragged() is None
-
-
-def test_it_follows_the_topic_unless_it_is_dragged(scene, target):
-    target.show(np.array([0.3, 0.2, 0.1]), False)
-    assert list(scene.handle.position) == [0.3, 0.2, 0.1]
+    scene.now += 2.0
+    topic = np.array([0.3, 0.2, 0.1])
+    target.show(topic, False)
+    assert scene.handle.position == pytest.approx(topic)
     scene.drag(0.1, 0.1, 0.1)
     target.dragged()
-    target.show(np.array([0.3, 0.2, 0.1]), True)
+    target.show(topic, True)
     assert scene.handle.position == (0.1, 0.1, 0.1)
     reached = scene.sphere.color
     scene.now += 2.0
-    target.show(np.array([0.3, 0.2, 0.1]), False)
-    assert list(scene.handle.position) == [0.3, 0.2, 0.1]
+    target.show(topic, False)
+    assert scene.handle.position == pytest.approx(topic)
     assert scene.sphere.color != reached

@@ -123,42 +123,6 @@ def test_arm_passes_every_point_and_waits_for_slow_motors(times):
     assert_there(loop, POINTS[-1])
 
 
-def test_long_distance_in_short_time_does_not_count_as_stuck():
-    loop = Loop()
-    loop.start(['base'], [[2.0]], [0.0])
-    loop.run()
-    assert loop.now - 1000.0 > loop.controller.config.goal_timeout + 1.0
-    assert_there(loop, [2.0, 0, 0, 0, 0])
-
-
-def test_controller_continues_after_a_long_pause_between_updates():
-    loop = Loop(delay=0.0)
-    loop.start(['base'], [[1.5], [0.0]], [6.0, 12.0], steps=100)
-    progress = loop.controller.progress
-    loop.arm.command(Motors())
-    loop.arm.step(2.0)
-    loop.now += 2.0
-    loop.step()
-    assert progress <= loop.controller.progress < progress + 0.05
-    assert loop.run() == 'done'
-
-
-def test_one_joint_moves_alone():
-    loop = Loop(delay=0.0)
-    loop.start(['gripper'], [[0.3], [0.1]], [2.0, 4.0])
-    while loop.controller.state == 'running':
-        assert not loop.step()[:4].any()
-        assert np.isnan(loop.controller.target[:4]).all()
-    assert_there(loop, [0, 0, 0, 0, 0.1])
-
-
-def test_no_motor_switches_if_the_arm_is_at_the_goal():
-    loop = Loop(noise=0.005)
-    loop.start(JOINTS, [[0, 0, 0, 0, 0]], [20.0])
-    assert loop.run() == 'done'
-    assert not loop.switches.any()
-
-
 def test_missing_measurements_stop_motors_and_abort():
     loop = Loop()
     loop.start(['base'], [[2.0]], [8.0], steps=100)
@@ -303,12 +267,6 @@ def test_a_gap_counts_before_and_after_the_next_update_until_input_has_settled(l
     now[0] += 0.2
     assert not detector.update()
     assert not detector.recent
-
-
-def test_an_idle_controller_commands_nothing():
-    controller = TrajectoryController(GEOMETRY)
-    assert not controller.update(0.0, np.zeros(5), 0.0).any()
-    assert (controller.state, controller.progress) == ('idle', 0.0)
 
 
 def test_bands_that_would_chatter_are_refused():

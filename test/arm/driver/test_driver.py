@@ -352,15 +352,6 @@ def test_back_and_forth_within_the_travel_is_never_locked_out(make):
         assert bool(arm.warned('shoulder ran 10 s more')) == (weight == 1.0)
 
 
-def test_run_times_are_counted_per_motor_and_direction(make):
-    arm = make(base_max_run_time=1.0, elbow_max_run_time=2.0)
-    arm.run(0.6, Motors(base=1))
-    arm.run(0.6, Motors(base=-1, elbow=1))
-    assert arm.motors == Motors(base=-1, elbow=1)
-    arm.run(0.6, Motors(base=-1, elbow=1))
-    assert arm.motors == Motors(elbow=1)
-
-
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm = make()
     arm.run(0.5, Motors(base=1, lamp=True))
@@ -472,16 +463,6 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     assert arm.motors == command
 
 
-def test_disconnection_without_commands_is_detected(make):
-    arm = make(active=False)
-    arm.bench.fail('unplugged')
-    arm.run(0.3)
-    assert arm.driver.state == 'fault'
-    arm.bench.fail('')
-    arm.run(0.5)
-    assert (arm.driver.state, arm.driver.locked_out) == ('inactive', {})
-
-
 def test_failed_transfer_is_followed_by_a_stop(make):
     for fault in ('timeout', 'partial', 'io', 'busy', 'denied'):
         arm = make()
@@ -511,9 +492,10 @@ def test_transient_failure_ends_with_an_accepted_stop(make):
 
 
 def test_attempts_to_reconnect_are_spaced_and_say_each_problem_once(make):
-    arm = make()
+    arm = make(active=False)
     arm.bench.fail('unplugged')
-    arm.run(0.3)
+    arm.run(0.3)  # noticed without commands
+    assert arm.driver.state == 'fault'
     before, notices = arm.backend.calls.count('enumerate'), len(arm.notices)
     arm.run(5.0)
     # Each attempt looks for both products.
@@ -523,6 +505,9 @@ def test_attempts_to_reconnect_are_spaced_and_say_each_problem_once(make):
     arm.run(2.0)
     assert len(arm.warned('no permission')) == 1
     assert 'no permission' in arm.driver.fault
+    arm.bench.fail('')
+    arm.run(0.5)
+    assert (arm.driver.state, arm.driver.locked_out) == ('inactive', {})
 
 
 def test_dead_guardian_is_replaced_with_motors_off(make):

@@ -1,14 +1,15 @@
-"""The USB protocol: every motor, direction and combination, and invalid packets."""
+"""Motor commands and the USB protocol: every motor, direction, combination and refusal."""
 
 import dataclasses
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from vdl_ros.arm.driver.protocol import Signs, decode, encode, with_motor
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.model.motor_command import MotorError, Motors
 
 PLAIN = Signs(**dict.fromkeys(JOINTS, 1))
 
@@ -69,11 +70,36 @@ def test_one_motor_changes_no_other_bit():
                        for a, b, mask in zip(packet, after, masks[name], strict=True))
 
 
+def test_values_are_in_joint_order_and_text_lists_motors_that_are_on():
+    motors = Motors(base=1, wrist=-1, lamp=True)
+    assert motors.values == (1, 0, 0, -1, 0)
+    assert Motors.of(np.array([1, 0, 0, -1, 0], np.int8), lamp=True) == motors
+    assert Motors.of([1.0, 0.0, 0.0, -1.0, -0.0], lamp=True) == motors
+    assert all(type(value) is int for value in Motors.of(np.ones(5)).values)
+    assert Motors(1, -1, 1, -1, 1, True).stopped() == Motors(lamp=True)
+    assert Motors(lamp=True).moving is False
+    assert all(Motors(**{name: value}).moving for name in JOINTS for value in (-1, 1))
+    assert (str(Motors()), str(motors)) == ('off', 'base +1, wrist -1, lamp')
+
+
 def test_invalid_values_are_refused_by_name():
     for motor, value in zip(itertools.cycle(JOINTS), (
-            2, -2, 127, True, 1.0, math.nan, math.inf, None, '1'), strict=False):
+            2, -2, -128, True, 1.0, math.nan, math.inf, None, '1', 'x' * 100), strict=False):
+        with pytest.raises(
+                MotorError, match=f'^motor {motor}: .* is not allowed: -1, 0 or 1$') as caught:
+            Motors(**{motor: value})
+        assert len(str(caught.value)) < 100
         with pytest.raises(ValueError, match=f'^motor {motor}: '):
             with_motor(bytes(3), motor, value, PLAIN)
+    for value in (0.5, math.nan, math.inf, 3, True, None):
+        with pytest.raises(MotorError, match='motor elbow'):
+            Motors.of([0, 0, value, 0, 0])
+    for values in ([], [0] * 4, [0] * 6):
+        with pytest.raises(MotorError, match=f'{len(values)} values, but there are 5'):
+            Motors.of(values)
+    for lamp in (1, 0, None, 'on', math.nan):
+        with pytest.raises(MotorError, match='^lamp: '):
+            Motors(lamp=lamp)
     with pytest.raises(ValueError, match="'thumb': no such motor: base, shoulder"):
         with_motor(bytes(3), 'thumb', 1, PLAIN)
     for value in (0, 2, True, 1.0, math.nan):

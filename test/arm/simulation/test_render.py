@@ -8,11 +8,9 @@ import pytest
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation import appearance
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix, camera_pose, project
 from vdl_ros.arm.simulation.scene import PREFIX, build_scene
-from vdl_ros.arm.simulation.simulation import ArmSimulation
 from vdl_ros.common.opengl import OpenGLError
 
 ZERO = np.zeros(5)
@@ -85,24 +83,6 @@ def test_only_the_arm_changes_between_images_and_the_same_pose_gives_the_same(re
     renderer.close()
     with ArmRenderer(scene, *SIZE) as other:
         np.testing.assert_array_equal(other.render(BENT), bent)
-
-
-def test_render_data_shows_the_simulation(scene, renderer):
-    arm = ArmSimulation(scene=scene)
-    arm.command(Motors(base=1, shoulder=1))
-    arm.step(1.0)
-    shown = renderer.render_data(arm.data).copy()
-    assert (shown == renderer.render(arm.joint_positions)).mean() > 0.999
-    assert differ(shown, renderer.render(ZERO)).sum() > 100
-
-
-def test_collision_shapes_are_not_drawn(scene, renderer):
-    before = renderer.render(BENT).copy()
-    touching = np.array(scene.model.geom_contype, bool)
-    arm = np.array([scene.model.body(body).name.startswith(PREFIX)
-                    for body in scene.model.geom_bodyid])
-    scene.model.geom_rgba[touching & arm] = [1, 0, 1, 1]
-    np.testing.assert_array_equal(before, renderer.render(BENT))
 
 
 @pytest.mark.parametrize(('pose', 'distance', 'elevation', 'azimuth', 'roll'), [
@@ -217,44 +197,6 @@ def test_lamp_lights_the_scene_and_its_lens(scene, renderer):
     lens = project(scene, Kinematics(scene.geometry).pose(low, 'lamp')[:3, 3], *SIZE)
     dark, lit = renderer.render(low).copy(), renderer.render(low, lamp=True).copy()
     assert around(lit, lens).max() > around(dark, lens).max()
-
-
-def test_every_material_can_be_coloured(scene, renderer):
-    names = appearance.materials(scene.model)
-    assert {'arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'arm/lens', 'table',
-            'floor'} == set(names)
-    other = build_scene()
-    pose = [0, -0.6, 1.4, 0.6, 0.35]
-    appearance.place_camera(scene.model, 0.4, 0.9, 0.3)
-    for name in names:
-        before = renderer.render(pose).copy()
-        appearance.set_color(scene.model, name, [0.1, 0.1, 1.0], specular=0.1, shininess=0.9)
-        after = renderer.render(pose).astype(int)
-        changed = (after != before).any(axis=2)
-        # The lens is a few pixels, and the floor behind the table's edge.
-        assert changed.sum() > 2 or name == 'floor', name
-        assert (after[changed][:, 2] > after[changed][:, 0]).all(), name
-    # One scene does not change another.
-    assert other.model.mat('table').rgba[2] == 1.0
-    mounts = [each.model.body('arm/camera_mount').pos.tolist() for each in (scene, other)]
-    assert mounts[0] != mounts[1]
-
-
-def test_every_light_can_be_changed(scene, renderer):
-    assert set(appearance.lights(scene.model)) == {'key', 'fill', 'arm/lamp'}
-    before = renderer.render(ZERO).copy()
-    appearance.set_light(scene.model, 'key', active=False)
-    assert renderer.render(ZERO).mean() < before.mean() - 5
-    appearance.set_light(scene.model, 'key', active=True)
-    np.testing.assert_array_equal(before, renderer.render(ZERO))
-    appearance.set_light(scene.model, 'key', rgb=[0.9, 0.2, 0.2])
-    red = renderer.render(ZERO).astype(int)
-    assert red[..., 0].mean() - red[..., 2].mean() > 10 + (
-        before[..., 0].mean() - before[..., 2].mean())
-    appearance.set_light(scene.model, 'fill', direction=[0, 0, -5], position=[0, 0, 1])
-    assert scene.model.light('fill').dir == pytest.approx([0, 0, -1])
-    appearance.set_headlight(scene.model, [1, 1, 1], [0.5, 0.5, 0.5])
-    assert renderer.render(ZERO).mean() > red.mean() + 10
 
 
 def test_invalid_changes_of_the_appearance_are_refused(scene):

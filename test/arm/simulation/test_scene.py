@@ -7,10 +7,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import GeometryError, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.scene import CAMERA, PREFIX, build_scene
+from vdl_ros.arm.simulation.scene import PREFIX, build_scene
 
 
 @pytest.fixture(scope='module')
@@ -101,25 +100,3 @@ def test_load_is_the_torque_of_gravity_on_the_arm_stretched_out(scene, robot):
     stiffness = scene.stiffen(0.02)
     assert (scene.load / stiffness)[scene.load > 0.0] == pytest.approx(0.02)
     assert (stiffness > 0.0).all()
-
-
-def test_each_joint_has_an_actuator_and_the_camera_its_field_of_view():
-    scene = build_scene(field_of_view=1.0, timestep=0.002, width=1280, height=720)
-    model = scene.model
-    assert [model.actuator(index).name for index in scene.actuators] == [
-        PREFIX + name for name in JOINTS]
-    assert [model.actuator(index).trnid[0] for index in scene.actuators] == [
-        model.joint(PREFIX + name).id for name in JOINTS]
-    assert model.camera(CAMERA).fovy[0] == pytest.approx(math.degrees(1.0))
-    assert model.opt.timestep == 0.002
-    assert (model.vis.global_.offwidth, model.vis.global_.offheight) == (1280, 720)
-
-
-def test_invalid_scene_file_is_refused(tmp_path):
-    with pytest.raises(GeometryError, match='^MuJoCo: '):
-        build_scene(load(), path=tmp_path / 'none.xml')
-    broken = tmp_path / 'broken.xml'
-    broken.write_text('<mujoco><worldbody><geom/></mujoco>')
-    with pytest.raises(GeometryError, match='^MuJoCo: ') as it:
-        build_scene(load(), path=broken)
-    assert '\n' not in str(it.value)

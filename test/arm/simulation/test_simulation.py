@@ -63,7 +63,7 @@ def test_each_motor_turns_its_joint_at_the_speed_of_the_urdf():
         assert now == pytest.approx(others, abs=0.005), joint
 
 
-def test_speed_setting_applies_varies_at_reset_and_lifting_is_slower():
+def test_speed_setting_applies_and_varies_at_reset():
     arm = simulation(base_speed=0.6)
     arm.command(Motors(base=1))
     arm.step(0.2)
@@ -79,16 +79,6 @@ def test_speed_setting_applies_varies_at_reset_and_lifting_is_slower():
     assert (drawn >= 0.9).all()
     assert (drawn <= 1.1).all()
     assert (np.ptp(drawn, axis=0) > 0.16).all()
-    way = {}
-    for direction in (1, -1):
-        arm = simulation(load_slowdown=0.2)
-        arm.reset({'shoulder': 1.0})
-        arm.command(Motors(shoulder=direction))
-        arm.step(0.6)
-        way[direction] = abs(position(arm, 'shoulder') - 1.0)
-    speed = GEOMETRY.joints['shoulder'].velocity
-    assert way[-1] < 0.92 * way[1]
-    assert 0.7 * speed * 0.5 < way[-1] < way[1] < 1.3 * speed * 0.6
 
 
 def test_reset_pose_is_exact_and_stays():
@@ -107,7 +97,7 @@ def test_reset_pose_is_exact_and_stays():
     assert arm.joint_positions.tolist() == [0, 0, 0.4, 0, 0], 'it cannot be upright'
 
 
-def test_loaded_joint_deflects_by_sag_and_reversal_is_delayed_by_the_play():
+def test_loaded_joint_deflects_by_sag():
     for sag in (0.005, 0.03):
         # Dropped is not how it can be seen: a weightless arm is put somewhere, then weighs.
         arm = simulation(sag=sag)
@@ -119,16 +109,6 @@ def test_loaded_joint_deflects_by_sag_and_reversal_is_delayed_by_the_play():
         # The shoulder lies against its end, which helps; elbow and wrist have only their gears.
         assert given_way[2:4] == pytest.approx([sag, sag], rel=0.1)
         assert given_way[[0, 4]] == pytest.approx([0, 0], abs=1e-3)
-    way = []
-    for dead_zone in (0.0, 0.1):
-        arm = simulation(dead_zone=dead_zone)
-        arm.command(Motors(base=1))
-        arm.step(1.0)
-        begun = position(arm, 'base')
-        arm.command(Motors(base=-1))
-        arm.step(1.0)
-        way.append(begun - position(arm, 'base'))
-    assert way[0] - way[1] == pytest.approx(0.1, abs=0.003)
 
 
 def test_commands_are_delayed_keep_their_order_and_end_with_a_reset():
@@ -186,18 +166,6 @@ def test_the_table_stops_the_arm_which_then_leaves_it():
     arm.step(1.5)
     assert position(arm, 'shoulder') < rest - 0.2
     assert arm.data.body(PREFIX + 'tool0').xpos[2] > 0.02
-
-
-def test_both_fingers_move_together():
-    arm = simulation()
-    mirror = arm.data.joint(PREFIX + 'gripper_mirror')
-    arm.reset({'gripper': 0.1})
-    assert mirror.qpos[0] == 0.1
-    arm.command(Motors(gripper=1))
-    for _ in range(50):
-        arm.step(0.02)
-        assert mirror.qpos[0] == pytest.approx(position(arm, 'gripper'), abs=0.005)
-    assert position(arm, 'gripper') > 0.2
 
 
 @pytest.mark.parametrize(('sag', 'timestep'), [
@@ -267,17 +235,6 @@ def test_impossible_pose_is_refused_and_changes_nothing():
         each.reset()
     assert arm.joint_positions.tobytes() == other.joint_positions.tobytes()
     assert arm.speed.tobytes() == other.speed.tobytes()
-
-
-def test_uneven_calls_of_the_pacer_add_up_to_its_factor():
-    for factor in (0.02, 1.0, 7.0):
-        pacer, arm, wall = Pacer(factor), ArmSimulation(SimulationConfig()), 50.0
-        pacer.sync(wall, arm.requested_time)
-        for step in range(200):
-            wall += (0.001, 0.013, 0.007)[step % 3]
-            arm.step(pacer.due(wall, arm.requested_time))
-        assert arm.time == pytest.approx((wall - 50.0) * factor, abs=0.004), factor
-        assert pacer.resyncs == 0, factor
 
 
 def test_due_and_waiting_time_are_in_wall_time():

@@ -30,9 +30,9 @@ def twin(poses, cubes, parameters=None, friction=0.6, play=None):
     return made
 
 
+@pytest.mark.parametrize('count', [6, pytest.param(16, marks=pytest.mark.slow)])
 def test_joints_agree_with_the_simulation_without_contacts(
-        play_of_simulations, move_beside_simulations):
-    count = 16
+        play_of_simulations, move_beside_simulations, count):
     random = np.random.default_rng(0)
     poses = random.uniform(GEOMETRY.lower, GEOMETRY.upper, (200, 5))
     poses = poses[~CollisionChecker(SCENE).collides(poses)][:count]

@@ -10,7 +10,8 @@ import torch
 from vdl_ros.pose.estimator import Estimate
 from vdl_ros.pose.model_file import save_model
 from vdl_ros.pose.networks import make_model
-from vdl_ros.pose.training.evaluation import calibrate, calibrated, format_table, score
+from vdl_ros.pose.training.evaluation import calibrate, calibrated, score
+from vdl_ros.tools import evaluate_pose
 
 ONE = np.array([0.8, 0.5, 3.1, 0.0, -1.0, 2.0], np.float32)
 
@@ -71,42 +72,32 @@ def test_the_threshold_separates_accurate_estimates():
     assert found.confident == pytest.approx(0.99, abs=0.005)
 
 
-def test_the_table_has_a_row_for_each_set():
-    estimate, truth = estimates(50)
-    lines = format_table([('basic', score(estimate, truth)), ('light', score(estimate, truth))])
-    rows = [line.split('|')[1:-1] for line in lines.splitlines()]
-    assert len(rows) == 4
-    assert {len(row) for row in rows} == {10}
-    assert rows[0][2].strip() == 'joints'
-    assert rows[3][0].strip() == 'light'
-    assert 'cm' in rows[2][3]
-
-
-def test_the_command_prints_attacks_plots_and_reports_errors(bags, launch, tmp_path):
+@pytest.mark.usefixtures('small_network')
+def test_the_command_prints_attacks_plots_and_reports_errors(bags, tmp_path, capsys):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
     save_model(model, 'resnet', make_model('resnet').state_dict(),
                {'scale': [1.0] * 6, 'threshold': 0.1}, {})
-    one, two = bags.write('one', 12), bags.write('two', 8)
-    command = ['ros2', 'run', 'vdl_ros', 'evaluate_pose', '--model', str(model), '--data']
     picture = tmp_path / 'picture.png'
-    found = launch(*command, str(one), str(two), '--json', '--picture', str(picture),
-                   '--adversarial_mode', 'fgsm', '--adversarial_epsilon', '0.003', '0.02')
-    assert found.wait() == 0
-    printed = json.loads(found.output[found.output.index('{\n'):])
+    data = ['--threads', '1', '--model', str(model), '--data', str(bags.write('one', 4)),
+            str(bags.write('two', 3))]
+    assert evaluate_pose.main([
+        *data, '--json', '--picture', str(picture), '--adversarial_mode', 'fgsm',
+        '--adversarial_epsilon', '0.003', '0.02']) == 0
+    output, notes = capsys.readouterr()
+    printed = json.loads(output)
     assert printed['architecture'] == 'resnet'
     assert {name: each['frames'] for name, each in printed['data'].items()} == {
-        f'{name}{attack}': count for name, count in (('one', 12), ('two', 8))
+        f'{name}{attack}': count for name, count in (('one', 4), ('two', 3))
         for attack in ('', ', fgsm 0.003', ', fgsm 0.02')}
     clean, small, large = (printed['data'][name]['mean_error'] for name in (
         'one', 'one, fgsm 0.003', 'one, fgsm 0.02'))
     # Less than the distance of two bytes: nothing changes, which is said.
     assert clean == small
     assert clean != large
-    assert '1/255 = 0.0039' in found.output
+    assert '1/255 = 0.0039' in notes
     assert 0.0 <= printed['data']['one']['joint_accuracy_10deg'] < 0.5
     assert picture.read_bytes()[:4] == b'\x89PNG'
-    refused = launch(*command, str(one), '--architecture', 'alexnet')
-    assert refused.wait() == 2
-    assert refused.output == (
+    assert evaluate_pose.main([*data, '--architecture', 'alexnet']) == 2
+    assert capsys.readouterr().err == (
         f'evaluate_pose: {model}: the architecture is resnet, not alexnet\n')

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.pose.networks import make_model
 from vdl_ros.pose.training.optimizer import PoseOptimizer
 
 
@@ -52,7 +51,7 @@ def test_updates_of_kernels_are_orthogonal(pool):
                                    rtol=1e-2, atol=0)
 
 
-@pytest.mark.parametrize('shape', [(6, 20), (20, 6)])
+@pytest.mark.parametrize('shape', [(6, 20), (20, 6)], ids=str)
 def test_float32_and_bfloat16_take_equal_steps(pool, shape):
     torch.manual_seed(2)
     weights = torch.randn(shape)
@@ -68,34 +67,3 @@ def test_float32_and_bfloat16_take_equal_steps(pool, shape):
     torch.testing.assert_close(*states)
     assert moved[0].norm() > 1.0
     assert (moved[0] - moved[1]).norm() < 0.02 * moved[0].norm()
-
-
-def test_gradients_are_clipped_by_their_global_norm(pool):
-    model = Small()
-    given = gradients(model)
-    length = torch.stack([each.norm() for each in given]).norm()
-    assert length > 100.0
-    PoseOptimizer(model, 0.0).step(given, 0.1, 1.0, pool)
-    seen = torch.stack([each.grad.norm() for each in model.parameters()]).norm()
-    assert float(seen) == pytest.approx(1.0, rel=1e-3)
-
-
-def test_a_restored_state_continues_equally(pool):
-    one, two = Small(), Small()
-    first, second = PoseOptimizer(one, 0.01), PoseOptimizer(two, 0.01)
-    step(one, first, pool)
-    step(two, second, pool)
-    third = PoseOptimizer(two, 0.01)
-    third.load_state_dict(second.state_dict())
-    again, fresh = step(one, first, pool, seed=2), step(two, third, pool, seed=2)
-    for name, value in again.items():
-        torch.testing.assert_close(fresh[name], value)
-
-
-@pytest.mark.parametrize('name', ['resnet', 'alexnet'])
-def test_every_parameter_is_updated_once(name, pool):
-    model = make_model(name)
-    moved = step(model, PoseOptimizer(model, 0.0), pool, lr=1e-3)
-    assert all(bool((value != 0.0).any()) for value in moved.values())
-    # 15 times the rate, and a matrix of norm one at the most.
-    assert max(float(value.abs().max()) for value in moved.values()) < 0.03
