@@ -20,12 +20,12 @@ from vdl_ros.common.settings import SettingError, build
 
 
 def write_image(path, pixels):
-    """Write uint8 [H, W, 3] in the format of the path's suffix, without loss for png."""
-    codec = {'.png': 'png', '.bmp': 'bmp', '.jpg': 'mjpeg'}[path.suffix.lower()]
+    """Write uint8 [H, W, 3] in the format of the path's suffix, png or bmp."""
+    codec = path.suffix.lower().removeprefix('.')
     with av.open(str(path), 'w', format='image2', options={'update': '1'}) as container:
         stream = container.add_stream(codec, rate=1)
         stream.height, stream.width = pixels.shape[:2]
-        stream.pix_fmt = {'png': 'rgb24', 'bmp': 'bgr24', 'mjpeg': 'yuvj444p'}[codec]
+        stream.pix_fmt = {'png': 'rgb24', 'bmp': 'bgr24'}[codec]
         frame = av.VideoFrame.from_ndarray(pixels, format='rgb24')
         container.mux(stream.encode(frame) + stream.encode(None))
 

@@ -120,7 +120,4 @@ class SmallNetwork(torch.nn.Module):
 @pytest.fixture
 def small_network(monkeypatch):
     """Let the small network be called resnet."""
-    threads = torch.get_num_threads()
     monkeypatch.setitem(MODELS, 'resnet', SmallNetwork)
-    yield
-    torch.set_num_threads(threads)

@@ -1,6 +1,5 @@
 """The joint tracker: commands, estimates, outliers, limits and resets."""
 
-import math
 
 import numpy as np
 import pytest
@@ -109,16 +108,3 @@ def test_the_track_resets_when_time_goes_back():
     assert track.positions == pytest.approx([-1.0, -0.5], abs=0.02)
     arm.command(1, 0)
     assert arm.see(10).positions == pytest.approx(arm.positions, abs=0.03)
-
-
-def test_probabilities_stay_normalised():
-    random = np.random.default_rng(0)
-    arm = Arm()
-    for number in range(150):
-        if number % 7 == 0:
-            arm.command(*random.integers(-1, 2, 2))
-        track = arm.see(off=random.normal(0.0, 0.5, 2), std=random.uniform(1e-3, 3.0, 2))
-        assert np.isfinite(track.positions).all()
-        assert (track.std >= 0.0).all()
-        assert all(math.isclose(each.sum(), 1.0, rel_tol=1e-9) and (each >= 0.0).all()
-                   for each in arm.tracker._probability)

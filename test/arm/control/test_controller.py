@@ -138,17 +138,6 @@ def test_missing_measurements_stop_motors_and_abort():
     assert loop.now - begun < config.stale_after + config.goal_timeout + 0.1
 
 
-def test_short_gap_in_measurements_is_bridged():
-    loop = Loop()
-    loop.start()
-    for blind in (False, True, False):
-        loop.blind = blind
-        for _ in range(75):
-            loop.step()
-    loop.run()
-    assert_there(loop, POINTS[-1])
-
-
 def test_unmeasured_joint_aborts_after_goal_timeout():
     loop = Loop()
     loop.hidden = [JOINTS.index('wrist')]

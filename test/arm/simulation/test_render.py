@@ -34,39 +34,6 @@ def differ(one, other, by=20):
     return (np.abs(one.astype(int) - other.astype(int)) > by).any(axis=2)
 
 
-def is_yellow(image):
-    red, green, blue = np.moveaxis(image.astype(int), 2, 0)
-    return (red > 120) & (green > 90) & (blue < 60)
-
-
-def test_image_shows_a_yellow_and_black_arm_on_a_table_before_a_bright_wall(renderer):
-    image = renderer.render(ZERO)
-    assert image.shape == (120, 160, 3)
-    assert image.dtype == np.uint8
-    yellow, black = is_yellow(image), (image < 50).all(axis=2)
-    assert yellow.sum() > 200
-    assert black.sum() > 200
-    # In the middle, not cut off anywhere.
-    for mask in (yellow, black):
-        rows, columns = np.nonzero(mask)
-        assert abs(columns.mean() - 80) < 10
-        assert 1 < rows.min() < rows.max() < 118
-    top, bottom = image[3, :40].mean(axis=0), image[-3, :40].mean(axis=0)
-    assert top.min() > 120
-    assert bottom[0] > bottom[2] + 30  # wood
-
-
-def test_arm_stays_in_the_image_in_all_poses(scene):
-    """No part leaves the image: frames stand for it, with the margin of a finger."""
-    kinematics = Kinematics(scene.geometry)
-    positions = np.random.default_rng(0).uniform(
-        scene.geometry.lower, scene.geometry.upper, (500, 5))
-    tips = kinematics.pose(positions)[:, :3, 3]
-    pixels = project(scene, tips[tips[:, 2] > 0.0], 320, 240)
-    assert (pixels > 0.0).all()
-    assert (pixels < [319, 239]).all()
-
-
 def test_only_the_arm_changes_between_images_and_the_same_pose_gives_the_same(renderer, scene):
     straight, bent = renderer.render(ZERO).copy(), renderer.render(BENT).copy()
     changed = differ(straight, bent)
@@ -173,30 +140,6 @@ def test_missing_opengl_raises_one_line(scene, monkeypatch):
     monkeypatch.undo()
     with ArmRenderer(scene, *SIZE) as renderer:
         assert renderer.render(ZERO).std() > 20
-
-
-def around(image, pixel, radius=2):
-    column, row = np.round(pixel).astype(int)
-    return image[row - radius:row + radius + 1, column - radius:column + radius + 1].astype(int)
-
-
-def test_lamp_lights_the_scene_and_its_lens(scene, renderer):
-    over_table = np.array([0.0, 0.6, 0.9, 0.9, 0.3])
-    dark = renderer.render(over_table).copy()
-    lit = renderer.render(over_table, lamp=True).copy()
-    np.testing.assert_array_equal(dark, renderer.render(over_table))
-    lamp = Kinematics(scene.geometry).pose(over_table, 'lamp')
-    # Where its ray meets the table.
-    spot = lamp[:3, 3] - lamp[:3, 2] * lamp[2, 3] / lamp[2, 2]
-    pixel = project(scene, spot, *SIZE)
-    assert around(lit, pixel).mean() > around(dark, pixel).mean() + 15
-    assert np.abs(lit[:, :15].astype(int) - dark[:, :15]).max() < 25, 'far away'
-    # The lens itself, seen from the front.
-    appearance.place_camera(scene.model, 0.5, math.pi / 3, 0.0)
-    low = [0.0, -0.6, 1.4, 0.6, 0.35]
-    lens = project(scene, Kinematics(scene.geometry).pose(low, 'lamp')[:3, 3], *SIZE)
-    dark, lit = renderer.render(low).copy(), renderer.render(low, lamp=True).copy()
-    assert around(lit, lens).max() > around(dark, lens).max()
 
 
 def test_invalid_changes_of_the_appearance_are_refused(scene):

@@ -1,17 +1,21 @@
-"""The simulated arm: repeatable, correct speeds, limits, collisions, finite, at a set pace."""
+"""The simulated arm: its model, motors, limits, collisions and pace; repeatable and finite."""
 
 import dataclasses
 import itertools
 import math
+import xml.etree.ElementTree as ElementTree
 
+import mujoco
 import numpy as np
 import pytest
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.simulation.motor_model import GearMotors
 from vdl_ros.arm.simulation.pacer import Pacer
-from vdl_ros.arm.simulation.scene import PREFIX
+from vdl_ros.arm.simulation.scene import PREFIX, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 
@@ -97,20 +101,6 @@ def test_reset_pose_is_exact_and_stays():
     assert arm.joint_positions.tolist() == [0, 0, 0.4, 0, 0], 'it cannot be upright'
 
 
-def test_loaded_joint_deflects_by_sag():
-    for sag in (0.005, 0.03):
-        # Dropped is not how it can be seen: a weightless arm is put somewhere, then weighs.
-        arm = simulation(sag=sag)
-        arm.scene.model.opt.gravity[:] = 0.0
-        arm.reset([0, math.pi / 2, 0, 0, 0])
-        arm.scene.model.opt.gravity[:] = 0.0, 0.0, -9.81
-        arm.step(3.0)
-        given_way = arm.joint_positions - [0, math.pi / 2, 0, 0, 0]
-        # The shoulder lies against its end, which helps; elbow and wrist have only their gears.
-        assert given_way[2:4] == pytest.approx([sag, sag], rel=0.1)
-        assert given_way[[0, 4]] == pytest.approx([0, 0], abs=1e-3)
-
-
 def test_commands_are_delayed_keep_their_order_and_end_with_a_reset():
     arm = simulation(command_delay=0.1, start_delay=0.0, time_constant=0.0, dead_zone=0.0)
     arm.command(Motors(base=1, lamp=True))
@@ -150,22 +140,6 @@ def test_joint_stops_at_its_limit_and_leaves_it_again():
         arm.command(Motors(**{joint: -way}))
         arm.step(0.5)
         assert way * (end - position(arm, joint)) > 0.3 * limit.velocity * 0.5, joint
-
-
-def test_the_table_stops_the_arm_which_then_leaves_it():
-    arm = simulation()
-    arm.reset({'shoulder': 1.2, 'elbow': 0.6})
-    arm.command(Motors(shoulder=1, elbow=1))
-    arm.step(6.0)
-    assert arm.data.ncon > 0
-    assert arm.data.body(PREFIX + 'tool0').xpos[2] > -0.01
-    assert np.abs(arm.joint_velocities).max() < 0.05
-    rest = position(arm, 'shoulder')
-    assert rest < GEOMETRY.joints['shoulder'].upper
-    arm.command(Motors(shoulder=-1))
-    arm.step(1.5)
-    assert position(arm, 'shoulder') < rest - 0.2
-    assert arm.data.body(PREFIX + 'tool0').xpos[2] > 0.02
 
 
 @pytest.mark.parametrize(('sag', 'timestep'), [
@@ -267,3 +241,146 @@ def test_large_lag_is_dropped_and_a_simulation_far_ahead_resyncs():
         with pytest.raises(
                 ValueError, match=f'^{name}: .* is not allowed: a number, more than 0'):
             Pacer(**{name: value})
+
+
+@pytest.fixture(scope='module')
+def scene():
+    return build_scene()
+
+
+@pytest.fixture(scope='module')
+def robot(scene):
+    return ElementTree.fromstring(scene.geometry.urdf)
+
+
+def test_limits_axes_and_masses_are_those_of_the_urdf(scene, robot):
+    for joint in scene.geometry.joints.values():
+        if joint.type != 'fixed':
+            found = scene.model.joint(PREFIX + joint.name)
+            assert found.range == pytest.approx([joint.lower, joint.upper])
+            assert found.axis == pytest.approx(joint.axis)
+    assert scene.model.njnt == len(JOINTS) + 1
+    total = 0.0
+    for link in robot.findall('link'):
+        body = scene.model.body(PREFIX + link.get('name'))
+        mass = link.find('inertial/mass')
+        value = 0.0 if mass is None else float(mass.get('value'))
+        assert body.mass[0] == pytest.approx(value)
+        total += value
+        if mass is not None:
+            inertia = link.find('inertial/inertia')
+            assert sorted(body.inertia) == pytest.approx(sorted(
+                float(inertia.get(key)) for key in ('ixx', 'iyy', 'izz')))
+    assert scene.model.body_mass.sum() == pytest.approx(total)
+
+
+def test_arm_collides_with_table_and_itself_only(scene):
+    data = mujoco.MjData(scene.model)
+    for pose in ([0, 0, 0, 0, 0], [0, 0, 0, 0, scene.geometry.upper[4]], [1, 0.3, 0.5, 0.4, 0.1],
+                 [-1, -0.5, 1.2, 0.9, 0]):
+        scene.set_positions(data, np.array(pose))
+        assert data.ncon == 0, pose
+    touching = set()
+    for pose in ([0, 1.2, 1.3, 0, 0], [0, 0, 2.75, 0.9, 0]):
+        scene.set_positions(data, np.array(pose))
+        for contact in data.contact:
+            touching |= {scene.model.body(scene.model.geom_bodyid[geom]).name
+                         for geom in contact.geom}
+    assert {'world', 'arm/base_link', 'arm/hand'} <= touching
+
+
+def test_load_is_the_torque_of_gravity_on_the_arm_stretched_out(scene, robot):
+    geometry = scene.geometry
+    kinematics = Kinematics(geometry)
+
+    def energy(positions):
+        poses = kinematics.poses(positions)
+        total = 0.0
+        for link in robot.findall('link'):
+            inertial = link.find('inertial')
+            if inertial is not None:
+                centre = [float(word) for word in inertial.find('origin').get('xyz').split()]
+                height = (poses[link.get('name')] @ [*centre, 1.0])[2]
+                total += float(inertial.find('mass').get('value')) * 9.81 * height
+        return total
+
+    stretched = np.array([0.0, math.pi / 2, 0.0, 0.0, 0.0])
+    for index in range(5):
+        step = 1e-5 * np.eye(5)[index]
+        torque = abs(energy(stretched + step) - energy(stretched - step)) / 2e-5
+        assert scene.load[index] == pytest.approx(torque if torque > 0.01 else 0.0, rel=1e-3)
+    assert (scene.load[1:4] > 0.02).all()
+    assert scene.load[[0, 4]].tolist() == [0.0, 0.0]
+    # The gear deflects by sag under it.
+    stiffness = scene.stiffen(0.02)
+    assert (scene.load / stiffness)[scene.load > 0.0] == pytest.approx(0.02)
+    assert (stiffness > 0.0).all()
+
+
+STEP = 0.004
+EXACT = SimulationConfig(
+    timestep=STEP, dead_zone=0.0, start_delay=0.0, time_constant=0.0, load_slowdown=0.0,
+    sag=0.01)
+
+
+class One:
+    """One motor of 1 rad/s whose joint follows its gear at once; limits at -1 and 1."""
+
+    def __init__(self, play=0.0, **settings):
+        self.motors = GearMotors(
+            dataclasses.replace(EXACT, **settings), np.array([1.0]), np.array([-1.0]),
+            np.array([1.0]), np.array([0.5]), np.array([0.05]))
+        self.motors.place(np.array([0.0]), np.array([play]))
+
+    @property
+    def angle(self):
+        return self.motors.target[0]
+
+    def run(self, command, seconds, torque=0.0, position=None):
+        for _ in range(round(seconds / STEP)):
+            self.motors.step([command], [self.angle if position is None else position], [torque])
+        return self.angle
+
+
+def test_an_ideal_motor_turns_at_its_speed_and_stops_at_once():
+    for way in (1, -1):
+        one = One()
+        assert one.motors.step([0], [0.0], [0.0]) is False, 'nothing moved'
+        assert one.run(way, 0.4) == pytest.approx(0.4 * way)
+        assert one.motors.step([way], [one.angle], [0.0]) is True
+        assert one.run(0, 1.0) == pytest.approx(0.404 * way)
+
+
+def test_motor_starts_after_delay_and_accelerates():
+    assert One(start_delay=0.1).run(1, 0.1) == 0.0
+    assert One(start_delay=0.1).run(1, 0.5) == pytest.approx(0.4)
+    # A first-order delay costs its time constant of way, and gives it back on coasting.
+    one = One(time_constant=0.05)
+    assert one.run(1, 0.6) == pytest.approx(0.55, abs=STEP)
+    assert one.run(0, 1.0) == pytest.approx(0.60, abs=STEP)
+
+
+def test_play_is_lost_on_reversal_only():
+    one = One(play=1.0, dead_zone=0.1)  # the motor lies at the forward end of its play
+    assert one.run(1, 0.3) == pytest.approx(0.3)
+    assert one.run(-1, 0.1) == pytest.approx(0.3)
+    assert one.run(-1, 0.2) == pytest.approx(0.1)
+    assert one.run(0, 0.1) == pytest.approx(0.1)
+    assert one.run(-1, 0.1) == pytest.approx(0.0)
+    assert One(play=-1.0, dead_zone=0.1).run(1, 0.3) == pytest.approx(0.2)
+
+
+def test_load_changes_the_speed():
+    assert One(load_slowdown=0.2).run(1, 0.5, torque=0.5) == pytest.approx(0.4)
+    assert One(load_slowdown=0.2).run(1, 0.5, torque=-0.5) == pytest.approx(0.6)
+    assert One(load_slowdown=0.2).run(-1, 0.5, torque=0.5) == pytest.approx(-0.6)
+    # However large the torque, it neither turns back nor runs away.
+    assert One(load_slowdown=0.9).run(1, 0.4, torque=100.0) == 0.0
+    assert One(load_slowdown=0.9).run(1, 0.4, torque=-100.0) == pytest.approx(0.8)
+
+
+def test_clutch_slips_at_limits_and_obstacles():
+    one = One(dead_zone=0.1)
+    assert one.run(1, 5.0) == pytest.approx(1.01)  # as far as the joint gives way
+    assert one.run(-1, 0.2) == pytest.approx(0.91)  # nothing was wound up but the play
+    assert One().run(1, 5.0, position=0.0) == pytest.approx(0.05)

@@ -1,33 +1,43 @@
-"""Training of pose networks: learning, resuming, and errors of settings and folders."""
+"""Training of pose networks: its optimiser, resuming, refusals, scores and their command."""
 
 import json
+import math
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from vdl_ros.common.tensor_file import load_tensor_file
 from vdl_ros.pose.data.dataset import PoseDataset
-from vdl_ros.pose.model_file import load_model
+from vdl_ros.pose.estimator import Estimate
+from vdl_ros.pose.model_file import load_model, save_model
+from vdl_ros.pose.networks import make_model
 from vdl_ros.pose.training import training
+from vdl_ros.pose.training.evaluation import calibrate, calibrated, score
+from vdl_ros.pose.training.optimizer import PoseOptimizer
+from vdl_ros.pose.training.run_folder import RunFolder
 from vdl_ros.pose.training.training import Trainer
 from vdl_ros.pose.training.training_config import TrainingConfig
-from vdl_ros.tools import train_pose
-
-
-pytestmark = pytest.mark.usefixtures('small_network')
+from vdl_ros.tools import evaluate_pose, train_pose
 
 
 @pytest.fixture(autouse=True)
 def precision(monkeypatch):
-    """Compute in float32, also where bfloat16 measures as faster."""
+    """Compute in float32, also where bfloat16 measures as faster; keep the number of threads."""
+    threads = torch.get_num_threads()
     monkeypatch.setattr(training, 'bfloat16_is_faster', lambda: False)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
-def data(bags):
-    """Return 21 frames, of which the first is held out."""
+def data(bags, small_network, monkeypatch):
+    """Return 21 frames, of which the first is held out; nothing is drawn."""
+    monkeypatch.setattr(RunFolder, '_draw', lambda self: None)
     return PoseDataset([bags.write('some', 21)])
 
 
@@ -54,13 +64,14 @@ def checkpoint(folder):
     return load_tensor_file(folder / 'checkpoint.pt', 'checkpoint')
 
 
-def test_training_lowers_the_loss_and_writes_its_files(data, tmp_path):
+@pytest.mark.slow
+def test_training_lowers_the_loss_and_writes_its_files(bags, tmp_path):
     folder = tmp_path / 'run'
-    trainer, scores, lines = train(data, folder, epochs=8)
-    assert (trainer.epoch, trainer.step) == (8, 40)
+    trainer, scores, lines = train(PoseDataset([bags.write('some', 21)]), folder, epochs=4)
+    assert (trainer.epoch, trainer.step) == (4, 20)
     rows = (folder / 'progress.csv').read_text().splitlines()
     losses = [float(row.split(',')[6]) for row in rows[1:]]
-    assert len(losses) == 8
+    assert len(losses) == 4
     assert losses[-1] < 0.97 * losses[0]
     assert (folder / 'curve.png').read_bytes()[:4] == b'\x89PNG'
     assert list(folder.glob('events.out.*'))
@@ -69,7 +80,7 @@ def test_training_lowers_the_loss_and_writes_its_files(data, tmp_path):
     _, found = load_model(folder)
     assert found['origin']['seed'] == 0
     assert found['origin']['validation']['frames'] == scores.frames == 1
-    assert any('epoch 8: joints' in line for line in lines)
+    assert any('epoch 4: joints' in line for line in lines)
 
 
 def test_a_resumed_training_ends_with_the_same_weights(data, tmp_path):
@@ -140,7 +151,7 @@ def test_training_can_start_from_a_model_but_not_with_invalid_settings(data, bag
             TrainingConfig(**{name: value})
 
 
-@pytest.mark.usefixtures('own_signals')
+@pytest.mark.usefixtures('own_signals', 'small_network')
 def test_the_command_trains_stops_on_a_signal_and_refuses_a_missing_bag(
         bags, tmp_path, monkeypatch, capsys):
     lines = []
@@ -159,7 +170,140 @@ def test_the_command_trains_stops_on_a_signal_and_refuses_a_missing_bag(
     epochs = checkpoint(tmp_path / 'run')['epoch']
     assert train_pose.main([*command, '--resume', '--epochs', str(epochs + 1)]) == 0
     assert any(f'epoch {epochs + 1}: joints' in line for line in lines)
+    assert (tmp_path / 'run' / 'curve.png').read_bytes()[:4] == b'\x89PNG'
     assert train_pose.main(['--data', str(tmp_path / 'nowhere'), '--output', folder]) == 2
     error = capsys.readouterr().err
     assert error.count('\n') == 1
     assert 'no bag is there' in error
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(2) as threads:
+        yield threads
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Conv2d(3, 4, 3)
+        self.inner = nn.Conv2d(4, 6, 3).to(memory_format=torch.channels_last)
+        self.wide = nn.Linear(600, 700)
+        self.hidden = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 2)
+
+
+def gradients(model, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(each.shape, generator=generator) for each in model.parameters()]
+
+
+def step(model, optimizer, pool, lr=0.1, longest=1e9, seed=1):
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer.step(gradients(model, seed), lr, longest, pool)
+    return {name: before[name] - value for name, value in model.state_dict().items()}
+
+
+def test_updates_of_kernels_are_orthogonal(pool):
+    model = Small()
+    moved = step(model, PoseOptimizer(model, 0.0), pool)
+    for name in ('inner.weight', 'hidden.weight'):
+        sizes = torch.linalg.svdvals(moved[name].flatten(1))
+        assert sizes.max() < 2.0 * sizes.min(), name
+        given = dict(zip(moved, gradients(model), strict=True))[name]
+        assert (moved[name] * given).sum() > 0.0
+    # AdamW's first step is the learning rate for each number.
+    for name in ('first.weight', 'first.bias', 'wide.weight', 'head.weight', 'inner.bias'):
+        torch.testing.assert_close(moved[name].abs(), torch.full_like(moved[name], 0.1),
+                                   rtol=1e-2, atol=0)
+
+
+ONE = np.array([0.8, 0.5, 3.1, 0.0, -1.0, 2.0], np.float32)
+
+
+def estimates(count, std=0.1, seed=0):
+    """Return truth, and estimates whose errors have the standard deviations that they state."""
+    random = np.random.default_rng(seed)
+    truth = np.repeat(ONE[None], count, 0)
+    stds = np.broadcast_to(std, (count, 6)).astype(np.float32)
+    values = truth + (random.normal(size=(count, 6)) * stds).astype(np.float32)
+    return Estimate(values, stds, *np.ones((2, count), bool)), truth
+
+
+def test_angle_errors_wrap_around():
+    off = np.zeros((4, 6), np.float32)
+    off[0] = np.radians([0, 9, 9, 9, 9, 9])
+    off[1] = np.radians([0, 11, -11, 11, -11, 11])
+    off[2] = np.radians([0, 0, 360, 351, 0, 0])
+    off[3, 0] = 0.09
+    truth = np.repeat(ONE[None], 4, 0)
+    found = score(Estimate(truth + off, np.full((4, 6), 0.1, np.float32),
+                           np.array([True, False, True, True]), np.ones(4, bool)), truth)
+    assert found.accuracy == {
+        'camera_distance': 0.75, 'camera_elevation': 0.75, 'camera_azimuth': 0.75, 'base': 0.75,
+        'shoulder': 0.75, 'elbow': 0.75}
+    assert found.joint_accuracy == 0.75
+    assert math.degrees(found.joint_error) == pytest.approx((3 * 9 + 3 * 11 + 9) / 12, abs=1e-3)
+    assert found.error['camera_distance'] == pytest.approx(0.09 / 4, abs=1e-6)
+    assert (found.confident, found.confident_accuracy) == (0.75, 1.0)
+    printed = found.as_dict()
+    assert printed['joint_accuracy_10deg'] == 0.75
+    assert printed['mean_error']['base_deg'] == pytest.approx((9 + 11 + 9) / 4, abs=1e-3)
+
+
+def test_standard_deviations_are_calibrated():
+    estimate, truth = estimates(4000)
+    wrong = estimate._replace(std=estimate.std * np.float32([1, 2, 0.5, 1, 1, 3]))
+    calibration = calibrate(wrong, truth)
+    np.testing.assert_allclose(calibration['scale'], [1, 0.5, 2, 1, 1, 1 / 3], rtol=0.06)
+    again, truth = estimates(4000, seed=1)
+    wrong = again._replace(std=again.std * np.float32([1, 2, 0.5, 1, 1, 3]))
+    for share in score(calibrated(wrong, calibration), truth).within_std.values():
+        assert share == pytest.approx(0.683, abs=0.04)
+
+
+def test_the_threshold_separates_accurate_estimates():
+    # Stated uncertainties from 1 to 30 degrees, and errors to match.
+    std = np.radians(np.linspace(1, 30, 3000))[:, None]
+    estimate, truth = estimates(3000, std)
+    calibration = calibrate(estimate, truth)
+    found = score(calibrated(estimate, calibration), truth)
+    assert found.joint_accuracy < 0.7
+    assert found.confident_accuracy >= 0.98
+    assert 0.1 < found.confident < 0.5
+    # Nothing to distrust: nearly all are confident.
+    estimate, truth = estimates(3000, std / 20)
+    found = score(calibrated(estimate, calibrate(estimate, truth)), truth)
+    assert found.confident == pytest.approx(0.99, abs=0.005)
+
+
+@pytest.mark.usefixtures('small_network')
+def test_the_command_prints_attacks_plots_and_reports_errors(bags, tmp_path, capsys):
+    torch.manual_seed(0)
+    model = tmp_path / 'model.pt'
+    save_model(model, 'resnet', make_model('resnet').state_dict(),
+               {'scale': [1.0] * 6, 'threshold': 0.1}, {})
+    picture = tmp_path / 'picture.png'
+    data = ['--threads', '1', '--model', str(model), '--data', str(bags.write('one', 4)),
+            str(bags.write('two', 3))]
+    assert evaluate_pose.main([
+        *data, '--json', '--picture', str(picture), '--adversarial_mode', 'fgsm',
+        '--adversarial_epsilon', '0.003', '0.02']) == 0
+    output, notes = capsys.readouterr()
+    printed = json.loads(output)
+    assert printed['architecture'] == 'resnet'
+    assert {name: each['frames'] for name, each in printed['data'].items()} == {
+        f'{name}{attack}': count for name, count in (('one', 4), ('two', 3))
+        for attack in ('', ', fgsm 0.003', ', fgsm 0.02')}
+    clean, small, large = (printed['data'][name]['mean_error'] for name in (
+        'one', 'one, fgsm 0.003', 'one, fgsm 0.02'))
+    # Less than the distance of two bytes: nothing changes, which is said.
+    assert clean == small
+    assert clean != large
+    assert '1/255 = 0.0039' in notes
+    assert 0.0 <= printed['data']['one']['joint_accuracy_10deg'] < 0.5
+    assert picture.read_bytes()[:4] == b'\x89PNG'
+    assert evaluate_pose.main([*data, '--architecture', 'alexnet']) == 2
+    assert capsys.readouterr().err == (
+        f'evaluate_pose: {model}: the architecture is resnet, not alexnet\n')
