@@ -56,14 +56,6 @@ def until(condition, what, timeout=120.0):
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    with fake.plugged_in() as bench:
-        for name, value in bench.env.items():
-            monkeypatch.setenv(name, value)
-        yield bench
-
-
-@pytest.fixture
 def usb(bench, monkeypatch):
     """Return a function that makes the arm on the bench; test_guardian.py tests the guardian."""
     monkeypatch.setattr(robot, 'Guardian', lambda *arguments: NullGuardian())

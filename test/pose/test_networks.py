@@ -200,13 +200,3 @@ def test_estimates_of_a_picture_and_its_mirror_image_are_averaged_by_certainty()
     assert std[1:] == pytest.approx(expected, rel=1e-3)
     values, _ = both(truth, truth + 0.1, second_std=0.2)
     assert values[3] == pytest.approx(truth[0, 3].item() + 0.02, abs=1e-4)
-
-
-def test_a_flipped_picture_gives_the_mirrored_pose():
-    torch.manual_seed(0)
-    picture = np.random.default_rng(0).integers(0, 256, (3, 128, 128, 3), np.uint8)
-    estimator = PoseEstimator(make_model('resnet').eval(), 'resnet', CALIBRATION, {})
-    seen = estimator.estimate(picture)
-    mirrored = estimator.estimate(np.ascontiguousarray(picture[:, :, ::-1]))
-    assert np.allclose(seen.values * MIRROR.numpy(), mirrored.values, atol=1e-3)
-    assert np.allclose(seen.std, mirrored.std, rtol=1e-3)

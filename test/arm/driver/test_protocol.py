@@ -122,12 +122,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch):
-    monkeypatch.setenv(fake.VARIABLE, str(tmp_path))
-    return fake.Bench(tmp_path)
-
-
-@pytest.fixture
 def backend(bench):
     return usb.load_backend('fake_owi535:make')
 
