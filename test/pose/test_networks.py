@@ -73,6 +73,28 @@ def test_the_loss_is_minimal_at_the_truth_and_the_true_std():
     assert torch.equal(*gradients)
 
 
+def test_map_targets_are_the_cells_around_a_point_inside_the_picture():
+    truth = targets(1)
+    points = torch.zeros(1, len(POINTS), 3)
+    # Column 2.25 and row 1 of four: three quarters of it in one cell, one in the next.
+    points[0, 0] = torch.tensor([(2.25 + 0.5) / 2.0 - 1.0, (1.0 + 0.5) / 2.0 - 1.0, 5.0])
+    points[0, 1:, 0] = 1.3
+
+    def of(maps):
+        raw = Raw(encode(truth), torch.zeros(1, 6), points, maps)
+        return float(pose_loss(raw, truth, points).maps)
+
+    maps = torch.full((1, len(POINTS), 4, 4), -20.0)
+    maps[0, 0, 1, 2], maps[0, 0, 1, 3] = math.log(0.75), math.log(0.25)
+    best = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
+    assert of(maps) == pytest.approx(best, abs=1e-5)
+    assert of(maps + 7.0) == pytest.approx(best, abs=1e-5)
+    maps[0, 1:] = torch.randn(len(POINTS) - 1, 4, 4)
+    assert of(maps) == pytest.approx(best, abs=1e-5)
+    assert of(maps.transpose(2, 3)) > 5.0
+    assert of(torch.zeros_like(maps)) == pytest.approx(math.log(16.0), abs=1e-5)
+
+
 def test_keypoints_match_the_renderer_and_flips_the_mirrored_pose(bags):
     scene = build_scene()
     data = PoseDataset([bags.write('some', 6)])

@@ -293,6 +293,10 @@ def test_the_command_prints_attacks_plots_and_reports_errors(bags, tmp_path, cap
     assert '1/255 = 0.0039' in notes
     assert 0.0 <= printed['data']['one']['joint_accuracy_10deg'] < 0.5
     assert picture.read_bytes()[:4] == b'\x89PNG'
+    assert evaluate_pose.main([*data, '--table']) == 0
+    rows = [line.split('|')[1:-1] for line in capsys.readouterr().out.splitlines()]
+    assert [len(row) for row in rows] == [10] * 4
+    assert [rows[0][2].strip(), *(row[0].strip() for row in rows[2:])] == ['joints', 'one', 'two']
     assert evaluate_pose.main([*data, '--architecture', 'alexnet']) == 2
     assert capsys.readouterr().err == (
         f'evaluate_pose: {model}: the architecture is resnet, not alexnet\n')
