@@ -9,7 +9,7 @@ from vdl_ros.arm.calibration.calibration_file import SECTIONS
 from vdl_ros.arm.calibration.estimation import estimate, lag
 from vdl_ros.arm.calibration.moves import CalibrationError, CalibrationMoves
 from vdl_ros.arm.calibration.moves_config import BY_CAMERA, BY_TRUTH
-from vdl_ros.arm.calibration.result import calibration_of
+from vdl_ros.arm.calibration.result import calibration_of, table
 from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.motor_command import Motors
@@ -97,6 +97,7 @@ def test_hidden_parameters_are_recovered(ranges, seed):
     assert all(sum(map(abs, each)) <= 1 for each in commanded), 'one motor at a time'
     assert np.abs(bench.arm.joint_positions[:4]).max() < 0.1, 'upright at the end'
     found = estimate(moves.recording, SCENE)
+    print(table(found, WIRED))
     assert set(found) == set(JOINTS)
     calibration = calibration_of(found, SCENE, WIRED, 'truth')
     late = lag(SCENE, config.sag)

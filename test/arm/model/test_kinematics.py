@@ -105,7 +105,7 @@ def test_unknown_frame_or_wrong_shape_is_refused():
 CHECKER = CollisionChecker(build_scene())
 GEOMETRY = CHECKER.scene.geometry
 KINEMATICS = Kinematics(GEOMETRY)
-PLACES = 40
+PLACES = 60
 UPRIGHT = np.zeros(5)
 
 
