@@ -1,13 +1,17 @@
-"""Small bags as a capture writes them, with pictures made by numpy instead of a renderer."""
+"""Small bags as a capture writes them, with pictures made by numpy, and a small network."""
 
 import numpy as np
 import pytest
+import torch
 from rclpy.serialization import serialize_message
+from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import CaptureScene
+from vdl_ros.pose.keypoints import POINTS
+from vdl_ros.pose.networks import MODELS, Raw
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 
@@ -18,9 +22,7 @@ TYPES = {'camera/image_raw': 'sensor_msgs/msg/Image',
 
 
 def header(index):
-    head = Header(frame_id='camera')
-    head.stamp.sec, head.stamp.nanosec = divmod((index + 1) * 33_000_000, 10**9)
-    return head
+    return Header(frame_id='camera', stamp=Time(nanoseconds=(index + 1) * 33_000_000).to_msg())
 
 
 def labels(index):
@@ -97,3 +99,25 @@ class Bags:
 @pytest.fixture
 def bags(tmp_path):
     return Bags(tmp_path)
+
+
+class SmallNetwork(torch.nn.Module):
+    """A network with the outputs of the real ones that is trained within a moment."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 8, 8)
+        self.second = torch.nn.Conv2d(8, 8, 4, 4)
+        self.hidden = torch.nn.Linear(128, 32)
+        self.head = torch.nn.Linear(32, 17 + 3 * len(POINTS))
+
+    def forward(self, pictures):
+        x = self.second(self.first(pictures - 0.5).relu()).relu()
+        x = self.head(self.hidden(x.flatten(1)).relu())
+        return Raw(x[:, :11], x[:, 11:17].clamp(-6.0, 1.5), x[:, 17:].unflatten(-1, (-1, 3)))
+
+
+@pytest.fixture
+def small_network(monkeypatch):
+    """Let the small network be called resnet."""
+    monkeypatch.setitem(MODELS, 'resnet', SmallNetwork)

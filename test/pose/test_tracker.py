@@ -1,6 +1,5 @@
 """The joint tracker: commands, estimates, outliers, limits and resets."""
 
-import math
 
 import numpy as np
 import pytest
@@ -33,15 +32,16 @@ class Arm:
         return track
 
 
-def test_the_first_estimate_is_returned_unchanged():
+def test_a_track_is_as_certain_as_its_estimates():
     track = Arm((0.3, -0.2)).see()
-    assert track.positions == pytest.approx([0.3, -0.2], abs=0.01)
+    assert track.positions == pytest.approx([0.3, -0.2], abs=0.01), 'the first, unchanged'
     assert (track.std > 0.5 * STD).all()
     assert (track.std < 4.0 * STD).all()
-
-
-def test_an_uncertain_estimate_gives_an_uncertain_track():
     assert (Arm().see(std=np.array([2.0, 2.0])).std > 0.5).all()
+    # Repeated pictures add no certainty.
+    arm = Arm()
+    once = arm.see(off=(0.1, 0.1)).std
+    assert (arm.see(3, off=(0.1, 0.1)).std > 0.6 * once).all()
 
 
 def test_commands_move_the_track_when_estimates_are_uncertain():
@@ -77,12 +77,6 @@ def test_outliers_are_outweighed_while_the_arm_moves():
     assert (track.std < 0.1).all()
 
 
-def test_repeated_pictures_add_no_certainty():
-    arm = Arm()
-    once = arm.see(off=(0.1, 0.1)).std
-    assert (arm.see(3, off=(0.1, 0.1)).std > 0.6 * once).all()
-
-
 def test_the_track_recovers_after_a_move_by_hand():
     arm = Arm((1.0, 1.0))
     arm.see(40)
@@ -107,23 +101,10 @@ def test_the_track_stays_within_the_limits():
 
 def test_the_track_resets_when_time_goes_back():
     arm = Arm((1.0, 1.0))
-    arm.see(100)
+    arm.see(60)
     arm.now = 0.0
     arm.positions = np.array([-1.0, -0.5])
     track = arm.see()
     assert track.positions == pytest.approx([-1.0, -0.5], abs=0.02)
     arm.command(1, 0)
     assert arm.see(10).positions == pytest.approx(arm.positions, abs=0.03)
-
-
-def test_probabilities_stay_normalised():
-    random = np.random.default_rng(0)
-    arm = Arm()
-    for number in range(300):
-        if number % 7 == 0:
-            arm.command(*random.integers(-1, 2, 2))
-        track = arm.see(off=random.normal(0.0, 0.5, 2), std=random.uniform(1e-3, 3.0, 2))
-        assert np.isfinite(track.positions).all()
-        assert (track.std >= 0.0).all()
-        assert all(math.isclose(each.sum(), 1.0, rel_tol=1e-9) and (each >= 0.0).all()
-                   for each in arm.tracker._probability)

@@ -1,5 +1,6 @@
-"""The panel's text for known and unknown states."""
+"""What the view shows: the state of the arm and of a training, and the target of a policy."""
 
+import asyncio
 import math
 from types import SimpleNamespace
 
@@ -8,37 +9,27 @@ import pytest
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.view.state_text import ArmStatus, state_text
+from vdl_ros.view.target import DraggedTarget
+from vdl_ros.view.training_status import Curve, TrainingStatus, losses_text, training_text
 
 UNKNOWN = np.full(5, math.nan)
 
 
-def test_initial_state_is_unknown():
+def test_angles_are_in_degrees_and_motors_in_words():
     text = state_text(ArmStatus(), UNKNOWN, None, 100.0)
     assert text.count('| ? | ? |') == 5
     assert 'No arm is connected.' in text
     assert 'No joint measurements.' in text
     assert 'camera' not in text
-
-
-def test_angles_are_in_degrees_and_motors_in_words():
     motors = dict.fromkeys(JOINTS, 0) | {'base': 1, 'wrist': -1}
     status = ArmStatus(motors=motors, measured_at=99.5)
     positions = np.radians([10.0, -20.0, 0.0, 5.5, math.nan])
     text = state_text(status, positions, None, 100.0)
-    assert '| base | 10.0° | **forward** |' in text
-    assert '| shoulder | -20.0° | off |' in text
-    assert '| wrist | 5.5° | **backward** |' in text
-    assert '| gripper | ? | off |' in text
+    for row in ('| base | 10.0° | **forward** |', '| shoulder | -20.0° | off |',
+                '| wrist | 5.5° | **backward** |', '| gripper | ? | off |'):
+        assert row in text
     assert 'No joint measurements' not in text
     assert 'No joint measurements.' in state_text(status, positions, None, 101.0)
-
-
-def test_up_to_three_notes_take_the_same_space():
-    status = ArmStatus(motors=dict.fromkeys(JOINTS, 0), measured_at=100.0)
-    none, one = (state_text(status, UNKNOWN, None, now) for now in (100.0, 102.0))
-    three = state_text(ArmStatus(emergency=True), UNKNOWN, None, 100.0)
-    assert none.count('\n\n') == one.count('\n\n') == three.count('\n\n') == 3
-    assert [text.count('&nbsp;') for text in (none, one, three)] == [3, 2, 0]
 
 
 def test_notes_for_stop_trajectory_and_estimate():
@@ -53,26 +44,162 @@ def test_notes_for_stop_trajectory_and_estimate():
     assert 'uncertain' in text
 
 
-@pytest.mark.parametrize(('text', 'shown'), [
-    ('![x](http://evil.test/a)', r'\!\[x\]\(http:\/\/evil\.test\/a\)'),
-    ('<img src=x>', r'\<img src\=x\>'), ('a\n\n# b', r'\'a\\n\\n\# b\''),
-    ('x' * 10**6, rf"\'{'x' * 76}\.\.\.")])
-def test_texts_of_messages_are_no_markdown(text, shown):
-    for status in (ArmStatus(trajectory='aborted', reason=text),
-                   ArmStatus(emergency=True, stopped_by=text)):
-        assert shown in state_text(status, UNKNOWN, None, 0.0)
+def test_texts_of_messages_are_no_markdown():
+    for text, shown in (
+            ('![x](http://evil.test/a)', r'\!\[x\]\(http:\/\/evil\.test\/a\)'),
+            ('<img src=x>', r'\<img src\=x\>'), ('a\n\n# b', r'\'a\\n\\n\# b\''),
+            ('x' * 10**6, rf"\'{'x' * 76}\.\.\.")):
+        for status in (ArmStatus(trajectory='aborted', reason=text),
+                       ArmStatus(emergency=True, stopped_by=text)):
+            assert shown in state_text(status, UNKNOWN, None, 0.0)
 
 
-@pytest.mark.parametrize(('values', 'text'), [
-    ({'state': 'idle'}, 'Drag the target: the arm follows.'),
-    ({'state': 'idle', 'reason': 'emergency stop'}, 'Target: emergency stop.'),
-    ({'distance': 0.123, 'reaction_time': 0.1}, 'Target: 12.3 cm, reaction 0.10 s.'),
-    ({'distance': 0.01, 'reaction_time': 0.1, 'success': True, 'time_to_target': 4.25},
-     'Target: 1.0 cm, reaction 0.10 s, **reached after 4.2 s**.'),
-    ({'state': 'paused', 'reason': '[x](http://y)'}, 'Target: \\[x\\]\\(http:\\/\\/y\\)'),
-])
-def test_target_of_a_policy_is_shown(values, text):
-    target = SimpleNamespace(**{
-        'state': 'running', 'reason': '', 'distance': math.nan, 'success': False,
-        'reaction_time': math.nan, 'time_to_target': math.nan, **values})
-    assert text in state_text(ArmStatus(target=target), UNKNOWN, None, 0.0)
+def test_target_of_a_policy_is_shown():
+    for values, text in (
+            ({'state': 'idle'}, 'Drag the target: the arm follows.'),
+            ({'state': 'idle', 'reason': 'emergency stop'}, 'Target: emergency stop.'),
+            ({'distance': 0.123, 'reaction_time': 0.1}, 'Target: 12.3 cm, reaction 0.10 s.'),
+            ({'distance': 0.01, 'reaction_time': 0.1, 'success': True, 'time_to_target': 4.25},
+             'Target: 1.0 cm, reaction 0.10 s, **reached after 4.2 s**.'),
+            ({'state': 'paused', 'reason': '[x](http://y)'},
+             'Target: \\[x\\]\\(http:\\/\\/y\\)')):
+        target = SimpleNamespace(**{
+            'state': 'running', 'reason': '', 'distance': math.nan, 'success': False,
+            'reaction_time': math.nan, 'time_to_target': math.nan, **values})
+        assert text in state_text(ArmStatus(target=target), UNKNOWN, None, 0.0)
+
+
+def status(**values):
+    found = TrainingStatus(env_id='CartPole-v1', algorithm='impala', total_steps=3_000_000)
+    found.add('agent_steps', 1234.0, now=10.0)
+    for tag, value in values.items():
+        found.add(tag, value, now=10.0)
+    return found
+
+
+def test_figures_of_a_training_are_shown():
+    found = status(**{
+        'charts/SPS': 15256.4, 'charts/episodic_return': 9.5, 'flow/policy_lag_mean': 1.25,
+        'losses/policy_loss': -0.0123456, 'reaction_time/p50_ms': 41.5,
+        'charts/success_rate': 0.5, 'other/thing': 1.0})
+    found.bottleneck = (
+        'actors wait 60% of their time: the learner is the bottleneck (60% decoding '
+        'trajectories); no core is free: try a GPU, or num_learners:=2 with another host')
+    text = training_text(found, 11.0)
+    for line in ('**CartPole-v1 · impala**', '| agent steps | 1,234 of 3,000,000 |',
+                 '| steps per second | 15,256 |', '| return | 9.50 |', '| success | 50% |',
+                 '| reaction time: p50 ms | 41.5 |'):
+        assert line in text
+    assert '**Bottleneck:** actors wait 60\\% of their time' in text
+    assert 'with another host.' in text, 'not cut'
+    assert 'loss' not in text
+    assert losses_text(found).splitlines()[2:] == ['| policy loss | -0.01235 |']
+    assert losses_text(TrainingStatus()) == ''
+    assert 'thing' not in text
+    assert 'silent' not in text
+    assert 'silent for 9 s' in training_text(found, 19.0)
+
+
+def test_without_figures_the_page_waits_and_notes_make_no_links():
+    assert training_text(TrainingStatus(), 0.0) == 'Waiting for the training.'
+    found = status()
+    found.without_images = '[here](http://stranger.test)'
+    found.warning = '2 trajectories lost'
+    text = training_text(found, 10.0)
+    assert 'No images of the policy: \\[here\\]\\(http' in text
+    assert 'Warning: 2 trajectories lost.' in text
+
+
+def test_tags_are_bounded():
+    found = status(**{f'losses/{index}': 0.0 for index in range(500)})
+    assert len(found.values) == 200
+    assert not found.curves
+    found.add('losses/0', 5.0, now=11.0)
+    assert found.values['losses/0'] == 5.0
+
+
+def test_a_curve_keeps_first_and_newest_point_within_its_bound():
+    curve = Curve(most=10)
+    for step in range(1000):
+        curve.add(step, 2.0 * step)
+        x, y = curve.arrays()
+        assert len(x) <= 11
+        assert (x[0], x[-1]) == (0, step)
+        assert np.array_equal(y, 2.0 * x)
+        assert (np.diff(x) > 0).all()
+
+
+def test_a_restarted_learner_replaces_what_it_learns_again():
+    found = status(**{'charts/SPS': 1.0})
+    for steps, rate in ((2000, 2.0), (3000, 3.0), (2500, 9.0), (2600, 8.0)):
+        found.add('agent_steps', steps, now=12.0)
+        found.add('charts/SPS', rate, now=12.0)
+    x, y = found.curves['charts/SPS'].arrays()
+    assert x.tolist() == [1234, 2000, 2500, 2600]
+    assert y.tolist() == [1, 2, 9, 8]
+    # Values before the first steps are in no curve.
+    found = TrainingStatus()
+    for tag in ('charts/SPS', 'losses/loss'):
+        found.add(tag, 1.0, now=0.0)
+    assert math.isnan(found.steps)
+    assert not found.curves
+
+
+class Scene:
+    """The part of viser's scene that the target uses."""
+
+    def add_transform_controls(self, name, **values):
+        self.handle = SimpleNamespace(on_update=self._keep, **values)
+        return self.handle
+
+    def add_icosphere(self, name, **values):
+        self.sphere = SimpleNamespace(**values)
+        return self.sphere
+
+    def _keep(self, callback):
+        self._callback = callback
+
+    def drag(self, *place, phase='update'):
+        """Let a browser send this."""
+        self.handle.position = place
+        asyncio.run(self._callback(SimpleNamespace(phase=phase, target=self.handle)))
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+@pytest.fixture
+def target(scene):
+    scene.now = 100.0
+    return DraggedTarget(SimpleNamespace(scene=scene), lambda: scene.now)
+
+
+def test_a_user_who_drags_it_knows_better_than_the_topic(scene, target):
+    assert not scene.handle.visible
+    scene.drag(0.1, 0.1, 0.1)
+    assert target.dragged() is None, 'there is no policy yet'
+    target.show(np.full(3, math.nan), False)
+    assert scene.handle.visible
+    assert scene.handle.position == (0.1, 0.1, 0.1)
+    scene.drag(0.1, 0.1, 0.1, phase='start')
+    assert target.dragged() is None
+    # The newest place counts, once.
+    scene.drag(0.1, 0.1, 0.1)
+    scene.drag(0.2, 7.0, -7.0)
+    assert target.dragged().tolist() == [0.2, 1.0, -1.0]
+    assert target.dragged() is None
+    scene.now += 2.0
+    topic = np.array([0.3, 0.2, 0.1])
+    target.show(topic, False)
+    assert scene.handle.position == pytest.approx(topic)
+    scene.drag(0.1, 0.1, 0.1)
+    target.dragged()
+    target.show(topic, True)
+    assert scene.handle.position == (0.1, 0.1, 0.1)
+    reached = scene.sphere.color
+    scene.now += 2.0
+    target.show(topic, False)
+    assert scene.handle.position == pytest.approx(topic)
+    assert scene.sphere.color != reached

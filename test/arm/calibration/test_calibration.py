@@ -85,8 +85,9 @@ def near(found, true, what, share=0.1):
 
 
 @pytest.mark.parametrize(('ranges', 'seed'), [
-    (INSIDE, 1), (INSIDE, 2), (HELD_OUT, 3), (HELD_OUT, 4)],
-    ids=['inside-1', 'inside-2', 'held_out-3', 'held_out-4'])
+    (HELD_OUT, 3), *(pytest.param(*each, marks=pytest.mark.slow)
+                     for each in ((INSIDE, 1), (INSIDE, 2), (HELD_OUT, 4)))],
+    ids=['held_out-3', 'inside-1', 'inside-2', 'held_out-4'])
 def test_hidden_parameters_are_recovered(ranges, seed):
     random = np.random.default_rng(seed)
     hidden = ranges.draw(random, SCENE.geometry, 1).parameters
@@ -138,103 +139,84 @@ def test_speeds_that_differ_by_direction():
 
 
 def test_by_camera_signs_and_speeds_come_out_and_the_rest_is_left_out():
-    hidden = SimulationConfig(base_speed=0.4, shoulder_speed=0.3, speed_variation=0.0)
-    bench, moves = Bench(hidden, (1, -1, 1, 1, 1), 5, age=0.1, noise=0.02), moves_of(BY_CAMERA)
+    bench = Bench(SimulationConfig(shoulder_speed=0.3, speed_variation=0.0), (1, -1, 1, 1, 1), 5,
+                  age=0.1, noise=0.02)
+    moves = moves_of(BY_CAMERA, ('shoulder', 'wrist'))
     bench.run(moves)
     found = estimate(moves.recording, SCENE)
-    print(table(found, WIRED))
-    assert set(found) == {'base', 'shoulder', 'elbow'}
+    assert set(found) == {'shoulder'}, 'the camera does not see the wrist'
     calibration = calibration_of(found, SCENE, WIRED, 'camera')
-    assert [calibration.driver[f'{name}_sign'] for name in found] == [1, 1, -1]
-    for name, speed in (('base', 0.4), ('shoulder', 0.3), ('elbow', 0.349)):
-        near(calibration.simulation[f'{name}_speed'], speed, name)
-    assert 'sag' not in calibration.simulation
-    assert 'dead_zone' not in calibration.simulation
+    assert calibration.driver['shoulder_sign'] == 1
+    near(calibration.simulation['shoulder_speed'], 0.3, 'shoulder')
+    assert not {'sag', 'dead_zone'} & calibration.simulation.keys()
 
 
-def start(pose=None, **settings):
-    bench = Bench(SimulationConfig(**settings))
+def start(pose=None, joints=('base',), step=None):
+    """Return an arm and moves that have come to a step."""
+    bench, moves = Bench(SimulationConfig()), moves_of(joints=joints)
     bench.arm.reset(pose or {})
-    return bench
+    if step is not None:
+        bench.run(moves, lambda moves: moves.step == step)
+    return bench, moves
 
 
-def test_arm_without_motion_is_given_up():
-    bench, moves = start(), moves_of()
+def test_arm_without_motion_or_stuck_or_turning_the_wrong_way_is_given_up():
+    bench, moves = start(joints=JOINTS)
     bench.command = lambda motors: None
     with pytest.raises(CalibrationError, match='wrist: no motion in either direction'):
         bench.run(moves)
     assert bench.arm.time < 8.0
-
-
-def test_joint_that_is_stuck_is_given_up():
-    bench, moves = start(), moves_of(joints=('base',))
-    bench.run(moves, lambda moves: moves.step == 3)
+    bench, moves = start(step=3)
     stuck, command = bench.arm.joint_positions, bench.command
     bench.command = lambda motors: command(Motors())
     with pytest.raises(CalibrationError, match='base: no motion for 2 s'):
         bench.run(moves)
     assert np.abs(bench.arm.joint_positions - stuck).max() < 0.1
-
-
-def test_joint_that_turns_the_wrong_way_is_given_up():
-    bench, moves = start(), moves_of(joints=('base',))
-    bench.run(moves, lambda moves: moves.step == 3)
+    bench, moves = start(step=3)
     bench._signs = -bench._signs
     with pytest.raises(CalibrationError, match='base: it turned the wrong way'):
         bench.run(moves)
 
 
-@pytest.mark.parametrize(('pose', 'joint'), [
-    ({'shoulder': 1.3, 'elbow': 0.6}, 'elbow'), ({'shoulder': 1.3, 'elbow': 0.6}, 'wrist')])
-def test_arm_that_may_hit_something_does_not_move(pose, joint):
-    bench, moves = start(pose), moves_of(joints=(joint,))
-    with pytest.raises(CalibrationError, match=f'{joint}: not free to move'):
-        bench.run(moves)
-    assert not any(any(each) for each in moves.recording.commands)
-
-
-def test_obstacle_ahead_stops_a_move():
-    bench, moves = start(), moves_of(joints=('shoulder',))
-    bench.run(moves, lambda moves: moves.step == 3)
+def test_arm_that_may_hit_something_does_not_move():
+    for joint in ('elbow', 'wrist'):
+        bench, moves = start({'shoulder': 1.3, 'elbow': 0.6}, joints=(joint,))
+        with pytest.raises(CalibrationError, match=f'{joint}: not free to move'):
+            bench.run(moves)
+        assert not any(any(each) for each in moves.recording.commands), joint
+    bench, moves = start(joints=('shoulder',), step=3)
     moves._checker.collides = lambda poses: np.asarray(poses)[:, 1] < -0.2
     with pytest.raises(CalibrationError, match='shoulder -1: the arm is about to hit itself'):
         bench.run(moves)
 
 
-@pytest.mark.parametrize(('reading', 'reason'), [
-    (lambda now, positions: (now - 0.6, positions), '0.60 s old; at most 0.5 s'),
-    (lambda now, positions: (now + 0.6, positions), '-0.60 s old'),
-    (lambda now, positions: (now - 0.1, positions), 'went backward'),
-    (lambda now, positions: (now, np.full(5, np.nan)), 'base: not measured any more'),
-    (lambda now, positions: (now, positions + 2.3), 'base: measured at 2.*, beyond its limits'),
-], ids=['stale', 'future', 'backward', 'lost', 'limits'])
-def test_measurement_that_fails_ends_it(reading, reason):
-    bench, moves = start(), moves_of(joints=('base',))
-    bench.run(moves, lambda moves: moves.step == 3)
-    with pytest.raises(CalibrationError, match=reason):
-        moves.update(bench.arm.time, *reading(bench.arm.time, bench.arm.joint_positions))
-
-
-def test_unmeasured_joints_are_refused():
+def test_measurement_that_fails_ends_it():
+    for age, offset, reason in (
+            (0.6, 0.0, '0.60 s old; at most 0.5 s'), (-0.6, 0.0, '-0.60 s old'),
+            (0.1, 0.0, 'went backward'), (0.0, math.nan, 'base: not measured any more'),
+            (0.0, 2.3, 'base: measured at 2.*, beyond its limits')):
+        bench, moves = start(step=3)
+        now = bench.arm.time
+        with pytest.raises(CalibrationError, match=reason):
+            moves.update(now, now - age, bench.arm.joint_positions + offset)
     moves = moves_of(joints=('wrist',))
     with pytest.raises(CalibrationError, match='none of the joints is measured: wrist'):
         Bench(SimulationConfig(), noise=0.01).run(moves)
 
 
-@pytest.mark.parametrize(('foreign', 'least', 'most'), [
-    (Motors(elbow=1), 0.3, 0.8), (Motors(), 0.8, 1.5)], ids=['another sender', 'locked out'])
-def test_arm_that_does_something_else_ends_it(foreign, least, most):
-    bench, moves = start(), moves_of(joints=('base',))
-    bench.run(moves, lambda moves: moves.step == 3 and any(moves.recording.commands[-1]))
-    accepted, begun = moves.accepted, bench.arm.time
-    moves.accepted = lambda stamp, motors: accepted(stamp, foreign)
-    with pytest.raises(CalibrationError, match='the arm does not follow: commanded was base'):
-        bench.run(moves, lambda moves: False)
-    assert least < bench.arm.time - begun < most
+def test_arm_that_does_something_else_ends_it():
+    # Another sender commands it, or a motor is locked out.
+    for foreign, least, most in ((Motors(elbow=1), 0.3, 0.8), (Motors(), 0.8, 1.5)):
+        bench, moves = start()
+        bench.run(moves, lambda moves: moves.step == 3 and any(moves.recording.commands[-1]))
+        accepted, begun = moves.accepted, bench.arm.time
+        moves.accepted = lambda stamp, motors, accepted=accepted, foreign=foreign: accepted(
+            stamp, foreign)
+        with pytest.raises(CalibrationError, match='the arm does not follow: commanded was base'):
+            bench.run(moves, lambda moves: False)
+        assert least < bench.arm.time - begun < most, foreign
 
 
 def test_nothing_is_estimated_of_too_few_moves():
-    bench, moves = start(), moves_of(joints=('base',))
-    assert estimate(moves.recording, SCENE) == {}
-    bench.run(moves, lambda moves: moves.step == 3)
-    assert estimate(moves.recording, SCENE) == {}
+    for step in (None, 3):
+        assert estimate(start(step=step)[1].recording, SCENE) == {}

@@ -35,24 +35,28 @@ def test_what_was_written_is_read(path):
     assert content['units'] == {'angle': 'rad', 'time': 's', 'speed': 'rad/s'}
 
 
-def test_consumers_take_their_settings(path):
+def test_consumers_take_their_settings_and_launch_arguments_override_them(path):
     settings = read(path).settings
     assert (select(UsbConfig, settings).signs.base, select(UsbConfig, settings).signs.wrist) \
         == (1, -1)
     assert select(SafetyConfig, settings).base_max_run_time == 13.6
     assert select(SimulationConfig, settings) == SimulationConfig(
         base_speed=0.39, dead_zone=0.03, sag=0.012)
-
-
-def test_launch_takes_it_and_arguments_override_it(path):
     launch = runpy.run_path(str(Path(__file__).resolve().parents[3] / 'launch' / 'arm.launch.py'))
     found = launch['calibrated']({'dead_zone': 0.01, 'xacro_args': 'hand_length=0.12'}, path)
-    assert found['dead_zone'] == 0.01
-    assert found['sag'] == 0.012
-    assert found['response_time'] == 0.08
+    assert (found['dead_zone'], found['sag'], found['response_time']) == (0.01, 0.012, 0.08)
     assert found['xacro_args'] == 'base_velocity=0.39 hand_length=0.12'
     assert 'xacro_args' not in launch['calibrated']({'urdf': 'own.urdf'}, path)
     assert 'arm_calibration' in [each.name for each in launch['ARGUMENTS']]
+
+
+def refusal(path):
+    """Return the one line of the error with which a file is refused."""
+    with pytest.raises(SettingError) as error:
+        read(path)
+    assert str(error.value).startswith('arm_calibration: ')
+    assert '\n' not in str(error.value)
+    return str(error.value)
 
 
 def change(*keys, value):
@@ -69,50 +73,43 @@ def change(*keys, value):
     return changed
 
 
-@pytest.mark.parametrize(('damage', 'reason'), [
-    (lambda text: '', 'the file: None is not a mapping'),
-    (lambda text: text[:len(text) // 2], 'is not|not allowed|expected|found'),
-    (lambda text: 'a: [1\n' * 40, 'expected'),
-    (lambda text: '[' * 5000, 'recursion|while|depth'),
-    (lambda text: text + ' ' * 100_000, 'larger than 100000 bytes'),
-    (lambda text: text + '\x00', 'special characters|unacceptable'),
-    (lambda text: text.replace('0.39', '!!python/object/apply:os.getcwd []'), 'constructor'),
-    (lambda text: text.replace('0.39', '2001-99-99'), 'month'),
-    (change('schema', value='vdl_ros/other/1'), "schema: 'vdl_ros/other/1' is not"),
-    (change('units', 'angle', value='deg'), "units: .*'deg'.* is not"),
-    (change('units', value=None), 'units: None is not'),
-    (change('feedback', value='guess'), "feedback: 'guess' is not allowed: truth or camera"),
-    (change('more', value=1), "the file: 'more' is not allowed here"),
-    (change('joints', 'base', 'sign', value=0), 'joints.base.sign: 0 is not allowed: -1 or 1'),
-    (change('joints', 'base', 'speed_forward', value='fast'),
-     "joints.base.speed_forward: 'fast' is not allowed: a number from 0.001 to 20"),
-    (change('joints', 'base', 'speed_forward', value=float('nan')), 'nan is not allowed'),
-    (change('joints', 'ankle', value={}), "joints: 'ankle' is not allowed here"),
-    (change('joints', 'base', value=[1]), r'joints.base.base: \[1\] is not a mapping'),
-    (change('driver', 'base_sign', value=0), 'driver.base_sign: 0 is not allowed: -1 or 1'),
-    (change('driver', 'base_sign', value=1.0), 'driver.base_sign: 1.0 is not allowed'),
-    (change('driver', 'usb_backend', value='os:getcwd'), "driver: 'usb_backend' is not allowed"),
-    (change('driver', 'command_timeout', value=5.0), "'command_timeout' is not allowed here"),
-    (change('simulation', 'sag', value=1.0), 'simulation.sag: 1.0 is not allowed'),
-    (change('simulation', value=None), 'simulation: None is not a mapping'),
-    (change('controller', 'response_time', value=-1), 'controller.response_time: -1'),
-])
-def test_damaged_file_is_refused_in_one_line(path, damage, reason):
-    path.write_text(damage(path.read_text()))
-    with pytest.raises(SettingError) as error:
-        read(path)
-    text = str(error.value)
-    assert text.startswith(f'arm_calibration: {path}: ')
-    assert '\n' not in text
-    assert re.search(reason, text), text
-
-
-def test_missing_file_is_refused(tmp_path):
-    with pytest.raises(SettingError, match='arm_calibration: .*No such file'):
-        read(tmp_path / 'none.yaml')
+def test_damaged_file_is_refused_in_one_line(path, tmp_path):
+    whole = path.read_text()
+    for damage, reason in (
+            (lambda text: '', 'the file: None is not a mapping'),
+            (lambda text: text[:len(text) // 2], 'is not|not allowed|expected|found'),
+            (lambda text: '[' * 1000, 'recursion|while|depth'),
+            (lambda text: text + ' ' * 100_000, 'larger than 100000 bytes'),
+            (lambda text: text + '\x00', 'special characters|unacceptable'),
+            (lambda text: text.replace('0.39', '!!python/object/apply:os.getcwd []'),
+             'constructor'),
+            (lambda text: text.replace('0.39', '2001-99-99'), 'month'),
+            (change('schema', value='vdl_ros/other/1'), "schema: 'vdl_ros/other/1' is not"),
+            (change('units', 'angle', value='deg'), "units: .*'deg'.* is not"),
+            (change('units', value=None), 'units: None is not'),
+            (change('feedback', value='guess'),
+             "feedback: 'guess' is not allowed: truth or camera"),
+            (change('more', value=1), "the file: 'more' is not allowed here"),
+            (change('joints', 'base', 'sign', value=0),
+             'joints.base.sign: 0 is not allowed: -1 or 1'),
+            (change('joints', 'base', 'speed_forward', value='fast'),
+             "joints.base.speed_forward: 'fast' is not allowed: a number from 0.001 to 20"),
+            (change('joints', 'base', 'speed_forward', value=float('nan')), 'nan is not allowed'),
+            (change('joints', 'ankle', value={}), "joints: 'ankle' is not allowed here"),
+            (change('joints', 'base', value=[1]), r'joints.base.base: \[1\] is not a mapping'),
+            (change('driver', 'base_sign', value=1.0), 'driver.base_sign: 1.0 is not allowed'),
+            (change('driver', 'usb_backend', value='os:getcwd'),
+             "driver: 'usb_backend' is not allowed"),
+            (change('simulation', 'sag', value=1.0), 'simulation.sag: 1.0 is not allowed'),
+            (change('simulation', value=None), 'simulation: None is not a mapping'),
+            (change('controller', 'response_time', value=-1), 'controller.response_time: -1')):
+        path.write_text(damage(whole))
+        text = refusal(path)
+        assert str(path) in text
+        assert re.search(reason, text), text
+    assert 'No such file' in refusal(tmp_path / 'none.yaml')
     os.mkfifo(tmp_path / 'pipe.yaml')
-    with pytest.raises(SettingError, match='arm_calibration: .*pipe.yaml: not a file'):
-        read(tmp_path / 'pipe.yaml')
+    assert 'pipe.yaml: not a file' in refusal(tmp_path / 'pipe.yaml')
 
 
 def test_file_that_cannot_be_written_leaves_the_older_one(path, monkeypatch):

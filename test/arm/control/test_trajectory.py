@@ -1,4 +1,4 @@
-"""Joint trajectories: interpolation, and refusal of invalid ones as a whole."""
+"""Joint trajectories and tolerances of goals: interpolation, and refusal of invalid ones."""
 
 import math
 import re
@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from vdl_ros.arm.control.goal_tolerances import GoalTolerances, ToleranceError
 from vdl_ros.arm.control.trajectory import JointTrajectory, TrajectoryError
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
@@ -26,21 +27,15 @@ def test_points_are_joined_by_straight_lines_from_the_start():
         assert np.isnan(target[[1, 3, 4]]).all()
 
 
-def test_ahead_returns_the_next_point():
+def test_ahead_is_the_next_point_and_time_zero_is_at_once():
     trajectory = JointTrajectory(['base'], [[0.5], [-0.5]], [2.0, 4.0], GEOMETRY)
     assert [trajectory.ahead(time)[0] for time in (0.0, 1.9, 2.0, 4.0, 9.0)] == [
         0.5, 0.5, -0.5, -0.5, -0.5]
     assert np.isnan(trajectory.ahead(0.0)[1:]).all()
-
-
-def test_point_at_time_zero_is_the_target_at_once():
-    trajectory = JointTrajectory(['base'], [[0.5]], [0.0], GEOMETRY)
-    assert trajectory.target(0.0, START)[0] == 0.5
     trajectory = JointTrajectory(['base'], [[0.5], [0.7]], [0.0, 1.0], GEOMETRY)
+    assert trajectory.target(0.0, START)[0] == 0.5
     assert trajectory.target(0.5, START)[0] == pytest.approx(0.6)
-
-
-def test_limits_themselves_are_allowed():
+    # Limits themselves are allowed.
     JointTrajectory(JOINTS, [GEOMETRY.lower.tolist(), GEOMETRY.upper.tolist()], [1, 2], GEOMETRY)
 
 
@@ -69,10 +64,30 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize('name', BAD)
-def test_invalid_trajectory_is_refused_with_the_reason(name):
-    arguments, message = BAD[name]
-    message = re.escape(message)
-    with pytest.raises(TrajectoryError, match=f'^{message}|^trajectory: {message}') as it:
-        JointTrajectory(*arguments, GEOMETRY)
-    assert '\n' not in str(it.value)
+def test_invalid_trajectory_is_refused_with_the_reason():
+    for arguments, message in BAD.values():
+        message = re.escape(message)
+        with pytest.raises(TrajectoryError, match=f'^{message}|^trajectory: {message}') as caught:
+            JointTrajectory(*arguments, GEOMETRY)
+        assert '\n' not in str(caught.value)
+
+
+def test_the_joint_that_is_too_far_from_its_goal_is_named():
+    error = dict.fromkeys(JOINTS, 0.0) | {'base': -0.3, 'elbow': math.nan}
+    values = [error[name] for name in JOINTS]
+    tolerances = GoalTolerances.of([('base', 0.4)], [('base', 0.25), ('elbow', 0.1)], 0.0)
+    assert tolerances.late == math.inf
+    assert tolerances.violation(values, at_goal=False) == ''
+    assert tolerances.violation(values, at_goal=True) == (
+        'base: 0.300 rad from its target, 0.25 rad are allowed')
+    # Zero and less demand nothing.
+    tolerances = GoalTolerances.of([('base', 0.0)], [('base', -1.0)], 2.0)
+    assert tolerances.late == 2.0
+    for at_goal in (False, True):
+        assert tolerances.violation([9.0] * 5, at_goal=at_goal) == ''
+    for given, reason in (
+            (([('x\x1b', 0.1)], [], 0.0), r"path_tolerance: 'x\\x1b': no such joint; there are"),
+            (([], [('base', math.nan)], 0.0), 'goal_tolerance: base: nan is not a finite number'),
+            (([], [], -1.0), 'goal_time_tolerance: -1 s is not allowed: at least 0')):
+        with pytest.raises(ToleranceError, match=reason):
+            GoalTolerances.of(*given)

@@ -1,14 +1,19 @@
-"""The USB protocol: every motor, direction and combination, and invalid packets."""
+"""Motor commands, their bytes, and USB access byte for byte against a fake backend of pyusb."""
 
 import dataclasses
 import itertools
 import math
+from pathlib import Path
 
+import fake_owi535 as fake
+import numpy as np
 import pytest
 
+from vdl_ros.arm.driver import usb
 from vdl_ros.arm.driver.protocol import Signs, decode, encode, with_motor
+from vdl_ros.arm.driver.udev_rule import udev_rule
 from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.model.motor_command import MotorError, Motors
 
 PLAIN = Signs(**dict.fromkeys(JOINTS, 1))
 
@@ -28,26 +33,20 @@ def every_command():
             yield Motors(*directions, lamp=lamp)
 
 
-@pytest.mark.parametrize(('motor', 'direction'), TABLE)
-def test_each_motor_has_its_bits(motor, direction):
-    assert encode(Motors(**{motor: direction}), PLAIN).hex() == TABLE[motor, direction]
-    flipped = dataclasses.replace(PLAIN, **{motor: -1})
-    assert encode(Motors(**{motor: direction}), flipped).hex() == TABLE[motor, -direction]
-
-
-def test_lamp_and_combinations():
+def test_each_motor_has_its_bits_and_they_combine():
+    for (motor, direction), bits in TABLE.items():
+        assert encode(Motors(**{motor: direction}), PLAIN).hex() == bits
+        flipped = dataclasses.replace(PLAIN, **{motor: -1})
+        assert encode(Motors(**{motor: -direction}), flipped).hex() == bits
     assert encode(Motors(), PLAIN).hex() == '000000'
     assert encode(Motors(lamp=True), PLAIN).hex() == '000001'
     assert encode(Motors(gripper=1, elbow=1), PLAIN).hex() == '110000'
-    assert encode(Motors(gripper=-1, shoulder=-1), PLAIN).hex() == '820000'
     assert encode(Motors(-1, -1, -1, -1, -1, True), PLAIN).hex() == 'aa0201'
-
-
-def test_default_forward_directions_match_the_urdf():
+    # By default forward is that of the URDF.
     assert encode(Motors(1, 1, 1, 1, 1), Signs()).hex() == 'aa0200'
 
 
-@pytest.mark.parametrize('signs', [PLAIN, Signs(), Signs(-1, -1, 1, -1, 1)], ids=str)
+@pytest.mark.parametrize('signs', [PLAIN, Signs(-1, -1, 1, -1, 1)], ids=str)
 def test_commands_combine_and_decode_back(signs):
     seen = set()
     for motors in every_command():
@@ -75,43 +74,148 @@ def test_one_motor_changes_no_other_bit():
                        for a, b, mask in zip(packet, after, masks[name], strict=True))
 
 
-@pytest.mark.parametrize('value', [2, -2, -128, 127, True, 1.0, math.nan, math.inf, None, '1'])
-@pytest.mark.parametrize('motor', JOINTS)
-def test_invalid_direction_is_refused(motor, value):
-    with pytest.raises(ValueError, match=f'^motor {motor}: .*-1, 0 or 1$') as caught:
-        Motors(**{motor: value})
-    assert repr(value) in str(caught.value)
-    with pytest.raises(ValueError, match=f'^motor {motor}: '):
-        with_motor(bytes(3), motor, value, PLAIN)
+def test_values_are_in_joint_order_and_text_lists_motors_that_are_on():
+    motors = Motors(base=1, wrist=-1, lamp=True)
+    assert motors.values == (1, 0, 0, -1, 0)
+    assert Motors.of(np.array([1, 0, 0, -1, 0], np.int8), lamp=True) == motors
+    assert Motors.of([1.0, 0.0, 0.0, -1.0, -0.0], lamp=True) == motors
+    assert all(type(value) is int for value in Motors.of(np.ones(5)).values)
+    assert Motors(1, -1, 1, -1, 1, True).stopped() == Motors(lamp=True)
+    assert Motors(lamp=True).moving is False
+    assert all(Motors(**{name: value}).moving for name in JOINTS for value in (-1, 1))
+    assert (str(Motors()), str(motors)) == ('off', 'base +1, wrist -1, lamp')
 
 
-@pytest.mark.parametrize('value', [1, 0, None, math.nan])
-def test_the_lamp_is_true_or_false(value):
-    with pytest.raises(ValueError, match='^lamp: '):
-        Motors(lamp=value)
-
-
-@pytest.mark.parametrize('value', [0, 2, True, 1.0, math.nan])
-def test_a_sign_is_one_or_minus_one(value):
-    with pytest.raises(ValueError, match='^sign of wrist: '):
-        Signs(wrist=value)
-
-
-@pytest.mark.parametrize(('packet', 'why'), [
-    ('0000', '3 bytes'), ('00000000', '3 bytes'), ('030000', 'both directions of gripper'),
-    ('0c0000', 'of wrist'), ('300000', 'of elbow'), ('c00000', 'of shoulder'),
-    ('000300', 'of base'), ('000400', 'unused bits are set'), ('000002', 'unused bits are set')])
-def test_invalid_packet_is_not_decoded(packet, why):
-    with pytest.raises(ValueError, match=why):
-        decode(bytes.fromhex(packet), PLAIN)
-
-
-def test_an_unknown_motor_is_named():
+def test_invalid_values_are_refused_by_name():
+    for motor, value in zip(itertools.cycle(JOINTS), (
+            2, -2, -128, True, 1.0, math.nan, math.inf, None, '1', 'x' * 100), strict=False):
+        with pytest.raises(
+                MotorError, match=f'^motor {motor}: .* is not allowed: -1, 0 or 1$') as caught:
+            Motors(**{motor: value})
+        assert len(str(caught.value)) < 100
+        with pytest.raises(ValueError, match=f'^motor {motor}: '):
+            with_motor(bytes(3), motor, value, PLAIN)
+    for value in (0.5, math.nan, math.inf, 3, True, None):
+        with pytest.raises(MotorError, match='motor elbow'):
+            Motors.of([0, 0, value, 0, 0])
+    for values in ([], [0] * 4, [0] * 6):
+        with pytest.raises(MotorError, match=f'{len(values)} values, but there are 5'):
+            Motors.of(values)
+    for lamp in (1, 0, None, 'on', math.nan):
+        with pytest.raises(MotorError, match='^lamp: '):
+            Motors(lamp=lamp)
     with pytest.raises(ValueError, match="'thumb': no such motor: base, shoulder"):
         with_motor(bytes(3), 'thumb', 1, PLAIN)
+    for value in (0, 2, True, 1.0, math.nan):
+        with pytest.raises(ValueError, match='^sign of wrist: '):
+            Signs(wrist=value)
+    for packet, why in (
+            ('0000', '3 bytes'), ('00000000', '3 bytes'),
+            ('030000', 'both directions of gripper'), ('0c0000', 'of wrist'),
+            ('300000', 'of elbow'), ('c00000', 'of shoulder'), ('000300', 'of base'),
+            ('000400', 'unused bits are set'), ('000002', 'unused bits are set')):
+        with pytest.raises(ValueError, match=why):
+            decode(bytes.fromhex(packet), PLAIN)
 
 
-def test_stopping_leaves_the_lamp():
-    assert Motors(1, wrist=-1, lamp=True).stopped() == Motors(lamp=True)
-    assert str(Motors(1, wrist=-1, lamp=True)) == 'base +1, wrist -1, lamp'
-    assert (str(Motors()), Motors().moving, Motors(elbow=-1).moving) == ('off', False, True)
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def backend(bench):
+    return usb.load_backend('fake_owi535:make')
+
+
+def refusal(call, kind=usb.ArmUsbError):
+    """Return the one line of the error that ``call`` raises, which is of exactly this kind."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind
+    assert '\n' not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_command_is_one_vendor_request_of_three_bytes(bench, backend):
+    arm = usb.UsbArm(0, backend, 0.1)
+    arm.send(b'\x11\x02\x01')
+    arm.close()
+    assert [(each.setup, each.data, each.timeout) for each in bench.transfers] == [
+        ([0x40, 6, 0x100, 0], '110201', 100)]
+    assert backend.calls == ['enumerate', 'open', 'set_configuration 1', 'claim 0', 'release 0',
+                             'close']
+
+
+def test_second_driver_is_refused_but_shared_access_commands_beside_the_first(bench, backend):
+    holder = usb.UsbArm(0, backend, 0.1)
+    assert 'second driver' in refusal(
+        lambda: usb.UsbArm(0, fake.make(), 0.1), usb.DeviceBusyError)
+    other = usb.load_backend('fake_owi535:make')
+    guest = usb.UsbArm(0, other, 0.1, share=True)
+    guest.send(b'\x00\x00\x01')
+    guest.close()
+    assert other.calls == ['enumerate', 'open', 'close']
+    holder.send(b'\x11\x02\x01')
+    holder.close()
+    assert bench.data == ['000001', '110201']
+    usb.UsbArm(0, fake.make(), 0.1).close()
+
+
+def test_each_usb_failure_has_its_error(bench, backend):
+    for fault, kind, words in (
+            ('timeout', usb.TransferTimeoutError, 'command not accepted within 100 ms'),
+            ('partial', usb.PartialWriteError, 'it accepted 2 of 3 bytes'),
+            ('unplugged', usb.DisconnectedError, 'disconnected'),
+            ('denied', usb.PermissionDeniedError, '99-owi535.rules'),
+            ('busy', usb.DeviceBusyError, 'another process uses it'),
+            ('io', usb.ArmUsbError, 'command failed: Input/output error')):
+        bench.fail('')
+        arm = usb.UsbArm(0, backend, 0.1)
+        bench.fail(fault)
+        assert words in refusal(lambda arm=arm: arm.send(bytes(3)), kind)
+        arm.close()
+
+
+def test_missing_or_forbidden_device_error_names_the_udev_rule_or_the_other_product(
+        bench, backend):
+    for fault, kind in (('unplugged', usb.DeviceMissingError),
+                        ('denied', usb.PermissionDeniedError)):
+        bench.fail(fault)
+        line = refusal(lambda: usb.UsbArm(0, backend, 0.1), kind)
+        rule = next(word for word in line.split() if word.endswith('99-owi535.rules'))
+        assert Path(rule).is_file()
+        assert 'sudo udevadm control --reload' in line
+        assert bench.transfers == []
+    bench.fail('')
+    bench.become(1)
+    assert '1267:0001 is: usb_product:=1' in refusal(
+        lambda: usb.UsbArm(0, backend, 0.1), usb.DeviceMissingError)
+    usb.UsbArm(1, backend, 0.1).close()
+
+
+def test_old_handle_stays_invalid_after_reconnection(bench, backend):
+    arm = usb.UsbArm(0, backend, 0.1)
+    bench.fail('unplugged')
+    bench.fail('')
+    with pytest.raises(usb.DisconnectedError):
+        arm.send(bytes(3))
+    arm.close()
+    usb.UsbArm(0, backend, 0.1).send(bytes(3))
+
+
+def test_the_rule_covers_both_products_and_only_them():
+    rule = (ROOT / 'config' / 'udev' / '99-owi535.rules').read_text()
+    lines = [line for line in rule.splitlines() if line and not line.startswith('#')]
+    assert len(lines) == 2
+    for line, product in zip(lines, ('0000', '0001'), strict=True):
+        assert 'ATTR{idVendor}=="1267"' in line
+        assert f'ATTR{{idProduct}}=="{product}"' in line
+    assert udev_rule().read_text() == rule
+
+
+def test_invalid_backend_is_named_and_libusb_needs_no_system_package():
+    for name in ('nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'):
+        line = refusal(lambda name=name: usb.load_backend(name), ValueError)
+        assert repr(name) in line
+        assert 'module:function' in line
+    with pytest.raises(usb.DeviceMissingError):
+        usb.UsbArm(0xFFFF, usb.load_backend(), 0.1)

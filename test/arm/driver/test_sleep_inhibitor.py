@@ -49,6 +49,7 @@ def locks(program):
     return found
 
 
+@pytest.mark.process
 def test_sleep_is_inhibited_until_the_end(install):
     program = install(HOLDS)
     inhibitor = SleepInhibitor()
@@ -63,6 +64,8 @@ def test_sleep_is_inhibited_until_the_end(install):
     assert not locks(program)
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_lock_ends_with_a_killed_process(install):
     program = install(HOLDS)
     process = subprocess.Popen(
@@ -77,16 +80,14 @@ def test_lock_ends_with_a_killed_process(install):
     assert psutil.wait_procs([held], timeout=60)[0]
 
 
-@pytest.mark.parametrize(('text', 'problem'), [
-    (REFUSES, 'systemd-inhibit: Failed to inhibit: Access denied'),
-    ('no program', 'systemd-inhibit: Exec format error')])
-def test_refusal_is_one_line_and_holds_nothing(install, text, problem):
-    install(text)
-    inhibitor = SleepInhibitor()
-    assert inhibitor.start().endswith(problem)
-    assert not inhibitor.held
-
-
-def test_machine_without_logind_is_named(monkeypatch):
+@pytest.mark.process
+def test_refusal_is_one_line_and_holds_nothing(install, monkeypatch):
+    for text, problem in (
+            (REFUSES, 'systemd-inhibit: Failed to inhibit: Access denied'),
+            ('no program', 'systemd-inhibit: Exec format error')):
+        install(text)
+        inhibitor = SleepInhibitor()
+        assert inhibitor.start().endswith(problem)
+        assert not inhibitor.held
     monkeypatch.setenv('PATH', '')
     assert SleepInhibitor().start() == 'no systemd-inhibit is installed'

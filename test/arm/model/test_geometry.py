@@ -2,19 +2,14 @@
 
 import math
 import re
-import shutil
-from pathlib import Path
 
-import mujoco
 import numpy as np
 import pytest
 
-import vdl_ros.arm
 from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, expand, load, parse, urdf_file
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.common import resources
 
 TEXT = urdf_file().read_text()
 ARGUMENTS = dict(re.findall(r'<xacro:arg name="(\w+)" default="([^"]+)"/>', TEXT))
@@ -23,31 +18,6 @@ ZERO = np.zeros(5)
 
 def point(geometry: ArmGeometry, frame: str, positions=ZERO):
     return Kinematics(geometry).pose(positions, frame)[:3, 3]
-
-
-def test_arm_at_zero_is_upright_with_its_lengths():
-    geometry = load()
-    lengths = [float(ARGUMENTS[name]) for name in (
-        'shoulder_height', 'upper_arm_length', 'forearm_length', 'hand_length')]
-    heights = [point(geometry, frame)[2] for frame in ('upper_arm', 'forearm', 'hand', 'tool0')]
-    assert heights == pytest.approx(np.cumsum(lengths))
-    assert point(geometry, 'tool0')[:2] == pytest.approx([0.0, 0.0])
-
-
-def test_vertical_and_horizontal_reach_are_those_of_the_data_sheet():
-    geometry = load()
-    assert point(geometry, 'tool0')[2] == pytest.approx(0.381)
-    assert point(geometry, 'tool0', [0, math.pi / 2, 0, 0, 0])[0] == pytest.approx(0.320)
-
-
-def test_positive_joints_bend_forward_turn_left_and_open():
-    geometry = load()
-    for joint in ('shoulder', 'elbow', 'wrist'):
-        bent = ZERO.copy()
-        bent[JOINTS.index(joint)] = 0.3
-        assert point(geometry, 'tool0', bent)[0] > 0.02
-    assert point(geometry, 'tool0', [0.5, 0.5, 0, 0, 0])[1] > 0.02
-    assert gap(geometry, 0.2) > gap(geometry, 0.1) > 0.01
 
 
 def gap(geometry, angle):
@@ -59,41 +29,39 @@ def gap(geometry, angle):
     return float(np.linalg.norm(tips[0] - tips[1]))
 
 
-@pytest.mark.parametrize('opening', [0.030, 0.045, 0.060])
-def test_gripper_opens_to_its_opening_argument(opening):
-    geometry = load({'gripper_opening': opening})
-    assert gap(geometry, 0.0) == pytest.approx(0.0, abs=1e-9)
-    assert gap(geometry, geometry.upper[4]) == pytest.approx(opening, abs=1e-9)
+def test_arm_at_zero_is_upright_with_its_lengths_and_joints_bend_forward():
+    geometry = load()
+    lengths = [float(ARGUMENTS[name]) for name in (
+        'shoulder_height', 'upper_arm_length', 'forearm_length', 'hand_length')]
+    heights = [point(geometry, frame)[2] for frame in ('upper_arm', 'forearm', 'hand', 'tool0')]
+    assert heights == pytest.approx(np.cumsum(lengths))
+    # Reach as in the data sheet.
+    assert point(geometry, 'tool0') == pytest.approx([0.0, 0.0, 0.381])
+    assert point(geometry, 'tool0', [0, math.pi / 2, 0, 0, 0])[0] == pytest.approx(0.320)
+    for joint in ('shoulder', 'elbow', 'wrist'):
+        bent = ZERO.copy()
+        bent[JOINTS.index(joint)] = 0.3
+        assert point(geometry, 'tool0', bent)[0] > 0.02, joint
+    assert point(geometry, 'tool0', [0.5, 0.5, 0, 0, 0])[1] > 0.02
+    assert gap(geometry, 0.2) > gap(geometry, 0.1) > 0.01
 
 
-@pytest.mark.parametrize(('argument', 'frame'), [
-    ('shoulder_height', 'upper_arm'), ('upper_arm_length', 'forearm'),
-    ('forearm_length', 'hand'), ('hand_length', 'tool0'),
-    ('camera_target_height', 'camera_target'),
-])
-def test_length_argument_changes_geometry_and_mujoco_model(argument, frame):
-    longer = load({argument: float(ARGUMENTS[argument]) + 0.02})
-    assert point(longer, frame)[2] == pytest.approx(point(load(), frame)[2] + 0.02)
-    scene = build_scene(longer)
-    data = mujoco.MjData(scene.model)
-    scene.set_positions(data, ZERO)
-    assert data.body(f'arm/{frame}').xpos[2] == pytest.approx(point(longer, frame)[2])
-
-
-@pytest.mark.parametrize('joint', JOINTS[:4])
-def test_limits_and_speeds_are_changed_by_their_arguments(joint):
-    index = JOINTS.index(joint)
-    geometry = load({f'{joint}_lower': -0.5, f'{joint}_upper': '0.6', f'{joint}_velocity': 0.7})
-    assert (geometry.lower[index], geometry.upper[index]) == (-0.5, 0.6)
-    assert geometry.velocity[index] == 0.7
-
-
-def test_code_has_no_length_of_the_arm():
-    lengths = [value for name, value in ARGUMENTS.items() if name.endswith(('_length', '_height'))]
-    assert len(lengths) == 5
-    for source in Path(vdl_ros.arm.__file__).parent.rglob('*.py'):
-        for value in lengths:
-            assert not re.search(rf'\b{value.rstrip("0")}0*\b', source.read_text()), source.name
+def test_arguments_change_lengths_limits_speeds_and_opening():
+    for argument, frame in (
+            ('shoulder_height', 'upper_arm'), ('upper_arm_length', 'forearm'),
+            ('forearm_length', 'hand'), ('hand_length', 'tool0'),
+            ('camera_target_height', 'camera_target')):
+        longer = load({argument: float(ARGUMENTS[argument]) + 0.02})
+        assert point(longer, frame)[2] == pytest.approx(point(load(), frame)[2] + 0.02), argument
+    for index, joint in enumerate(JOINTS[:4]):
+        geometry = load({
+            f'{joint}_lower': -0.5, f'{joint}_upper': '0.6', f'{joint}_velocity': 0.7})
+        assert (geometry.lower[index], geometry.upper[index]) == (-0.5, 0.6), joint
+        assert geometry.velocity[index] == 0.7, joint
+    for opening in (0.030, 0.060):
+        geometry = load({'gripper_opening': opening})
+        assert gap(geometry, 0.0) == pytest.approx(0.0, abs=1e-9)
+        assert gap(geometry, geometry.upper[4]) == pytest.approx(opening, abs=1e-9)
 
 
 def replaced(old: str, new: str) -> str:
@@ -101,25 +69,17 @@ def replaced(old: str, new: str) -> str:
     return TEXT.replace(old, new, 1)
 
 
-LOOSE_LOOP = ('<link name="a"/><link name="b"/>'
-              '<joint name="x" type="fixed"><parent link="a"/><child link="b"/></joint>'
-              '<joint name="y" type="fixed"><parent link="b"/><child link="a"/></joint>')
 TOOL = '<xacro:frame name="tool0" parent="hand"'
 NONSENSE = {
     'cut off': (TEXT[:-20], 'unclosed token'),
-    'empty': ('', 'no element found'),
-    'another root': ('<html/>', 'the root is <html>, not <robot>'),
     'no number': (replaced('default="0.113"', 'default="long"'), 'fore'),
-    'NaN length': (replaced('default="0.113"', 'default="nan"'), 'link forearm: .*nan'),
     'negative length': (replaced('default="0.113"', 'default="-0.1"'),
                         'link forearm: box: size -0.1 is not positive'),
     'opening too wide': (replaced('default="0.045"', 'default="0.5"'), 'gripper_opening'),
     'syntax': (replaced('${box_z / 2}', '${box_z / }'), "'box_z / '"),
     'unknown name': (replaced('${box_z / 2}', '${bx / 2}'), "'bx' is not defined"),
-    'unknown macro': (replaced('<xacro:mass', '<xacro:mas'), 'mas'),
     'missing joint': (replaced('name="wrist" parent', 'name="wirst" parent'),
                       'joint wrist: missing'),
-    'missing frame': (replaced('name="tool0"', 'name="tool"'), 'link tool0: missing'),
     'unknown parent': (replaced('parent="forearm"', 'parent="forarm"'),
                        "joint wrist: no link 'forarm'"),
     'inverted limits': (replaced('default="-0.960"', 'default="1.2"'),
@@ -130,62 +90,41 @@ NONSENSE = {
                  'joint base: velocity 0 is not positive'),
     'loop': (replaced('parent="turntable" child="upper_arm"', 'parent="hand" child="upper_arm"'),
              'joint shoulder: part of a loop'),
-    'loop apart': (replaced(TOOL, LOOSE_LOOP + TOOL), 'joint x: part of a loop'),
     'two parents': (replaced('child="hand" axis', 'child="forearm" axis'),
                     'link forearm: has two parents'),
     'two roots': (replaced(TOOL, f'<link name="island"/>{TOOL}'), 'roots base_link, island'),
     'link twice': (replaced(TOOL, f'<link name="hand"/>{TOOL}'), 'link hand: declared twice'),
-    'joint twice': (replaced(TOOL, '<link name="a"/><joint name="wrist" type="fixed"><parent '
-                    f'link="hand"/><child link="a"/></joint>{TOOL}'),
-                    'joint wrist: declared twice'),
     'no axis': (replaced('axis="0 0 1"', 'axis="0 0 0"'), 'joint base: the axis is 0 0 0'),
     'wrong type': (replaced('type="revolute"', 'type="continuous"'), "type 'continuous'"),
     'no motor': (replaced('<mimic joint="gripper"', '<mimic joint="griper"'),
                  'joint gripper_mirror: neither has a motor nor'),
     'negative mass': (replaced('kg="0.12"', 'kg="-0.12"'), 'link turntable: mass.* -0.12'),
-    'NaN mass': (replaced('kg="0.12"', 'kg="nan"'), 'link turntable: mass.*nan'),
     'no inertia': (replaced('iyy="', 'no="'), 'link base_link: inertia: iyy'),
-    'NaN origin': (replaced('xyz="-0.001 0 0.006"', 'xyz="nan 0 0"'), 'link upper_arm: visual'),
-    'two lengths': (replaced('0.040 0.048 0.038', '0.04 0.04'), 'link upper_arm: box: size'),
     'no colour': (replaced("pad='0.85 0.30 0.08 1'", "pad='red'"), "material pad: rgba='red'"),
-    'too bright': (replaced("pad='0.85", "pad='8.5"), 'material pad: .*from 0 to 1'),
 }
 
 
-@pytest.mark.parametrize('name', NONSENSE)
-def test_invalid_description_is_refused_in_one_line(name, tmp_path):
-    text, message = NONSENSE[name]
-    path = tmp_path / 'arm.urdf.xacro'
-    path.write_text(text)
-    with pytest.raises(GeometryError, match=message) as it:
-        load(path=path)
-    assert '\n' not in str(it.value)
-    assert len(str(it.value)) < 250
+def refused(call, message):
+    with pytest.raises(GeometryError, match=message) as caught:
+        call()
+    assert '\n' not in str(caught.value)
+    assert len(str(caught.value)) < 250
 
 
-def test_errors_found_by_mujoco_are_refused_alike(tmp_path):
+def test_invalid_description_is_refused_in_one_line(tmp_path):
     path = tmp_path / 'arm.urdf.xacro'
+    for text, message in NONSENSE.values():
+        path.write_text(text)
+        refused(lambda: load(path=path), message)
     path.write_text(replaced('iyy="${kg', 'iyy="${100 * kg'))
     geometry = load(path=path)
-    with pytest.raises(GeometryError, match='^MuJoCo: .*inertia') as it:
-        build_scene(geometry)
-    assert '\n' not in str(it.value)
-
-
-@pytest.mark.parametrize('argument', ['forearm', 'forearm_length ', ''])
-def test_an_unknown_argument_is_refused(argument):
-    with pytest.raises(GeometryError, match=f'no argument {argument!r}'):
-        load({argument: 1.0})
-
-
-def test_invalid_files_are_refused(tmp_path):
-    for path in (tmp_path / 'none.xacro', tmp_path):
-        with pytest.raises(GeometryError, match=path.name):
-            load(path=path)
-    garbage = tmp_path / 'garbage.xacro'
-    garbage.write_bytes(b'\xff\xfe\x00')
-    with pytest.raises(GeometryError, match=r'garbage\.xacro'):
-        load(path=garbage)
+    refused(lambda: build_scene(geometry), '^MuJoCo: .*inertia')
+    for argument in ('forearm', 'forearm_length ', ''):
+        refused(lambda argument=argument: load({argument: 1.0}), f'no argument {argument!r}')
+    for missing in (tmp_path / 'none.xacro', tmp_path):
+        refused(lambda missing=missing: load(path=missing), missing.name)
+    path.write_bytes(b'\xff\xfe\x00')
+    refused(lambda: load(path=path), r'arm\.urdf\.xacro')
 
 
 def test_plain_urdf_is_accepted(tmp_path):
@@ -193,18 +132,3 @@ def test_plain_urdf_is_accepted(tmp_path):
     path.write_text(expand({'hand_length': 0.120}))
     assert point(load(path=path), 'tool0')[2] == pytest.approx(0.384)
     assert parse(path.read_text()).links == load().links
-
-
-@pytest.mark.parametrize('layout', ['installed', 'checkout'])
-def test_file_is_found_installed_and_in_checkout(layout, tmp_path, monkeypatch):
-    python, urdf = {
-        'installed': ('lib/python3/site-packages/vdl_ros/common', 'share/vdl_ros/urdf'),
-        'checkout': ('src/vdl_ros/common', 'urdf')}[layout]
-    (tmp_path / python).mkdir(parents=True)
-    monkeypatch.setattr(resources, '__file__', str(tmp_path / python / 'resources.py'))
-    with pytest.raises(GeometryError, match='neither installed nor in a checkout'):
-        urdf_file()
-    (tmp_path / urdf).mkdir(parents=True)
-    shutil.copy(Path(__file__).parents[3] / 'urdf/owi535.urdf.xacro', tmp_path / urdf)
-    assert urdf_file() == tmp_path / urdf / 'owi535.urdf.xacro'
-    assert load().upper == pytest.approx(parse(expand(path=urdf_file())).upper)

@@ -1,4 +1,4 @@
-"""Kinematics against MuJoCo, and the Jacobian against differences."""
+"""Kinematics, its Jacobian and inverse, against MuJoCo and the places of the task reach."""
 
 import re
 
@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from vdl_ros.arm.model.geometry import expand, load, parse
+from vdl_ros.arm.model.inverse_kinematics import TOLERANCE, InverseKinematics, UnreachableError
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import PREFIX, build_scene
+from vdl_ros.envs.owi535.workspace import Workspace
 
 # Nothing of the defaults, so that no default can stand in two places.
 ODD = {'shoulder_height': 0.07, 'upper_arm_length': 0.1, 'forearm_length': 0.12,
@@ -41,7 +44,7 @@ def kinematics(scene):
 
 
 def test_frames_match_mujoco(scene, kinematics):
-    positions = random_positions(scene.geometry, 300)
+    positions = random_positions(scene.geometry, 100)
     poses = kinematics.poses(positions)
     assert set(poses) == set(FRAMES)
     data = mujoco.MjData(scene.model)
@@ -55,63 +58,40 @@ def test_frames_match_mujoco(scene, kinematics):
 
 
 def test_poses_of_some_frames_match_poses_of_all(kinematics, scene):
-    positions = random_positions(scene.geometry, 4)
+    positions = random_positions(scene.geometry, 6).reshape(2, 3, 5)
     every = kinematics.poses(positions)
     some = kinematics.poses(positions, ('tool0', 'turntable'))
     assert list(some) == ['tool0', 'turntable']
     assert all(np.array_equal(pose, every[frame]) for frame, pose in some.items())
+    for frame in FRAMES:
+        pose = kinematics.pose(positions, frame)
+        assert pose.shape == (2, 3, 4, 4)
+        np.testing.assert_allclose(pose, every[frame], atol=1e-12, err_msg=frame)
+        np.testing.assert_allclose(
+            pose[1, 2], kinematics.pose(positions[1, 2], frame), atol=1e-12, err_msg=frame)
 
 
-@pytest.mark.parametrize('frame', FRAMES)
-def test_pose_of_one_frame_matches_poses_of_all(kinematics, scene, frame):
-    positions = random_positions(scene.geometry, 6).reshape(2, 3, 5)
-    pose = kinematics.pose(positions, frame)
-    assert pose.shape == (2, 3, 4, 4)
-    np.testing.assert_allclose(pose, kinematics.poses(positions)[frame], atol=1e-12)
-    np.testing.assert_allclose(pose[1, 2], kinematics.pose(positions[1, 2], frame), atol=1e-12)
-    np.testing.assert_allclose(
-        pose[..., :3, :3] @ pose[..., :3, :3].swapaxes(-1, -2),
-        np.broadcast_to(np.eye(3), (2, 3, 3, 3)), atol=1e-12)
-
-
-@pytest.mark.parametrize('frame', ['tool0', 'right_finger', 'left_finger', 'forearm', 'base_link'])
-def test_jacobian_matches_differences_and_mujoco(kinematics, scene, frame):
+def test_jacobian_matches_mujoco(kinematics, scene):
     positions = random_positions(scene.geometry, 20, seed=1)
-    jacobian = kinematics.jacobian(positions, frame)
-    assert jacobian.shape == (20, 6, 5)
-    step = 1e-6
-    for column in range(5):
-        change = step * np.eye(5)[column]
-        after = kinematics.pose(positions + change, frame)
-        before = kinematics.pose(positions - change, frame)
-        velocity = (after - before)[:, :3, 3] / (2 * step)
-        turn = (after - before)[:, :3, :3] / (2 * step) @ np.swapaxes(
-            kinematics.pose(positions, frame)[:, :3, :3], 1, 2)
-        spin = np.stack([turn[:, 2, 1], turn[:, 0, 2], turn[:, 1, 0]], axis=1)
-        np.testing.assert_allclose(jacobian[:, :3, column], velocity, atol=1e-8)
-        np.testing.assert_allclose(jacobian[:, 3:, column], spin, atol=1e-8)
     data = mujoco.MjData(scene.model)
     linear, angular = np.zeros((3, scene.model.nv)), np.zeros((3, scene.model.nv))
     mirror = scene.model.joint(PREFIX + 'gripper_mirror').dofadr[0]
     multiplier = scene.geometry.joints['gripper_mirror'].multiplier
-    for q, found in zip(positions, jacobian, strict=True):
-        scene.set_positions(data, q)
-        body = scene.model.body(PREFIX + frame).id
-        mujoco.mj_jacBody(scene.model, data, linear, angular, body)
-        whole = np.concatenate([linear, angular])
-        expected = whole[:, scene.dof]
-        expected[:, JOINTS.index('gripper')] += multiplier * whole[:, mirror]
-        np.testing.assert_allclose(found, expected, atol=1e-8)
+    for frame in ('tool0', 'right_finger', 'left_finger', 'forearm', 'base_link'):
+        jacobian = kinematics.jacobian(positions, frame)
+        assert jacobian.shape == (20, 6, 5)
+        for q, found in zip(positions, jacobian, strict=True):
+            scene.set_positions(data, q)
+            body = scene.model.body(PREFIX + frame).id
+            mujoco.mj_jacBody(scene.model, data, linear, angular, body)
+            whole = np.concatenate([linear, angular])
+            expected = whole[:, scene.dof]
+            expected[:, JOINTS.index('gripper')] += multiplier * whole[:, mirror]
+            np.testing.assert_allclose(found, expected, atol=1e-8, err_msg=frame)
 
 
-def test_both_fingers_follow_the_gripper():
+def test_unknown_frame_or_wrong_shape_is_refused():
     kinematics = Kinematics(load())
-    jacobian = kinematics.jacobian(np.zeros(5), 'right_finger')
-    assert jacobian[3:, 4] == pytest.approx([1.0, 0.0, 0.0])
-    assert kinematics.jacobian(np.zeros(5), 'left_finger')[3:, 4] == pytest.approx([-1, 0, 0])
-
-
-def test_unknown_frame_or_wrong_shape_is_refused(kinematics):
     for function in (kinematics.pose, kinematics.jacobian):
         with pytest.raises(KeyError, match='elbow_link: no such frame; there are base_link'):
             function(np.zeros(5), 'elbow_link')
@@ -120,3 +100,73 @@ def test_unknown_frame_or_wrong_shape_is_refused(kinematics):
                 function(positions)
     with pytest.raises(ValueError, match='5 columns'):
         kinematics.poses(np.zeros(6))
+
+
+CHECKER = CollisionChecker(build_scene())
+GEOMETRY = CHECKER.scene.geometry
+KINEMATICS = Kinematics(GEOMETRY)
+PLACES = 60
+UPRIGHT = np.zeros(5)
+
+
+def tool(positions):
+    return KINEMATICS.pose(positions)[..., :3, 3]
+
+
+@pytest.mark.parametrize(('joints', 'collides'), [
+    (JOINTS[:4], None), (JOINTS[:4], CHECKER.collides), (JOINTS[:3], CHECKER.collides)],
+    ids=['anywhere', 'free', 'three joints'])
+def test_every_reachable_place_is_reached_within_a_millimetre(joints, collides):
+    space = Workspace(CHECKER, straight=len(joints) == 3, count=4000)
+    random = np.random.default_rng(1)
+    starts = space.poses[space.draw(random, PLACES)]
+    places = space.places[space.draw(random, PLACES)]
+    inverse = InverseKinematics(GEOMETRY, collides)
+    found = np.array([inverse.solve(place, start, joints)
+                      for start, place in zip(starts, places, strict=True)])
+    assert np.linalg.norm(tool(found) - places, axis=1).max() <= TOLERANCE
+    assert (found >= GEOMETRY.lower).all()
+    assert (found <= GEOMETRY.upper).all()
+    still = [name not in joints for name in JOINTS]
+    assert np.array_equal(found[:, still], starts[:, still])
+    if collides is not None:
+        assert not CHECKER.collides(found).any()
+        # What lies between the poses that were checked touches at the most.
+        ways = (start + np.linspace(0.0, 1.0, 60)[:, None] * (goal - start)
+                for start, goal in zip(starts, found, strict=True))
+        assert max(CHECKER.collides(way).mean() for way in ways) < 0.05
+
+
+def test_the_soonest_of_several_solutions_is_chosen():
+    inverse = InverseKinematics(GEOMETRY)
+    for start in ([0.5, 0.4, 0.6, 0.3, 0.1], [-1.5, -0.9, 1.2, -0.5, 0.0]):
+        assert inverse.solve(tool(start), start) == pytest.approx(np.array(start), abs=0.01)
+    there = tool([0.0, 0.6, 0.9, 0.2, 0.0])
+    near, far = [0.1, 0.5, 1.0, 0.2, 0.0], [0.0, 1.2, -0.9, -0.2, 0.0]
+    one, other = inverse.solve(there, near), inverse.solve(there, far)
+    assert inverse.travel_time(np.array(near), one) < 1.0
+    assert inverse.travel_time(np.array(far), other) <= inverse.travel_time(np.array(far), one)
+
+
+def test_places_that_cannot_be_reached_are_refused():
+    inverse = InverseKinematics(GEOMETRY, CHECKER.collides)
+    for place, reason in (
+            ((0.9, 0.0, 0.1),
+             r'\(0.9, 0, 0.1\) m is out of reach: tool0 comes to \d+.\d cm of it'),
+            ((0.0, 0.0, 0.6), 'is out of reach'),
+            ((0.0, -0.3, -0.2), 'is out of reach|without a collision'),
+            ((0.2, 0.0, -0.01), 'cannot be reached straight from here without a collision')):
+        with pytest.raises(UnreachableError, match=reason) as caught:
+            inverse.solve(place, UPRIGHT)
+        assert '\n' not in str(caught.value)
+    for place in ((0.1, 0.2), (0.1, np.nan, 0.2)):
+        with pytest.raises(ValueError, match='is not allowed: three finite numbers, m'):
+            inverse.solve(place, UPRIGHT)
+
+
+def test_a_collision_at_the_start_may_be_left():
+    inverse = InverseKinematics(GEOMETRY, CHECKER.collides)
+    start = np.array([0.0, 1.5, 0.75, 0.0, 0.0])
+    assert CHECKER.collides(start[None]).all()
+    assert inverse.is_free(start, UPRIGHT)
+    assert not inverse.is_free(UPRIGHT, start)

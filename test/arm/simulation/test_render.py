@@ -1,4 +1,4 @@
-"""Images of the simulated arm: content, projection and placement of the camera."""
+"""Images of the simulated arm: content, projection, placement of the camera, appearance."""
 
 import math
 
@@ -8,11 +8,9 @@ import pytest
 
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
 from vdl_ros.arm.simulation import appearance
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix, camera_pose, project
 from vdl_ros.arm.simulation.scene import PREFIX, build_scene
-from vdl_ros.arm.simulation.simulation import ArmSimulation
 from vdl_ros.common.opengl import OpenGLError
 
 ZERO = np.zeros(5)
@@ -36,40 +34,7 @@ def differ(one, other, by=20):
     return (np.abs(one.astype(int) - other.astype(int)) > by).any(axis=2)
 
 
-def is_yellow(image):
-    red, green, blue = np.moveaxis(image.astype(int), 2, 0)
-    return (red > 120) & (green > 90) & (blue < 60)
-
-
-def test_image_shows_a_yellow_and_black_arm_on_a_table_before_a_bright_wall(renderer):
-    image = renderer.render(ZERO)
-    assert image.shape == (120, 160, 3)
-    assert image.dtype == np.uint8
-    yellow, black = is_yellow(image), (image < 50).all(axis=2)
-    assert yellow.sum() > 200
-    assert black.sum() > 200
-    # In the middle, not cut off anywhere.
-    for mask in (yellow, black):
-        rows, columns = np.nonzero(mask)
-        assert abs(columns.mean() - 80) < 10
-        assert 1 < rows.min() < rows.max() < 118
-    top, bottom = image[3, :40].mean(axis=0), image[-3, :40].mean(axis=0)
-    assert top.min() > 120
-    assert bottom[0] > bottom[2] + 30  # wood
-
-
-def test_arm_stays_in_the_image_in_all_poses(scene):
-    """No part leaves the image: frames stand for it, with the margin of a finger."""
-    kinematics = Kinematics(scene.geometry)
-    positions = np.random.default_rng(0).uniform(
-        scene.geometry.lower, scene.geometry.upper, (500, 5))
-    tips = kinematics.pose(positions)[:, :3, 3]
-    pixels = project(scene, tips[tips[:, 2] > 0.0], 320, 240)
-    assert (pixels > 0.0).all()
-    assert (pixels < [319, 239]).all()
-
-
-def test_only_the_arm_changes_between_images(renderer):
+def test_only_the_arm_changes_between_images_and_the_same_pose_gives_the_same(renderer, scene):
     straight, bent = renderer.render(ZERO).copy(), renderer.render(BENT).copy()
     changed = differ(straight, bent)
     assert changed.sum() > 300
@@ -79,49 +44,17 @@ def test_only_the_arm_changes_between_images(renderer):
     rows, _ = np.nonzero(differ(straight, opened))
     assert 0 < len(rows) < 300
     assert rows.max() < 40  # the gripper alone
-
-
-def test_same_pose_gives_the_same_image(scene):
-    images = []
-    for _ in range(2):
-        with ArmRenderer(scene, *SIZE) as renderer:
-            images.append(renderer.render(BENT, lamp=True).copy())
-            renderer.render(ZERO)
-            images.append(renderer.render(BENT, lamp=True).copy())
-    assert len({image.tobytes() for image in images}) == 1
-
-
-def test_render_data_shows_the_simulation(scene, renderer):
-    arm = ArmSimulation(scene=scene)
-    arm.command(Motors(base=1, shoulder=1))
-    arm.step(1.0)
-    shown = renderer.render_data(arm.data).copy()
-    assert (shown == renderer.render(arm.joint_positions)).mean() > 0.999
-    assert differ(shown, renderer.render(ZERO)).sum() > 100
-
-
-def test_image_can_be_written_to_an_array(renderer):
     out = np.zeros((120, 160, 3), np.uint8)
-    assert renderer.render(ZERO, out=out) is out
-    np.testing.assert_array_equal(out, renderer.render(ZERO))
+    assert renderer.render(BENT, out=out) is out
+    np.testing.assert_array_equal(out, bent)
+    renderer.close()
+    with ArmRenderer(scene, *SIZE) as other:
+        np.testing.assert_array_equal(other.render(BENT), bent)
 
 
-def test_collision_shapes_are_not_drawn(scene, renderer):
-    before = renderer.render(BENT).copy()
-    touching = np.array(scene.model.geom_contype, bool)
-    arm = np.array([scene.model.body(body).name.startswith(PREFIX)
-                    for body in scene.model.geom_bodyid])
-    scene.model.geom_rgba[touching & arm] = [1, 0, 1, 1]
-    np.testing.assert_array_equal(before, renderer.render(BENT))
-    scene.model.geom_group[touching & arm] = 0
-    assert differ(before, renderer.render(BENT)).sum() > 300
-
-
-@pytest.mark.parametrize(('distance', 'elevation', 'azimuth', 'roll'), [
-    (0.75, 0.35, -0.8, 0.0), (0.6, 0.0, 0.7, 0.0), (0.9, 1.0, 2.5, 0.3), (0.7, 0.5, -2.0, -0.5)])
-@pytest.mark.parametrize('pose', [[0, 0, 0, 0, 0], [0.5, 0.4, 0.9, 0.5, 0.2]], ids=str)
-def test_projection_matches_the_image(
-        distance, elevation, azimuth, roll, pose):
+@pytest.mark.parametrize(('pose', 'distance', 'elevation', 'azimuth', 'roll'), [
+    (ZERO, 0.6, 0.0, 0.7, 0.0), (BENT, 0.9, 1.0, 2.5, 0.3), (BENT, 0.7, 0.5, -2.0, -0.5)])
+def test_projection_matches_the_image(pose, distance, elevation, azimuth, roll):
     scene = build_scene(field_of_view=0.9)
     model = scene.model
     appearance.place_camera(model, distance, elevation, azimuth, roll)
@@ -129,17 +62,14 @@ def test_projection_matches_the_image(
     # the arm is drawn.
     poses = Kinematics(scene.geometry).poses(pose)
     for index in range(model.ngeom):
+        name = model.body(model.geom_bodyid[index]).name.removeprefix(PREFIX)
         if model.body(model.geom_bodyid[index]).name.startswith(PREFIX):
             model.geom_group[index] = 3
-    for name in ('left_finger', 'right_finger'):
-        local = np.linalg.inv(poses[name]) @ poses['tool0'][:, 3]
-        for index in range(model.ngeom):
-            if (model.body(model.geom_bodyid[index]).name == PREFIX + name
-                    and model.geom_matid[index] == model.mat('arm/pad').id):
-                model.geom_type[index] = mujoco.mjtGeom.mjGEOM_SPHERE
-                model.geom_size[index] = 0.012
-                model.geom_pos[index] = local[:3]
-                model.geom_group[index] = 0
+        if name.endswith('_finger') and model.geom_matid[index] == model.mat('arm/pad').id:
+            model.geom_type[index] = mujoco.mjtGeom.mjGEOM_SPHERE
+            model.geom_size[index] = 0.012
+            model.geom_pos[index] = (np.linalg.inv(poses[name]) @ poses['tool0'][:, 3])[:3]
+            model.geom_group[index] = 0
     appearance.set_color(model, 'arm/pad', [0, 0, 1], specular=0.0)
     with ArmRenderer(scene, 400, 300) as renderer:
         image = renderer.render(pose).astype(int)
@@ -150,58 +80,44 @@ def test_projection_matches_the_image(
     assert [columns.mean(), rows.mean()] == pytest.approx(expected, abs=0.5)
 
 
-def test_projection_of_many_points_and_of_one_behind(scene):
+def test_projection_of_many_points_of_one_behind_and_its_matrix(scene):
     target = [0.0, 0.0, 0.130]
     pixels = project(scene, [[target, [0, 0, 0.2]], [[0, 0, 0], [3, -3, 1.2]]], 320, 240)
     assert pixels.shape == (2, 2, 2)
     assert pixels[0, 0] == pytest.approx([159.5, 119.5])
     assert pixels[0, 1, 1] < 119.5 < pixels[1, 0, 1]
     assert np.isnan(pixels[1, 1]).all()
-
-
-def test_the_matrix_is_of_square_pixels_with_the_angle_of_the_camera():
-    scene = build_scene(field_of_view=0.8)
-    matrix = camera_matrix(scene, 320, 200)
-    assert matrix[0, 0] == matrix[1, 1] == pytest.approx(100 / math.tan(0.4))
-    assert matrix[:2, 2].tolist() == [159.5, 99.5]
+    # Square pixels, with the angle of the camera.
     appearance.set_field_of_view(scene.model, 0.4)
-    assert camera_matrix(scene, 320, 200)[0, 0] == pytest.approx(100 / math.tan(0.2))
-
-
-PLACES = [(0.75, 0.35, -0.80), (0.5, 0.0, 0.0), (1.0, 1.0, 2.0), (0.6, 0.7, -2.5)]
-
-
-@pytest.mark.parametrize(('distance', 'elevation', 'azimuth'), PLACES)
-def test_xacro_arguments_and_place_camera_agree(distance, elevation, azimuth, scene):
-    described = build_scene(load({
-        'camera_distance': distance, 'camera_elevation': elevation, 'camera_azimuth': azimuth}))
-    appearance.place_camera(scene.model, distance, elevation, azimuth)
-    pose = camera_pose(scene)
-    assert pose == pytest.approx(camera_pose(described), abs=1e-9)
-    assert pose == pytest.approx(
-        Kinematics(described.geometry).pose(ZERO, 'camera_optical_frame'), abs=1e-9)
-    # From the target: so far, so high, so far round.
-    offset = pose[:3, 3] - Kinematics(scene.geometry).pose(ZERO, 'camera_target')[:3, 3]
-    assert np.linalg.norm(offset) == pytest.approx(distance)
-    assert math.asin(offset[2] / distance) == pytest.approx(elevation)
-    assert math.atan2(offset[1], offset[0]) == pytest.approx(azimuth)
-    assert pose[:3, 2] == pytest.approx(-offset / distance)  # it looks at the target
-    assert pose[2, 0] == pytest.approx(0.0, abs=1e-9)  # the horizon is level
-    assert pose[2, 1] < 0.0  # y is down
-    images = []
-    for each in (scene, described):
-        with ArmRenderer(each, *SIZE) as renderer:
-            images.append(renderer.render(BENT).copy())
-    assert not differ(*images).any()
-
-
-def test_roll_turns_the_image_counter_clockwise(scene):
-    # What was up in the image is at its left after a quarter turn counter-clockwise.
-    above = [0.0, 0.0, 0.3]
+    matrix = camera_matrix(scene, 320, 200)
+    assert matrix[0, 0] == matrix[1, 1] == pytest.approx(100 / math.tan(0.2))
+    assert matrix[:2, 2].tolist() == [159.5, 99.5]
+    # After a quarter turn counter-clockwise, what was up is at the left.
     appearance.place_camera(scene.model, 0.75, 0.0, 0.0, roll=math.pi / 2)
-    column, row = project(scene, above, 320, 240)
+    column, row = project(scene, [0.0, 0.0, 0.3], 320, 240)
     assert column < 100
     assert row == pytest.approx(119.5)
+
+
+def test_xacro_arguments_and_place_camera_agree(scene):
+    for distance, elevation, azimuth in (
+            (0.75, 0.35, -0.80), (0.5, 0.0, 0.0), (1.0, 1.0, 2.0), (0.6, 0.7, -2.5)):
+        described = build_scene(load({
+            'camera_distance': distance, 'camera_elevation': elevation,
+            'camera_azimuth': azimuth}))
+        appearance.place_camera(scene.model, distance, elevation, azimuth)
+        pose = camera_pose(scene)
+        assert pose == pytest.approx(camera_pose(described), abs=1e-9)
+        assert pose == pytest.approx(
+            Kinematics(described.geometry).pose(ZERO, 'camera_optical_frame'), abs=1e-9)
+        # From the target: so far, so high, so far round.
+        offset = pose[:3, 3] - Kinematics(scene.geometry).pose(ZERO, 'camera_target')[:3, 3]
+        assert np.linalg.norm(offset) == pytest.approx(distance)
+        assert math.asin(offset[2] / distance) == pytest.approx(elevation)
+        assert math.atan2(offset[1], offset[0]) == pytest.approx(azimuth)
+        assert pose[:3, 2] == pytest.approx(-offset / distance)  # it looks at the target
+        assert pose[2, 0] == pytest.approx(0.0, abs=1e-9)  # the horizon is level
+        assert pose[2, 1] < 0.0  # y is down
 
 
 def test_second_or_closed_renderer_raises(scene):
@@ -224,3 +140,24 @@ def test_missing_opengl_raises_one_line(scene, monkeypatch):
     monkeypatch.undo()
     with ArmRenderer(scene, *SIZE) as renderer:
         assert renderer.render(ZERO).std() > 20
+
+
+def test_invalid_changes_of_the_appearance_are_refused(scene):
+    model, place = scene.model, {'distance': 0.7, 'elevation': 0.3, 'azimuth': 0.0}
+    before = model.body('arm/camera_mount').pos.tolist()
+    for name, value in (
+            ('distance', 0.0), ('elevation', 1.2), ('azimuth', math.nan), ('roll', math.inf)):
+        with pytest.raises(ValueError, match=f'^{name}: '):
+            appearance.place_camera(model, **place | {name: value})
+    assert model.body('arm/camera_mount').pos.tolist() == before
+    for bad in ([math.nan, 0, 0], [[1, 1, 1]]):
+        with pytest.raises(ValueError, match='rgb|three'):
+            appearance.set_color(model, 'table', bad)
+        with pytest.raises(ValueError, match='ambient|three'):
+            appearance.set_headlight(model, bad, [0, 0, 0])
+    with pytest.raises(ValueError, match='direction: 0 0 0 is not allowed'):
+        appearance.set_light(model, 'key', direction=[0, 0, 0])
+    with pytest.raises(KeyError):
+        appearance.set_color(model, 'arm/blue', [0, 0, 0])
+    with pytest.raises(KeyError):
+        appearance.set_light(model, 'moon')

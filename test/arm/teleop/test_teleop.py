@@ -1,4 +1,4 @@
-"""Keyboard control: which motors run, from keys and times alone."""
+"""Control by keys: the parser of a terminal, and which motors run, from keys and times alone."""
 
 import itertools
 import random
@@ -10,10 +10,26 @@ from vdl_ros.arm.model import geometry
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.teleop.keyboard import Flags, Key, Keyboard
 from vdl_ros.arm.teleop.teleop import HELP, KEYS, REPORTS, Teleop
 from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 
 FIRST, REPEAT = TeleopConfig().first_timeout, TeleopConfig().repeat_timeout
+
+
+@pytest.fixture
+def teleop():
+    return Teleop(TeleopConfig())
+
+
+@pytest.fixture
+def kitty(teleop):
+    """Return a teleop at a terminal that reports releases."""
+    assert teleop.feed(b'\x1b[?0u', 0.0) == ['enable']
+    assert not teleop.releases
+    assert teleop.feed(b'\x1b[?%du' % REPORTS, 0.1) == []
+    assert teleop.releases
+    return teleop
 
 
 def test_every_motor_has_a_key_for_each_direction():
@@ -21,9 +37,7 @@ def test_every_motor_has_a_key_for_each_direction():
     for first, second in ('az', 'sx', 'dc', 'fv', 'gb'):
         assert f'{first} {second}  {KEYS[first][0]}' in HELP
         assert KEYS[first] == (KEYS[second][0], -KEYS[second][1])
-
-
-def test_up_is_up_and_clockwise_is_clockwise():
+    # Up is up, and clockwise is clockwise.
     pose = np.array([0.0, 0.4, 0.8, 0.2, 0.0])
     jacobian = Kinematics(geometry.load()).jacobian(pose)
     for up, down in ('sx', 'dc', 'fv'):
@@ -34,44 +48,37 @@ def test_up_is_up_and_clockwise_is_clockwise():
     assert direction * jacobian[5, JOINTS.index(motor)] < 0
 
 
-@pytest.mark.parametrize('key', KEYS)
-def test_tap_runs_the_motor_for_first_timeout(key):
-    teleop = Teleop(TeleopConfig())
-    motor, direction = KEYS[key]
-    teleop.feed(key.upper().encode(), 1.0)
-    assert teleop.motors(1.0 + FIRST - 0.01) == Motors(**{motor: direction})
-    assert teleop.motors(1.0 + FIRST) == Motors()
+def test_tap_runs_the_motor_for_first_timeout():
+    for key, (motor, direction) in KEYS.items():
+        teleop = Teleop(TeleopConfig())
+        teleop.feed(key.upper().encode(), 1.0)
+        assert teleop.motors(1.0 + FIRST - 0.01) == Motors(**{motor: direction}), key
+        assert teleop.motors(1.0 + FIRST) == Motors(), key
+    teleop.feed(b'a', 10.0)
+    teleop.feed(b'a', 10.3)
+    assert teleop.motors(10.0 + FIRST - 0.01).moving
+    assert teleop.motors(10.0 + FIRST) == Motors(), 'two taps run no longer than one'
 
 
-@pytest.mark.parametrize('delay', [0.25, 0.4, 0.5])
-@pytest.mark.parametrize('rate', [15, 30, 100])
-def test_held_key_runs_without_gap_until_release(delay, rate):
-    teleop = Teleop(TeleopConfig())
-    repeats = [delay + number / rate for number in range(2 * rate)]
-    due, held, off = [0.0, *repeats], [], None
-    for tick in range(0, 4000, 5):
-        now = tick / 1000
-        while due and due[0] <= now:
-            teleop.feed(b'b', due.pop(0))
-        on = teleop.motors(now).base == 1
-        if now <= repeats[-1]:
-            held.append(on)
-        elif not on and off is None:
-            off = now
-    assert all(held)
-    assert off - repeats[-1] <= REPEAT + 0.006
+def test_held_key_runs_without_gap_until_release():
+    for delay, rate in ((0.25, 15), (0.4, 30), (0.5, 100)):
+        teleop = Teleop(TeleopConfig())
+        repeats = [delay + number / rate for number in range(2 * rate)]
+        due, held, off = [0.0, *repeats], [], None
+        for tick in range(0, 4000, 5):
+            now = tick / 1000
+            while due and due[0] <= now:
+                teleop.feed(b'b', due.pop(0))
+            on = teleop.motors(now).base == 1
+            if now <= repeats[-1]:
+                held.append(on)
+            elif not on and off is None:
+                off = now
+        assert all(held), (delay, rate)
+        assert off - repeats[-1] <= REPEAT + 0.006, (delay, rate)
 
 
-def test_two_taps_run_no_longer_than_one():
-    teleop = Teleop(TeleopConfig())
-    teleop.feed(b'a', 0.0)
-    teleop.feed(b'a', 0.3)
-    assert teleop.motors(FIRST - 0.01).gripper == 1
-    assert teleop.motors(FIRST) == Motors()
-
-
-def test_second_motor_joins_and_opposite_key_replaces():
-    teleop = Teleop(TeleopConfig())
+def test_second_motor_joins_and_opposite_key_replaces(teleop):
     teleop.feed(b'a', 0.0)
     teleop.feed(b'g', 0.1)
     assert teleop.motors(0.2) == Motors(gripper=1, base=-1)
@@ -80,16 +87,14 @@ def test_second_motor_joins_and_opposite_key_replaces():
     assert teleop.motors(FIRST) == Motors(base=1)
 
 
-@pytest.mark.parametrize('data', [b' ', b'e', b'\x03', b'\x1b[O'])
-def test_keys_that_stop_all_motors(data):
-    teleop = Teleop(TeleopConfig())
-    teleop.feed(b'adg', 0.0)
-    assert teleop.motors(0.1).moving
-    teleop.feed(data, 0.1)
-    assert teleop.motors(0.1) == Motors()
-
-
-def test_escape_and_ctrl_c_quit():
+def test_keys_that_stop_all_motors_and_keys_that_quit():
+    for data in (b' ', b'e', b'\x03', b'\x1b[O'):
+        teleop = Teleop(TeleopConfig())
+        teleop.feed(b'adg', 0.0)
+        assert teleop.motors(0.1).moving
+        teleop.feed(data, 0.1)
+        assert teleop.motors(0.1) == Motors(), data
+        assert teleop.quit == (data == b'\x03'), data
     teleop = Teleop(TeleopConfig())
     teleop.feed(b'\x1b', 0.0)
     assert not teleop.quit
@@ -99,8 +104,7 @@ def test_escape_and_ctrl_c_quit():
     assert teleop.motors(0.3) == Motors()
 
 
-def test_lamp_keys_do_not_affect_motors():
-    teleop = Teleop(TeleopConfig())
+def test_lamp_and_help_keys_do_not_affect_motors(teleop):
     assert teleop.lamp == 0
     teleop.feed(b'q', 0.0)
     assert (teleop.lamp, teleop.motors(99.0)) == (1, Motors(lamp=True))
@@ -108,12 +112,13 @@ def test_lamp_keys_do_not_affect_motors():
     assert teleop.motors(1.0) == Motors(lamp=True)
     teleop.feed(b'w', 2.0)
     assert (teleop.lamp, teleop.motors(2.0)) == (-1, Motors())
+    assert teleop.feed(b'h?', 3.0) == ['help', 'help']
 
 
-def test_emergency_stop_disables_motor_keys():
-    teleop = Teleop(TeleopConfig())
+def test_emergency_stop_disables_motor_keys(teleop):
     teleop.feed(b'a', 0.0)
     assert teleop.feed(b'e', 0.1) == ['stop']
+    assert not teleop.emergency, 'the driver has not confirmed it'
     teleop.feed(b'a', 0.2)
     assert teleop.motors(0.2) == Motors()
     assert teleop.feed(b'r', 0.3) == ['release']
@@ -122,20 +127,11 @@ def test_emergency_stop_disables_motor_keys():
     assert teleop.motors(0.4).moving
     teleop.set_emergency(True)
     assert teleop.motors(0.4) == Motors(), 'engaged by another node'
-    assert teleop.emergency
-
-
-def test_keys_do_not_show_a_stop_that_the_driver_has_not_confirmed():
-    teleop = Teleop(TeleopConfig())
-    teleop.feed(b'e', 0.0)
-    assert not teleop.emergency
-    teleop.set_emergency(True)
     teleop.feed(b'r', 1.0)
-    assert teleop.emergency
+    assert teleop.emergency, 'the driver has not confirmed the release'
 
 
-def test_key_held_through_an_emergency_stop_does_nothing_until_let_go():
-    teleop = Teleop(TeleopConfig())
+def test_key_held_through_an_emergency_stop_does_nothing_until_let_go(teleop):
     teleop.set_emergency(True)
     for step in range(100):
         if step == 50:
@@ -147,80 +143,51 @@ def test_key_held_through_an_emergency_stop_does_nothing_until_let_go():
     assert teleop.motors(now).base == 1
 
 
-def test_help_keys_request_help():
-    assert Teleop(TeleopConfig()).feed(b'h?', 0.0) == ['help', 'help']
-
-
-def kitty():
-    """Return a teleop at a terminal that reports releases."""
-    teleop = Teleop(TeleopConfig())
-    assert teleop.feed(b'\x1b[?0u', 0.0) == ['enable']
-    assert not teleop.releases
-    assert teleop.feed(b'\x1b[?%du' % REPORTS, 0.1) == []
-    assert teleop.releases
-    return teleop
-
-
-def test_terminal_with_key_releases():
-    teleop = kitty()
-    teleop.feed(b'\x1b[97;1:1u\x1b[103;1:1u', 1.0)
+def test_terminal_with_key_releases(kitty):
+    kitty.feed(b'\x1b[97;1:1u\x1b[103;1:1u', 1.0)
     for step in range(100, 500):
         # The keyboard repeats the last key only; the terminal answers.
-        teleop.feed(b'\x1b[?11u' if step % 50 == 0 else b'\x1b[103;1:2u', step / 100)
-        assert teleop.motors(step / 100) == Motors(gripper=1, base=-1), 'as long as they are held'
-    teleop.feed(b'\x1b[97;1:3u', 6.0)
-    assert teleop.motors(6.0) == Motors(base=-1)
-    teleop.feed(b'\x1b[103;1:3u', 7.0)
-    assert teleop.motors(7.0) == Motors()
+        kitty.feed(b'\x1b[?11u' if step % 50 == 0 else b'\x1b[103;1:2u', step / 100)
+        assert kitty.motors(step / 100) == Motors(gripper=1, base=-1), 'as long as they are held'
+    kitty.feed(b'\x1b[97;1:3u', 6.0)
+    assert kitty.motors(6.0) == Motors(base=-1)
+    kitty.feed(b'\x1b[103;1:3u', 7.0)
+    assert kitty.motors(7.0) == Motors()
+    kitty.feed(b'\x1b[97;1:1u\x1b[122;1:1u\x1b[97;1:3u', 8.0)
+    assert kitty.motors(9.0) == Motors(gripper=-1), 'the release of a replaced key'
+    assert kitty.feed(b'\x1b[101;1:1u\x1b[101;1:2u\x1b[101;1:3u', 10.0) == ['stop']
+    kitty.feed(b'\x1b[27;1:3u', 11.0)
+    assert not kitty.quit, 'an action happens once per press'
 
 
-def test_dead_link_releases_the_keys_of_a_terminal_with_key_releases():
-    teleop = kitty()
-    assert teleop.feed(b'\x1b[97;1:1u', 1.0) == ['ask']
-    asked = [now for now in np.arange(1.0, 60.0, 0.01).tolist() if 'ask' in teleop.feed(b'', now)]
+def test_dead_link_releases_the_keys_of_a_terminal_with_key_releases(kitty):
+    assert kitty.feed(b'\x1b[97;1:1u', 1.0) == ['ask']
+    assert kitty.motors(2.4).moving
+    assert not kitty.motors(2.5).moving
+    asked = [now for now in np.arange(2.5, 60.0, 0.01).tolist() if 'ask' in kitty.feed(b'', now)]
     assert np.diff(asked) == pytest.approx(0.5, abs=0.02)
-    teleop = kitty()
-    teleop.feed(b'\x1b[97;1:1u', 1.0)
-    assert teleop.motors(2.4).moving
-    assert not teleop.motors(2.5).moving
-    teleop.feed(b'\x1b[97;1:2u', 60.0)
-    assert not teleop.motors(60.0).moving, 'what was held back arrives late: a new press counts'
+    kitty.feed(b'\x1b[97;1:2u', 60.0)
+    assert not kitty.motors(60.0).moving, 'what was held back arrives late: a new press counts'
 
 
-def test_terminal_that_answers_without_repeats_holds_keys_for_a_limited_time():
-    teleop = kitty()
-    teleop.feed(b'\x1b[97;1:1u', 1.0)
+def test_terminal_that_answers_without_repeats_holds_keys_for_a_limited_time(kitty):
+    kitty.feed(b'\x1b[97;1:1u', 1.0)
     limit = TeleopConfig().held_timeout
     for now in np.arange(1.0, 60.0, 0.1).tolist():
-        teleop.feed(b'\x1b[?11u', now)
-        assert teleop.motors(now).moving == (now < 1.0 + limit)
+        kitty.feed(b'\x1b[?11u', now)
+        assert kitty.motors(now).moving == (now < 1.0 + limit)
 
 
-def test_release_of_a_replaced_key_changes_nothing():
-    teleop = kitty()
-    teleop.feed(b'\x1b[97;1:1u\x1b[122;1:1u\x1b[97;1:3u', 1.0)
-    assert teleop.motors(2.0) == Motors(gripper=-1)
+def test_held_key_needs_a_new_press_after_a_stop(kitty):
+    kitty.feed(b'\x1b[97;1:1u', 1.0)
+    kitty.feed(b'\x1b[32;1:1u', 2.0)
+    kitty.feed(b'\x1b[97;1:2u', 3.0)
+    assert kitty.motors(3.0) == Motors()
+    kitty.feed(b'\x1b[97;1:3u\x1b[97;1:1u', 4.0)
+    assert kitty.motors(4.0).moving
 
 
-def test_held_key_needs_a_new_press_after_a_stop():
-    teleop = kitty()
-    teleop.feed(b'\x1b[97;1:1u', 1.0)
-    teleop.feed(b'\x1b[32;1:1u', 2.0)
-    teleop.feed(b'\x1b[97;1:2u', 3.0)
-    assert teleop.motors(3.0) == Motors()
-    teleop.feed(b'\x1b[97;1:3u\x1b[97;1:1u', 4.0)
-    assert teleop.motors(4.0).moving
-
-
-def test_action_happens_once_per_press():
-    teleop = kitty()
-    assert teleop.feed(b'\x1b[101;1:1u\x1b[101;1:2u\x1b[101;1:3u', 1.0) == ['stop']
-    assert teleop.feed(b'\x1b[27;1:3u', 2.0) == []
-    assert not teleop.quit
-
-
-def test_terminal_with_part_of_the_protocol_counts_as_plain():
-    teleop = Teleop(TeleopConfig())
+def test_terminal_with_part_of_the_protocol_counts_as_plain(teleop):
     assert teleop.feed(b'\x1b[?0u', 0.0) == ['enable']
     assert teleop.feed(b'\x1b[?1u', 0.1) == []
     assert not teleop.releases
@@ -228,12 +195,93 @@ def test_terminal_with_part_of_the_protocol_counts_as_plain():
     assert teleop.motors(1.0 + FIRST) == Motors()
 
 
-@pytest.mark.parametrize('seed', range(5))
-def test_random_input_leaves_motors_off_after_timeout(seed):
-    rng, teleop, now = random.Random(seed), Teleop(TeleopConfig()), 0.0
-    for _ in range(500):
-        data = bytes(rng.choices(b'azsxdcfvgbqwer ?h\x1b[]O;0u\xff', k=rng.randrange(1, 8)))
-        teleop.feed(data, now)
-        assert all(value in (-1, 0, 1) for value in teleop.motors(now).values)
-        now += rng.random() * 0.1
-    assert not teleop.motors(now + FIRST).moving
+def test_random_input_leaves_motors_off_after_timeout():
+    for seed in range(5):
+        rng, teleop, now = random.Random(seed), Teleop(TeleopConfig()), 0.0
+        for _ in range(500):
+            data = bytes(rng.choices(b'azsxdcfvgbqwer ?h\x1b[]O;0u\xff', k=rng.randrange(1, 8)))
+            teleop.feed(data, now)
+            assert all(value in (-1, 0, 1) for value in teleop.motors(now).values)
+            now += rng.random() * 0.1
+        assert not teleop.motors(now + FIRST).moving, seed
+
+
+SESSION = (b'a\x1b[?0uA\x1b[97;1:1u\x1b[97;1:2u\x1b[97;1:3u \x1bOPz\x1b]11;rgb:0/0/0\x07s'
+           b'\x1b[200~aq\x1b[Ae\x1b[201~x\x1bP>|term\x1b\\d\x1b[1;5Dc\x1b[Og\x1bab\xc3\xa4\x1b[27u')
+FOUND = [Key('a'), Flags(0), Key('a'), Key('a', 'press'), Key('a', 'repeat'), Key('a', 'release'),
+         Key('space'), Key('z'), Key('s'), Key('x'), Key('d'), Key('c'), Key('focus-out', 'press'),
+         Key('g'), Key('b'), Key('esc', 'press')]
+CTRL_C = [Key('ctrl-c')]
+SEQUENCES = {
+    b'': [], b'\x1b': [Key('esc')], b'\x1b\x1b': [Key('esc')] * 2, b'\x03': CTRL_C,
+    b'?': [Key('?')], b'\x00\x01\x7f\x80\xff\r\n\t': [], b'\x1b[A': [], b'\x1b[1;2P': [],
+    b'\x1bOA': [], b'\x1ba': [], b'\x1b[I': [], b'\x1b\x03': CTRL_C, b'\x1b[\x03': CTRL_C,
+    b'\x1b]52;\x03': CTRL_C, b'\x1b[200~a\x03': CTRL_C,
+    # Shift, Caps Lock and Num Lock are no other key; Ctrl, Alt and Super are.
+    b'\x1b[97;2u': [Key('a', 'press')], b'\x1b[97;193:1u': [Key('a', 'press')],
+    b'\x1b[97:65;2:1;65u': [Key('a', 'press')], b'\x1b[97;5u': [], b'\x1b[97;3u': [],
+    b'\x1b[97;9u': [], b'\x1b[97;5:3u': [Key('a', 'release')],
+    b'\x1b[99;5u': [Key('ctrl-c', 'press')], b'\x1b[32u': [Key('space', 'press')],
+    b'\x1b[57441u': [], b'\x1b[97;1:9u': [], b'\x1b[u': [], b'\x1b[;;u': [], b'\x1b[?u': [],
+    b'\x1b[?11u': [Flags(11)], b'\x1b[?1;2c': [], b'\x1b[-97u': [],
+    b'\x1b[9' + b'9' * 60 + b'u': []}
+
+
+def keys(*pieces, step=0.01):
+    """Return what the pieces, ``step`` seconds apart, and a long silence make."""
+    keyboard, found = Keyboard(), []
+    for number, piece in enumerate(pieces):
+        found += keyboard.feed(piece, number * step)
+    return found + keyboard.idle(len(pieces) * step + 10.0)
+
+
+def test_sequences_are_parsed_whole_and_in_pieces():
+    for data, expected in (*SEQUENCES.items(), (SESSION, FOUND)):
+        assert keys(*(bytes([each]) for each in data)) == expected, data
+        assert keys(data) == expected or data == SESSION, data
+    rng = random.Random(0)
+    for _ in range(20):
+        cuts = list(itertools.accumulate(rng.choices(range(1, 12), k=len(SESSION))))
+        pieces = [SESSION[a:b] for a, b in itertools.pairwise([0, *cuts])]
+        assert keys(*pieces) == FOUND, pieces
+
+
+def test_unfinished_sequence_is_dropped():
+    for begin in (b'\x1b[', b'\x1b[1;', b'\x1b]11;', b'\x1bP', b'\x1bO'):
+        keyboard = Keyboard()
+        assert keyboard.feed(begin, 0.0) == []
+        assert keyboard.feed(b'a', 0.2) == [Key('a')], begin
+    keyboard = Keyboard()
+    assert keyboard.feed(b'\x1b[200~ae', 0.0) == []
+    assert keyboard.feed(b'r', 0.9) == []
+    assert keyboard.feed(b'a', 2.0) == [Key('a')]
+
+
+def test_lone_escape_is_a_key_after_a_timeout():
+    keyboard = Keyboard()
+    assert keyboard.feed(b'\x1b', 0.0) == []
+    assert [keyboard.idle(at) for at in (0.05, 0.11, 0.2)] == [[], [Key('esc')], []]
+
+
+def test_pasted_text_gives_no_keys():
+    assert keys(b'rm -rf everything\n') == [Key('space')] * 2
+    assert keys(b'aaaaaaaa') == [Key('a')] * 8, 'a key that repeated between two reads'
+    assert Key('r') not in keys(b'release the arm \x03')
+    assert keys(b'release\x03')[-1] == Key('ctrl-c')
+
+
+def test_keyboard_works_after_random_noise():
+    for seed in range(5):
+        rng = random.Random(seed)
+        keyboard, now = Keyboard(), 0.0
+        for _ in range(1000):
+            now += rng.choice([0.0, 0.01])
+            if rng.random() < 0.5:
+                data = rng.randbytes(rng.randrange(1, 100))
+            else:
+                data = bytes(rng.choices(b'\x1b[]OP?;:0123456789~u\x07\\abc\x03', k=30))
+            keyboard.feed(data, now)
+            assert len(keyboard._buffer) <= 200, seed
+        keyboard.idle(now + 5.0)
+        keyboard.idle(now + 10.0)
+        assert keyboard.feed(b'a', now + 11.0) == [Key('a')], seed

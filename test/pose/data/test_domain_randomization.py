@@ -26,26 +26,23 @@ def picture(renderer, frame):
         frame.positions, frame.distance, frame.elevation, frame.azimuth, frame.look).copy()
 
 
-def test_frames_differ_between_splits_seeds_and_numbers():
+def test_frames_are_reproducible_and_differ_between_splits_seeds_and_numbers():
     frames = [draw(split, seed, index, 'basic') for split in SPLITS for seed in range(3)
-              for index in range(50)]
+              for index in range(20)]
     places = {(frame.distance, frame.azimuth, *frame.positions) for frame in frames}
     assert len(places) == len(frames)
-
-
-def test_frames_are_reproducible_with_equal_poses_in_every_domain():
     for index in range(20):
         one, other = draw(index=index), draw(index=index)
         assert one.look == other.look
         np.testing.assert_array_equal(one.positions, other.positions)
-        for domain in DOMAINS:
+        for domain in DOMAINS:  # which have equal poses
             frame = draw(index=index, domain=domain)
             assert (frame.distance, frame.elevation, frame.azimuth) == (
                 one.distance, one.elevation, one.azimuth)
 
 
 def test_samples_cover_the_whole_ranges():
-    frames = [draw(index=index, domain='basic') for index in range(2000)]
+    frames = [draw(index=index, domain='basic') for index in range(1000)]
     positions = np.array([frame.positions for frame in frames])
     span = GEOMETRY.upper - GEOMETRY.lower
     assert (positions.min(0) < GEOMETRY.lower + 0.01 * span).all()
@@ -59,22 +56,11 @@ def test_samples_cover_the_whole_ranges():
     assert not any(frame.look for frame in frames)
 
 
-def test_colliding_poses_are_resampled():
+def test_colliding_poses_are_drawn_again_and_unknown_names_are_errors():
     frame = sample('train', 0, 0, 'basic', GEOMETRY, lambda positions: positions[1] > 1.2)
     assert frame.positions[1] > 1.2
     with pytest.raises(RuntimeError, match='frame 0: no pose of 1000 fits'):
         sample('train', 0, 0, 'basic', GEOMETRY, lambda positions: False)
-
-
-def test_the_random_domain_includes_each_change_most_of_the_time():
-    looks = [draw(index=index).look for index in range(300)]
-    for key in ('brightness', 'arm/yellow_r', 'key_x', 'camera_roll', 'table_texture'):
-        share = sum(key in look for look in looks) / len(looks)
-        assert 0.7 < share < 0.9, key
-    assert all(np.isfinite(list(look.values())).all() for look in looks)
-
-
-def test_unknown_domains_and_splits_are_errors():
     with pytest.raises(ValueError, match="domain: 'night' is not allowed: one of basic"):
         draw(domain='night')
     with pytest.raises(KeyError):
@@ -94,9 +80,6 @@ def test_a_picture_does_not_depend_on_those_before(renderer, domain):
     assert changed == [domain != 'basic'] * 6
     # Somebody could see something.
     assert all(20 < each.mean() < 235 and each.std() > 8 for each in first)
-
-
-def test_invalid_values_of_a_look_are_errors(renderer):
     frame = draw()
     with pytest.raises(ValueError, match="'brightness': nan is not a finite number"):
         renderer.draw(frame.positions, 0.7, 0.3, 0.0, {'brightness': float('nan')})

@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from vdl_ros.pose.data.pending_frames import FrameTracker, UnsolicitedFrames
 
 PARTS = ('a', 'b', 'c')
@@ -13,70 +11,46 @@ def book(first=0, last=100, window=4):
     return FrameTracker(first, last, PARTS, window=window, patience=1.0)
 
 
-def test_at_most_a_window_of_frames_is_pending():
+def test_a_window_of_frames_is_pending_and_they_are_returned_in_order():
     frames = book()
     assert frames.due_requests(0.0) == [0, 1, 2, 3]
     assert frames.due_requests(0.5) == []
-    for part in PARTS:
-        frames.put(0, part, part.encode())
-    assert list(frames.pop_complete()) == [(0, {'a': b'a', 'b': b'b', 'c': b'c'})]
-    assert frames.due_requests(0.5) == [4]
-
-
-def test_complete_frames_are_returned_in_order():
-    frames = book()
-    frames.due_requests(0.0)
-    for part in reversed(PARTS):
-        frames.put(1, part, b'1' + part.encode())
-    assert list(frames.pop_complete()) == []
-    for part in PARTS:
-        frames.put(0, part, b'0' + part.encode())
-    left = list(frames.pop_complete())
-    assert [index for index, _ in left] == [0, 1]
-    assert list(left[1][1]) == list(PARTS)
-
-
-def test_incomplete_frames_are_requested_again():
-    frames = book()
-    frames.due_requests(0.0)
     for part in PARTS[:2]:
-        frames.put(0, part, b'')
+        frames.put(0, part, b'0' + part.encode())
+    # A second one and one that nobody requested are ignored.
+    frames.put(0, 'a', b'second')
+    frames.put(99, 'a', b'')
+    assert frames.unexpected == 2
+    # Incomplete frames are requested again; the parts that were there count still.
     assert frames.missing == ['c']
     assert frames.due_requests(1.0) == []
     assert frames.due_requests(1.1) == [0, 1, 2, 3]
     assert frames.repeated == 4
-    # The parts that were there count still.
-    frames.put(0, 'c', b'')
-    assert [index for index, _ in frames.pop_complete()] == [0]
+    for part in reversed(PARTS):
+        frames.put(1, part, b'1' + part.encode())
+    assert list(frames.pop_complete()) == []
+    frames.put(0, 'c', b'0c')
+    left = list(frames.pop_complete())
+    assert left == [(number, {part: f'{number}{part}'.encode() for part in PARTS})
+                    for number in (0, 1)]
+    assert list(left[1][1]) == list(PARTS)
+    assert frames.due_requests(1.1) == [4, 5]
 
 
-def test_duplicate_and_unexpected_parts_are_ignored():
-    frames = book()
-    frames.due_requests(0.0)
-    frames.put(0, 'a', b'first')
-    frames.put(0, 'a', b'second')
-    frames.put(99, 'a', b'')
-    assert frames.unexpected == 2
-    for part in PARTS[1:]:
-        frames.put(0, part, b'')
-    assert next(frames.pop_complete())[1]['a'] == b'first'
-
-
-@pytest.mark.parametrize('seed', range(5))
-def test_every_frame_is_returned_once_despite_losses(seed):
-    chance = random.Random(seed)
-    frames = book(first=7, last=60)
-    left, now = [], 0.0
-    while not frames.finished:
-        now += 0.3
-        requested = [(index, part) for index in frames.due_requests(now) for part in PARTS]
-        chance.shuffle(requested)
-        for index, part in requested:
-            for _ in range(chance.choice((0, 1, 1, 1, 2))):
-                frames.put(index, part, b'')
-        left += [index for index, _ in frames.pop_complete()]
-        assert now < 1000.0
-    assert left == list(range(7, 60))
+def test_every_frame_is_returned_once_despite_losses():
+    for seed in range(5):
+        chance, frames = random.Random(seed), book(first=7, last=60)
+        left, now = [], 0.0
+        while not frames.finished:
+            now += 0.3
+            requested = [(index, part) for index in frames.due_requests(now) for part in PARTS]
+            chance.shuffle(requested)
+            for index, part in requested:
+                for _ in range(chance.choice((0, 1, 1, 1, 2))):
+                    frames.put(index, part, b'')
+            left += [index for index, _ in frames.pop_complete()]
+            assert now < 1000.0, seed
+        assert left == list(range(7, 60)), seed
 
 
 def test_unsolicited_frames_match_parts_by_stamp_up_to_the_number():

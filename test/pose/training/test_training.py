@@ -1,37 +1,43 @@
-"""Training of pose networks: learning, resuming, and errors of settings and folders."""
+"""Training of pose networks: its optimiser, resuming, refusals, scores and their command."""
 
 import json
+import math
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from vdl_ros.common.tensor_file import load_tensor_file
 from vdl_ros.pose.data.dataset import PoseDataset
-from vdl_ros.pose.model_file import load_model
+from vdl_ros.pose.estimator import Estimate
+from vdl_ros.pose.model_file import load_model, save_model
+from vdl_ros.pose.networks import make_model
 from vdl_ros.pose.training import training
-from vdl_ros.pose.training.run_folder import RunError
+from vdl_ros.pose.training.evaluation import calibrate, calibrated, score
+from vdl_ros.pose.training.optimizer import PoseOptimizer
+from vdl_ros.pose.training.run_folder import PoseRun
 from vdl_ros.pose.training.training import Trainer
 from vdl_ros.pose.training.training_config import TrainingConfig
-from vdl_ros.tools import train_pose
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+from vdl_ros.tools import evaluate_pose, train_pose
 
 
 @pytest.fixture(autouse=True)
 def precision(monkeypatch):
-    """Compute in float32, also where bfloat16 measures as faster."""
+    """Compute in float32, also where bfloat16 measures as faster; keep the number of threads."""
+    threads = torch.get_num_threads()
     monkeypatch.setattr(training, 'bfloat16_is_faster', lambda: False)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
-def data(bags):
-    """Return 21 frames, of which the first is held out."""
+def data(bags, small_network, monkeypatch):
+    """Return 21 frames, of which the first is held out; nothing is drawn."""
+    monkeypatch.setattr(PoseRun, '_draw', lambda self: None)
     return PoseDataset([bags.write('some', 21)])
 
 
@@ -58,9 +64,10 @@ def checkpoint(folder):
     return load_tensor_file(folder / 'checkpoint.pt', 'checkpoint')
 
 
-def test_training_lowers_the_loss_and_writes_its_files(data, tmp_path):
+@pytest.mark.slow
+def test_training_lowers_the_loss_and_writes_its_files(bags, tmp_path):
     folder = tmp_path / 'run'
-    trainer, scores, lines = train(data, folder, epochs=4)
+    trainer, scores, lines = train(PoseDataset([bags.write('some', 21)]), folder, epochs=4)
     assert (trainer.epoch, trainer.step) == (4, 20)
     rows = (folder / 'progress.csv').read_text().splitlines()
     losses = [float(row.split(',')[6]) for row in rows[1:]]
@@ -80,29 +87,16 @@ def test_a_resumed_training_ends_with_the_same_weights(data, tmp_path):
     # Not by time: the learning rate follows the share that is done.
     train(data, tmp_path / 'whole', epochs=2)
     trainer, _, _ = train(data, tmp_path / 'halves', epochs=2, stop=StopAfter(9))
-    assert 0 < trainer.step < 10
-    assert trainer.step % 5
     before = trainer.step
+    assert 5 < before < 10
     trainer, _, _ = train(data, tmp_path / 'halves', epochs=2, resume=True)
-    assert trainer.step == 10 > before
+    assert trainer.step == 10
     whole, halves = (checkpoint(tmp_path / name) for name in ('whole', 'halves'))
     for part in ('model', 'average'):
         for name, value in whole[part].items():
             assert torch.equal(value, halves[part][name]), name
-    steps = [row.split(',')[0] for row in
-             (tmp_path / 'halves' / 'progress.csv').read_text().splitlines()[1:]]
-    assert steps == ['5', '10']
-
-
-def test_gradients_of_a_split_batch_equal_those_of_the_whole(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, 'augment', lambda pictures, generator: pictures)
-    monkeypatch.setattr(training, 'flip', lambda *batch: batch[:3])
-    found = []
-    for threads in (1, 2):
-        train(data, tmp_path / str(threads), epochs=1, threads=threads)
-        found.append(checkpoint(tmp_path / str(threads))['model'])
-    for name, value in found[0].items():
-        torch.testing.assert_close(value, found[1][name], atol=2e-3, rtol=0)
+    rows = (tmp_path / 'halves' / 'progress.csv').read_text().splitlines()[1:]
+    assert [row.split(',')[0] for row in rows] == ['5', '10']
 
 
 def test_held_out_frames_are_not_trained_on(data, tmp_path, monkeypatch):
@@ -116,61 +110,193 @@ def test_held_out_frames_are_not_trained_on(data, tmp_path, monkeypatch):
     assert seen == set(range(1, 21))
 
 
-def test_training_can_start_from_the_weights_of_a_model(data, tmp_path):
-    train(data, tmp_path / 'first', epochs=1)
-    model, _ = load_model(tmp_path / 'first')
+def test_training_can_start_from_a_model_but_not_with_invalid_settings(data, bags, tmp_path):
+    first = tmp_path / 'first'
+    train(data, first, epochs=1)
+    model, _ = load_model(first)
     # A rate at which nothing is learned shows what it began with.
-    train(data, tmp_path / 'second', epochs=1, init=tmp_path / 'first', lr=1e-12)
+    train(data, tmp_path / 'second', epochs=1, init=first, lr=1e-12)
     found = checkpoint(tmp_path / 'second')
     for name, value in model.state_dict().items():
         torch.testing.assert_close(found['model'][name], value, atol=1e-6, rtol=0)
-    with pytest.raises(ValueError, match='is resnet, not alexnet'):
-        train(data, tmp_path / 'third', init=tmp_path / 'first', model='alexnet')
-    with pytest.raises(ValueError, match='--init: .* is not allowed with --resume'):
-        train(data, tmp_path / 'first', init=tmp_path / 'first', resume=True)
-
-
-def test_invalid_settings_and_folders_are_errors(data, bags, tmp_path):
-    folder = tmp_path / 'run'
-    train(data, folder, epochs=1)
-    with pytest.raises(RunError, match='is not empty'):
-        train(data, folder)
-    with pytest.raises(RunError, match='architecture is resnet, not alexnet'):
-        train(data, folder, resume=True, model='alexnet')
-    with pytest.raises(RunError, match='holds no checkpoint'):
-        train(data, tmp_path / 'other', resume=True)
-    (folder / 'checkpoint.pt').write_bytes(b'rubbish')
-    with pytest.raises(ValueError, match='not a readable checkpoint'):
-        train(data, folder, resume=True)
     few = PoseDataset([bags.write('few', 3)])
-    with pytest.raises(ValueError, match='3 frames are too few for batches of 4'):
-        train(few, tmp_path / 'few')
+    for frames, folder, settings, reason in (
+            (data, 'third', {'init': first, 'model': 'alexnet'}, 'is resnet, not alexnet'),
+            (data, 'first', {'init': first, 'resume': True},
+             '--init: .* is not allowed with --resume'),
+            (data, 'first', {}, 'is not empty'),
+            (data, 'first', {'resume': True, 'model': 'alexnet'},
+             'architecture is resnet, not alexnet'),
+            (data, 'other', {'resume': True}, 'holds no checkpoint'),
+            (few, 'few', {}, '3 frames are too few for batches of 4')):
+        with pytest.raises(ValueError, match=reason):
+            train(frames, tmp_path / folder, **settings)
+    (first / 'checkpoint.pt').write_bytes(b'rubbish')
+    with pytest.raises(ValueError, match='not a readable checkpoint'):
+        train(data, first, resume=True)
     for name, value in (('epochs', 0), ('lr', 0.0), ('lr', float('nan')), ('minutes', -1.0),
                         ('batch', 1), ('workers', -2)):
         with pytest.raises(ValueError, match=f'--{name}'):
             TrainingConfig(**{name: value})
 
 
-def test_the_command_trains_and_stops_on_a_signal(bags, launch, tmp_path):
-    path, folder = bags.write('some', 21), tmp_path / 'run'
-    command = ['ros2', 'run', 'vdl_ros', 'train_pose', '--data', str(path), '--output',
-               str(folder), '--batch', '4', '--threads', '1']
-    started = launch(*command, '--epochs', '100000')
-    started.wait_for(lambda: 'epoch 1: joints' in started.output, 'the first epoch')
-    started.interrupt()
-    assert started.wait() == 0
-    assert 'continue with --resume' in started.output
-    epochs = checkpoint(folder)['epoch']
-    again = launch(*command, '--resume', '--epochs', str(epochs + 1))
-    assert again.wait() == 0
-    assert f'epoch {epochs + 1}: joints' in again.output
+@pytest.mark.usefixtures('own_signals', 'small_network')
+def test_the_command_trains_stops_on_a_signal_and_refuses_a_missing_bag(
+        bags, tmp_path, monkeypatch, capsys):
+    lines = []
 
+    def log(line):
+        lines.append(line)
+        if 'epoch 1: joints' in line:
+            signal.raise_signal(signal.SIGINT)
 
-@pytest.mark.usefixtures('own_signals')
-def test_a_missing_bag_is_an_error_of_one_line(tmp_path, capsys):
-    status = train_pose.main(
-        ['--data', str(tmp_path / 'nowhere'), '--output', str(tmp_path / 'new')])
-    assert status == 2
+    monkeypatch.setattr(train_pose, '_log', log)
+    folder = str(tmp_path / 'run')
+    command = ['--data', str(bags.write('some', 21)), '--output', folder, '--batch', '4',
+               '--threads', '1']
+    assert train_pose.main([*command, '--epochs', '100000']) == 0
+    assert lines[-1] == f'stopped; continue with --resume --output {folder}'
+    epochs = checkpoint(tmp_path / 'run')['epoch']
+    assert train_pose.main([*command, '--resume', '--epochs', str(epochs + 1)]) == 0
+    assert any(f'epoch {epochs + 1}: joints' in line for line in lines)
+    assert (tmp_path / 'run' / 'curve.png').read_bytes()[:4] == b'\x89PNG'
+    assert train_pose.main(['--data', str(tmp_path / 'nowhere'), '--output', folder]) == 2
     error = capsys.readouterr().err
     assert error.count('\n') == 1
     assert 'no bag is there' in error
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(2) as threads:
+        yield threads
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Conv2d(3, 4, 3)
+        self.inner = nn.Conv2d(4, 6, 3).to(memory_format=torch.channels_last)
+        self.wide = nn.Linear(600, 700)
+        self.hidden = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 2)
+
+
+def gradients(model, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(each.shape, generator=generator) for each in model.parameters()]
+
+
+def step(model, optimizer, pool, lr=0.1, longest=1e9, seed=1):
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer.step(gradients(model, seed), lr, longest, pool)
+    return {name: before[name] - value for name, value in model.state_dict().items()}
+
+
+def test_updates_of_kernels_are_orthogonal(pool):
+    model = Small()
+    moved = step(model, PoseOptimizer(model, 0.0), pool)
+    for name in ('inner.weight', 'hidden.weight'):
+        sizes = torch.linalg.svdvals(moved[name].flatten(1))
+        assert sizes.max() < 2.0 * sizes.min(), name
+        given = dict(zip(moved, gradients(model), strict=True))[name]
+        assert (moved[name] * given).sum() > 0.0
+    # AdamW's first step is the learning rate for each number.
+    for name in ('first.weight', 'first.bias', 'wide.weight', 'head.weight', 'inner.bias'):
+        torch.testing.assert_close(moved[name].abs(), torch.full_like(moved[name], 0.1),
+                                   rtol=1e-2, atol=0)
+
+
+ONE = np.array([0.8, 0.5, 3.1, 0.0, -1.0, 2.0], np.float32)
+
+
+def estimates(count, std=0.1, seed=0):
+    """Return truth, and estimates whose errors have the standard deviations that they state."""
+    random = np.random.default_rng(seed)
+    truth = np.repeat(ONE[None], count, 0)
+    stds = np.broadcast_to(std, (count, 6)).astype(np.float32)
+    values = truth + (random.normal(size=(count, 6)) * stds).astype(np.float32)
+    return Estimate(values, stds, *np.ones((2, count), bool)), truth
+
+
+def test_angle_errors_wrap_around():
+    off = np.zeros((4, 6), np.float32)
+    off[0] = np.radians([0, 9, 9, 9, 9, 9])
+    off[1] = np.radians([0, 11, -11, 11, -11, 11])
+    off[2] = np.radians([0, 0, 360, 351, 0, 0])
+    off[3, 0] = 0.09
+    truth = np.repeat(ONE[None], 4, 0)
+    found = score(Estimate(truth + off, np.full((4, 6), 0.1, np.float32),
+                           np.array([True, False, True, True]), np.ones(4, bool)), truth)
+    assert found.accuracy == {
+        'camera_distance': 0.75, 'camera_elevation': 0.75, 'camera_azimuth': 0.75, 'base': 0.75,
+        'shoulder': 0.75, 'elbow': 0.75}
+    assert found.joint_accuracy == 0.75
+    assert math.degrees(found.joint_error) == pytest.approx((3 * 9 + 3 * 11 + 9) / 12, abs=1e-3)
+    assert found.error['camera_distance'] == pytest.approx(0.09 / 4, abs=1e-6)
+    assert (found.confident, found.confident_accuracy) == (0.75, 1.0)
+    printed = found.as_dict()
+    assert printed['joint_accuracy_10deg'] == 0.75
+    assert printed['mean_error']['base_deg'] == pytest.approx((9 + 11 + 9) / 4, abs=1e-3)
+
+
+def test_standard_deviations_are_calibrated():
+    estimate, truth = estimates(4000)
+    wrong = estimate._replace(std=estimate.std * np.float32([1, 2, 0.5, 1, 1, 3]))
+    calibration = calibrate(wrong, truth)
+    np.testing.assert_allclose(calibration['scale'], [1, 0.5, 2, 1, 1, 1 / 3], rtol=0.06)
+    again, truth = estimates(4000, seed=1)
+    wrong = again._replace(std=again.std * np.float32([1, 2, 0.5, 1, 1, 3]))
+    for share in score(calibrated(wrong, calibration), truth).within_std.values():
+        assert share == pytest.approx(0.683, abs=0.04)
+
+
+def test_the_threshold_separates_accurate_estimates():
+    # Stated uncertainties from 1 to 30 degrees, and errors to match.
+    std = np.radians(np.linspace(1, 30, 3000))[:, None]
+    estimate, truth = estimates(3000, std)
+    calibration = calibrate(estimate, truth)
+    found = score(calibrated(estimate, calibration), truth)
+    assert found.joint_accuracy < 0.7
+    assert found.confident_accuracy >= 0.98
+    assert 0.1 < found.confident < 0.5
+    # Nothing to distrust: nearly all are confident.
+    estimate, truth = estimates(3000, std / 20)
+    found = score(calibrated(estimate, calibrate(estimate, truth)), truth)
+    assert found.confident == pytest.approx(0.99, abs=0.005)
+
+
+@pytest.mark.usefixtures('small_network')
+def test_the_command_prints_attacks_plots_and_reports_errors(bags, tmp_path, capsys):
+    torch.manual_seed(0)
+    model = tmp_path / 'model.pt'
+    save_model(model, 'resnet', make_model('resnet').state_dict(),
+               {'scale': [1.0] * 6, 'threshold': 0.1}, {})
+    picture = tmp_path / 'picture.png'
+    data = ['--threads', '1', '--model', str(model), '--data', str(bags.write('one', 4)),
+            str(bags.write('two', 3))]
+    assert evaluate_pose.main([
+        *data, '--json', '--picture', str(picture), '--adversarial_mode', 'fgsm',
+        '--adversarial_epsilon', '0.003', '0.02']) == 0
+    output, notes = capsys.readouterr()
+    printed = json.loads(output)
+    assert printed['architecture'] == 'resnet'
+    assert {name: each['frames'] for name, each in printed['data'].items()} == {
+        f'{name}{attack}': count for name, count in (('one', 4), ('two', 3))
+        for attack in ('', ', fgsm 0.003', ', fgsm 0.02')}
+    clean, small, large = (printed['data'][name]['mean_error'] for name in (
+        'one', 'one, fgsm 0.003', 'one, fgsm 0.02'))
+    # Less than the distance of two bytes: nothing changes, which is said.
+    assert clean == small
+    assert clean != large
+    assert '1/255 = 0.0039' in notes
+    assert 0.0 <= printed['data']['one']['joint_accuracy_10deg'] < 0.5
+    assert picture.read_bytes()[:4] == b'\x89PNG'
+    assert evaluate_pose.main([*data, '--table']) == 0
+    rows = [line.split('|')[1:-1] for line in capsys.readouterr().out.splitlines()]
+    assert [len(row) for row in rows] == [10] * 4
+    assert [rows[0][2].strip(), *(row[0].strip() for row in rows[2:])] == ['joints', 'one', 'two']
+    assert evaluate_pose.main([*data, '--architecture', 'alexnet']) == 2
+    assert capsys.readouterr().err == (
+        f'evaluate_pose: {model}: the architecture is resnet, not alexnet\n')
