@@ -27,7 +27,9 @@ print('picture', env.render()[0].shape)
 """
 
 
-@pytest.mark.parametrize(('program', 'shape'), [(ARM, (32, 32, 3)), (ENVIRONMENT, (480, 480, 3))])
+@pytest.mark.parametrize(('program', 'shape'), [
+    (ARM, (32, 32, 3)),
+    pytest.param(ENVIRONMENT, (480, 480, 3), marks=pytest.mark.slow)], ids=['arm', 'env'])
 def test_programs_that_render_load_triton_first(tmp_path, program, shape):
     (tmp_path / 'triton.py').write_text(TRITON)
     path = os.pathsep.join([str(tmp_path), os.environ.get('PYTHONPATH', '')])
