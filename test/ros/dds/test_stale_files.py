@@ -157,29 +157,35 @@ def make():
     node = rclpy.create_node('listener')
     node.create_subscription(
         Policy, 'policy', lambda message: print('received', flush=True), qos.LATCHED)
+    print('up', flush=True)
     return node
 
 run_node('listener', make, lambda node, stop: rclpy.spin(node), (), [])
 """
 
 
-def mapped_segments(process):
-    maps = Path(f'/proc/{process}/maps').read_text()
-    return set(re.findall(r'/dev/shm/fastrtps_[0-9a-f]{16}', maps))
-
-
 @pytest.fixture
 def start(monkeypatch):
-    """Return a function: a node that has received, and its segments but those in ``others``."""
+    """Return a function: a node that has received the policy of the test, or has no subscriber."""
     monkeypatch.setenv('VDL_TRANSPORT', 'shm')
     with contextlib.ExitStack() as processes:
-        def start_node(others):
+        def start_node(line):
             process = processes.enter_context(subprocess.Popen(
                 [sys.executable, '-c', NODE], stdout=subprocess.PIPE, text=True))
             processes.callback(process.kill)
-            assert process.stdout.readline() == 'received\n'
-            return process, mapped_segments(process.pid) - others
+            while process.stdout.readline() != line:
+                assert process.poll() is None, 'it has failed'
+            return process
         yield start_node
+
+
+@pytest.fixture
+def make_node():
+    """Return a function: a node in this process."""
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    yield lambda: rclpy.create_node('peer', context=context)
+    rclpy.shutdown(context=context)
 
 
 def until(condition, what):
@@ -190,7 +196,7 @@ def until(condition, what):
 
 
 @pytest.mark.process
-def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(start, run_here):
+def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(start, make_node):
     first = first_port()
 
     def ports():
@@ -202,33 +208,41 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
                 found.add(port)
         return found
 
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    try:
-        peer = rclpy.create_node('peer', context=context)
-        policy = peer.create_publisher(Policy, 'policy', qos.LATCHED)
-        policy.publish(Policy(version=7))
-        here, mine = ports(), mapped_segments('self')
-        killed, its_segments = start(mine)
-        its_ports = ports() - here
-        killed.kill()
-        killed.wait()
-        until(lambda: ports() == here, 'its end')
-        until(lambda: set(stale_ports(first)) == its_ports, 'its dead port')
-        _, other_segments = start(mine)
-        other_ports = ports() - here
-    finally:
-        # The segments of nodes that it has heard are no longer mapped here.
-        rclpy.shutdown(context=context)
+    policy = make_node().create_publisher(Policy, 'policy', qos.LATCHED)
+    policy.publish(Policy(version=7))
+    here = ports()
+    killed = start('received\n')
+    its_ports = ports() - here
+    killed.kill()
+    killed.wait()
+    until(lambda: ports() == here, 'its end')
+    until(lambda: set(stale_ports(first)) == its_ports, 'its dead port')
+    start('received\n')
+    other_ports = ports() - here
     assert len(its_ports) == len(other_ports) == 1
     assert its_ports != other_ports
-    assert its_segments
-    assert other_segments
-    for path in its_segments | other_segments:
+
+
+@pytest.mark.process
+def test_the_next_node_removes_segments_of_a_killed_one_and_none_in_use(
+        start, make_node, run_here):
+    def mapped_segments(process):
+        maps = Path(f'/proc/{process}/maps').read_text()
+        return set(re.findall(r'/dev/shm/fastrtps_[0-9a-f]{16}', maps))
+
+    killed = start('up\n')
+    left = mapped_segments(killed.pid)
+    killed.kill()
+    killed.wait()
+    node, in_use = make_node(), mapped_segments('self')
+    assert left
+    assert in_use, f'those of {node}'
+    assert not left & in_use
+    for path in left | in_use:
         for each in (path, f'{path}_el'):
             with contextlib.suppress(FileNotFoundError):  # another node has removed it
                 os.utime(each, (0, 0))
-    # Every node removes segments, also one that then rejects a parameter.
+    # Every node does, also one that then rejects a parameter.
     assert run_here(recorder.main, 'no_such_parameter:=1')[0] == 2
-    assert not [path for path in its_segments if os.path.exists(path)]
-    assert all(os.path.exists(path) for path in other_segments)
+    assert not [path for path in left if os.path.exists(path)]
+    assert all(os.path.exists(path) for path in in_use)
