@@ -37,61 +37,87 @@ def libusb(monkeypatch):
     monkeypatch.setattr(machine.ctypes.util, 'find_library', lambda name: 'libusb-1.0.so.0')
 
 
-def test_domain_and_discovery_range(tmp_path):
-    for status, values in (('ok', ('', '0', '101', '215')), ('warn', ('102', '214')),
-                           ('fail', ('233', '-1', 'lab'))):
-        for value in values:
-            system = fake(tmp_path, environ={'ROS_DOMAIN_ID': value})
-            assert middleware.check_domain(system).status == status, value
-    for environ, status in (
-            ({}, 'ok'), (HERE, 'ok'), ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'OFF'}, 'warn'),
-            ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'WORLD'}, 'fail'),
-            ({'ROS_LOCALHOST_ONLY': '1'}, 'warn'),
-            ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT', 'ROS_STATIC_PEERS': 'a'},
-             'warn')):
-        found = middleware.check_discovery(fake(tmp_path, environ=environ))
-        assert found.status == status, environ
+RANGE, CORE = 'ROS_AUTOMATIC_DISCOVERY_RANGE', 'proc/sys/net/core'
+IPV4, CGROUP = 'proc/sys/net/ipv4', 'sys/fs/cgroup'
+MEMORY = {'proc/meminfo': 'MemTotal: 9 kB\nMemAvailable: 9000000 kB\n'}
+GIB = 1 << 30
+# Check, files, environment, space of shared memory, more arguments, status, words of it.
+CASES = [
+    *((middleware.check_domain, {}, {'ROS_DOMAIN_ID': domain}, GIB, (), status, '')
+      for domain, status in (('', 'ok'), ('101', 'ok'), ('215', 'ok'), ('102', 'warn'),
+                             ('214', 'warn'), ('233', 'fail'), ('-1', 'fail'), ('lab', 'fail'))),
+    *((middleware.check_discovery, {}, environ, GIB, (), status, '') for environ, status in (
+        ({}, 'ok'), (HERE, 'ok'), ({RANGE: 'OFF'}, 'warn'), ({RANGE: 'WORLD'}, 'fail'),
+        ({'ROS_LOCALHOST_ONLY': '1'}, 'warn'),
+        ({RANGE: 'SYSTEM_DEFAULT', 'ROS_STATIC_PEERS': 'a'}, 'warn'))),
     # It needs the loopback interface.
-    for flags, status in (('0x9', 'ok'), ('0x8', 'fail'), ('?', 'ok')):
-        system = fake(tmp_path, {'sys/class/net/lo/flags': flags}, HERE)
-        assert middleware.check_discovery(system).status == status, flags
+    *((middleware.check_discovery, {'sys/class/net/lo/flags': flags}, HERE, GIB, (), status, '')
+      for flags, status in (('0x9', 'ok'), ('0x8', 'fail'), ('?', 'ok'))),
+    (middleware.check_python, {}, {}, GIB, ((3, 9, 2),), 'fail', ''),
+    (middleware.check_python, {}, {}, GIB, ((3, 10, 0),), 'ok', ''),
+    (middleware.check_distribution, {}, {}, GIB, (), 'ok', ''),
+    *((middleware.check_transport, {}, environ, space, (), status, '')
+      for environ, space, status in (
+        (HERE, 8 * GIB, 'ok'), (HERE, 1 << 20, 'warn'),
+        ({'VDL_TRANSPORT': 'default'}, 8 * GIB, 'warn'),
+        ({'VDL_TRANSPORT': 'pigeon'}, 8 * GIB, 'fail'))),
+    *((middleware.check_sockets, {f'{CORE}/rmem_max': limit, f'{CORE}/wmem_max': limit}, {}, GIB,
+       (), status, words) for limit, status, words in (
+        ('212992', 'warn', 'sysctl'), (str(4 << 20), 'ok', ''))),
+    *((middleware.check_fragments, {f'{IPV4}/ipfrag_time': seconds,
+                                    f'{IPV4}/ipfrag_high_thresh': str(128 << 20)},
+       environ, GIB, (), status, '') for environ, seconds, status in (
+        ({}, '30', 'ok'), (HERE, '30', 'ok'), ({'VDL_TRANSPORT': 'shm'}, '30', 'warn'),
+        ({'VDL_TRANSPORT': 'shm'}, '3', 'ok'))),
+    *((machine.check_cpu, {'proc/cpuinfo': f'model : x\nflags\t\t: fpu {flags}\n'}, {}, GIB, (),
+       status, words) for flags, status, words in (
+        ('avx2 avx512f avx512_bf16', 'ok', 'bfloat16 in hardware: networks train'),
+        ('avx2', 'ok', 'no bfloat16'), ('sse2', 'warn', 'no AVX2'))),
+    *((machine.check_cores, {f'{CGROUP}/cpu.max': quota, 'proc/loadavg': f'{load} 0 0 1/2 3'},
+       {}, GIB, (usable,), status, words) for usable, quota, load, status, words in (
+        (8, 'max 100000', 1.0, 'ok', "'cores': 8"), (8, '200000 100000', 0.1, 'ok', "'cores': 2"),
+        (8, '150000 100000', 0.1, 'warn', "'cores': 1.5"),
+        (4, 'max 100000', 3.5, 'warn', "'cores': 4"))),
+    (machine.check_memory, MEMORY | {f'{CGROUP}/memory.max': 'max'}, {}, GIB, (), 'ok', ''),
+    (machine.check_memory, MEMORY | {f'{CGROUP}/memory.max': str(GIB)}, {}, GIB, (), 'warn', ''),
+    *((machine.check_clock, {}, {'ROS_STATIC_PEERS': peers}, GIB, (synchronised,), status, '')
+      for synchronised, peers, status in (
+        (True, '', 'ok'), (False, '', 'ok'), (False, '10.0.0.2', 'warn'))),
+    (machine.check_libraries, {}, {}, GIB, (), 'ok', 'numpy'),
+    # Which networks reach the nodes; flags of interfaces that cannot be read are up.
+    *((open_doors.check_network,
+       {f'sys/class/net/{name}/flags': flags for name, flags in interfaces.items()}, environ, GIB,
+       (), status, words) for environ, interfaces, status, words in (
+        ({}, {'lo': LOOPBACK, 'eth0': UP}, 'warn', 'every host on eth0 can send to the nodes'),
+        ({RANGE: 'SUBNET'}, {'lo': LOOPBACK, 'a': UP, 'b': UP}, 'warn', 'every host on a, b can'),
+        (HERE, {'lo': LOOPBACK, 'eth0': UP}, 'ok', 'stays on this machine'),
+        ({**HERE, 'ROS_STATIC_PEERS': '10.0.0.2'}, {'eth0': UP}, 'warn', 'LOCALHOST'),
+        ({}, {'lo': LOOPBACK, 'eth0': DOWN}, 'ok', 'only the loopback'),
+        ({}, {'lo': '', 'eth0': ''}, 'warn', 'every host on eth0 can'),
+        ({'ROS_SECURITY_ENABLE': 'true'}, {'eth0': UP}, 'ok', 'with SROS2'))),
+]
 
 
-def test_versions_of_python_ros_and_its_middleware(tmp_path):
-    for version, status in (((3, 9, 2), 'fail'), ((3, 10, 0), 'ok')):
-        assert middleware.check_python(fake(tmp_path), version).status == status
-    assert middleware.check_distribution(fake(tmp_path)).status == 'ok'
+def test_each_check_tells_what_is_wrong_of_a_simulated_machine(tmp_path):
+    for number, (check, files, environ, space, more, status, words) in enumerate(CASES):
+        system = fake(tmp_path / str(number), files, environ, (space, space))
+        found = check(system, *more)
+        assert found.status == status, (check.__name__, files, environ, found)
+        assert words in f'{found.finding} {found.advice} {found.figures}', found
+    for count, text in ((12, '12 B'), (2048, '2 KiB'), (4 << 20, '4 MiB'), (3 << 29, '1.5 GiB')):
+        assert amount(count) == text
+
+
+def test_middleware(tmp_path):
     manifest = '<package><version>8.4.3</version></package>'
     files = {'share/rmw_fastrtps_cpp/package.xml': manifest,
              'share/rmw_other/package.xml': manifest, 'lib/libfastrtps.so.2.14.5': ''}
     environ = {'AMENT_PREFIX_PATH': str(tmp_path)}
     found = middleware.check_middleware(fake(tmp_path, files, environ))
     assert (found.status, found.finding) == ('ok', 'rmw_fastrtps_cpp 8.4.3, Fast DDS 2.14.5')
-    environ['RMW_IMPLEMENTATION'] = 'rmw_other'
-    assert middleware.check_middleware(fake(tmp_path, environ=environ)).status == 'warn'
-    environ['RMW_IMPLEMENTATION'] = 'rmw_absent'
-    assert middleware.check_middleware(fake(tmp_path, environ=environ)).status == 'fail'
-
-
-def test_transport_sockets_and_fragments(tmp_path):
-    for environ, free, status in (
-            (HERE, 8 << 30, 'ok'), (HERE, 1 << 20, 'warn'),
-            ({'VDL_TRANSPORT': 'default'}, 8 << 30, 'warn'),
-            ({'VDL_TRANSPORT': 'pigeon'}, 8 << 30, 'fail')):
-        found = middleware.check_transport(fake(tmp_path, environ=environ, space=(free, free)))
-        assert found.status == status, (environ, free)
-    for limit, status in ((212992, 'warn'), (4 << 20, 'ok')):
-        found = middleware.check_sockets(fake(tmp_path, {
-            f'proc/sys/net/core/{name}': f'{limit}\n' for name in ('rmem_max', 'wmem_max')}))
-        assert found.status == status
-        assert ('sysctl' in found.advice) == (status == 'warn')
-    for environ, seconds, status in (
-            ({}, 30, 'ok'), (HERE, 30, 'ok'), ({'VDL_TRANSPORT': 'shm'}, 30, 'warn'),
-            ({'VDL_TRANSPORT': 'shm'}, 3, 'ok')):
-        system = fake(tmp_path, {
-            'proc/sys/net/ipv4/ipfrag_time': str(seconds),
-            'proc/sys/net/ipv4/ipfrag_high_thresh': str(128 << 20)}, environ)
-        assert middleware.check_fragments(system).status == status, (environ, seconds)
+    for name, status in (('rmw_other', 'warn'), ('rmw_absent', 'fail')):
+        environ['RMW_IMPLEMENTATION'] = name
+        assert middleware.check_middleware(fake(tmp_path, environ=environ)).status == status
 
 
 def test_missing_files_and_exceptions_are_findings_of_one_line_and_no_errors(tmp_path):
@@ -123,35 +149,6 @@ def test_shared_memory(tmp_path):
     assert middleware.check_shared_memory(small).status == 'warn'
 
 
-def test_processor_cores_and_memory(tmp_path):
-    for flags, status, words in (
-            ('fpu avx2 avx512f avx512_bf16', 'ok', 'bfloat16 in hardware: networks train'),
-            ('fpu avx2', 'ok', 'no bfloat16'), ('fpu sse2', 'warn', 'no AVX2')):
-        found = machine.check_cpu(fake(tmp_path, {
-            'proc/cpuinfo': f'model : x\nflags\t\t: {flags}\n'}))
-        assert (found.status, words in found.finding) == (status, True), found
-    for usable, quota, load, status, cores in (
-            (8, 'max 100000', 1.0, 'ok', 8), (8, '200000 100000', 0.1, 'ok', 2),
-            (8, '150000 100000', 0.1, 'warn', 1.5), (4, 'max 100000', 3.5, 'warn', 4)):
-        found = machine.check_cores(fake(tmp_path, {
-            'sys/fs/cgroup/cpu.max': quota, 'proc/loadavg': f'{load} 0 0 1/2 3'}), usable)
-        assert (found.status, found.figures['cores']) == (status, cores)
-    for limit, status in (('max', 'ok'), (str(1 << 30), 'warn')):
-        system = fake(tmp_path, {'proc/meminfo': 'MemTotal: 9 kB\nMemAvailable: 9000000 kB\n',
-                                 'sys/fs/cgroup/memory.max': limit})
-        assert machine.check_memory(system).status == status, limit
-    for count, text in ((12, '12 B'), (2048, '2 KiB'), (4 << 20, '4 MiB'), (3 << 29, '1.5 GiB')):
-        assert amount(count) == text
-    assert 'numpy' in machine.check_libraries(fake(tmp_path)).finding
-
-
-def test_clock(tmp_path):
-    for synchronised, peers, status in (
-            (True, '', 'ok'), (False, '', 'ok'), (False, '10.0.0.2', 'warn')):
-        system = fake(tmp_path, environ={'ROS_STATIC_PEERS': peers})
-        assert machine.check_clock(system, synchronised).status == status, (synchronised, peers)
-
-
 def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
     assert machine.check_usb(fake(tmp_path)).finding == 'none connected'
     system = fake(tmp_path, ARM)
@@ -177,24 +174,6 @@ def test_loopback_reports_figures_and_failures(tmp_path):
     found = check_loopback(fake(tmp_path), nothing)
     assert found.status == 'fail'
     assert found.finding.startswith('message 1 of 2.7 MB')
-
-
-@pytest.mark.parametrize(('environ', 'interfaces', 'status', 'words'), [
-    ({}, {'lo': LOOPBACK, 'eth0': UP}, 'warn', 'every host on eth0 can send to the nodes'),
-    ({'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET'}, {'lo': LOOPBACK, 'a': UP, 'b': UP}, 'warn',
-     'every host on a, b can'),
-    (HERE, {'lo': LOOPBACK, 'eth0': UP}, 'ok', 'stays on this machine'),
-    ({**HERE, 'ROS_STATIC_PEERS': '10.0.0.2'}, {'eth0': UP}, 'warn', 'eth0'),
-    ({}, {'lo': LOOPBACK, 'eth0': DOWN}, 'ok', 'only the loopback'),
-    # Flags that cannot be read.
-    ({}, {'lo': '', 'eth0': ''}, 'warn', 'every host on eth0 can'),
-    ({'ROS_SECURITY_ENABLE': 'true'}, {'eth0': UP}, 'ok', 'with SROS2'),
-])
-def test_a_network_that_reaches_the_nodes_is_named(tmp_path, environ, interfaces, status, words):
-    found = open_doors.check_network(fake(tmp_path, {
-        f'sys/class/net/{name}/flags': flags for name, flags in interfaces.items()}, environ))
-    assert (found.status, words in found.finding) == (status, True), found
-    assert ('LOCALHOST' in found.advice) == (status == 'warn')
 
 
 def test_ports_that_others_reach_are_named():
@@ -243,25 +222,21 @@ def keystore(folder, mode):
     return str(folder)
 
 
-@pytest.mark.parametrize(('mode', 'environ', 'status', 'words'), [
-    (None, {}, 'ok', 'SROS2 is off'),
-    (None, {'ROS_SECURITY_ENABLE': 'true'}, 'warn', "ROS_SECURITY_KEYSTORE= is no folder"),
-    (0o600, {'ROS_SECURITY_ENABLE': 'true'}, 'warn', 'nodes without a key run without SROS2'),
-    (0o600, {'ROS_SECURITY_ENABLE': 'true', 'ROS_SECURITY_STRATEGY': 'Enforce'}, 'ok', 'keys in'),
-    (0o644, {'ROS_SECURITY_ENABLE': 'true', 'ROS_SECURITY_STRATEGY': 'Enforce'}, 'warn',
-     '2 private keys'),
-    (0o640, {}, 'warn', '2 private keys'),
-])
-def test_security_settings_and_modes_of_keys(tmp_path, mode, environ, status, words):
-    environ = {'ROS_HOME': str(tmp_path / 'home'), **environ}
-    if mode is not None:
-        environ['ROS_SECURITY_KEYSTORE'] = keystore(tmp_path / 'keys', mode)
-    found = open_doors.check_security(System(tmp_path, environ))
-    assert (found.status, words in found.finding) == (status, True), found
-
-
-def test_keys_in_ros_home_are_checked_without_settings(tmp_path):
+def test_security_settings_and_modes_of_keys(tmp_path):
+    on, enforce = {'ROS_SECURITY_ENABLE': 'true'}, {'ROS_SECURITY_STRATEGY': 'Enforce'}
+    for number, (mode, environ, status, words) in enumerate((
+            (None, {}, 'ok', 'SROS2 is off'),
+            (None, on, 'warn', 'ROS_SECURITY_KEYSTORE= is no folder'),
+            (None, {**on, 'ROS_SECURITY_KEYSTORE': '/nowhere'}, 'warn', '/nowhere is no folder'),
+            (0o600, on, 'warn', 'nodes without a key run without SROS2'),
+            (0o600, on | enforce, 'ok', 'keys in'),
+            (0o644, on | enforce, 'warn', '2 private keys'), (0o640, {}, 'warn', '2 private'))):
+        environ = {'ROS_HOME': str(tmp_path / 'home'), **environ}
+        if mode is not None:
+            environ['ROS_SECURITY_KEYSTORE'] = keystore(tmp_path / str(number), mode)
+        found = open_doors.check_security(System(tmp_path, environ))
+        assert (found.status, words in found.finding) == (status, True), found
+    # Keys in ROS_HOME are checked without settings.
     keystore(tmp_path / 'keystore', 0o604)
     found = open_doors.check_security(System(tmp_path, {'ROS_HOME': str(tmp_path)}))
-    assert found.status == 'warn'
-    assert found.advice == f'chmod -R go= {tmp_path}/keystore'
+    assert (found.status, found.advice) == ('warn', f'chmod -R go= {tmp_path}/keystore')

@@ -18,29 +18,25 @@ def names(table, now=0.0):
     return [(row.topic, row.node) for row in table.rows(now)]
 
 
-def test_each_subscription_has_a_row_sorted_by_topic_and_node():
-    table = TopicTable()
+def test_each_subscription_has_a_row_of_figures_sorted_by_topic_and_node():
+    table = TopicTable(span_s=2.0)
     assert not table.has_rows()
     for node in ('/learner', '/actor_1', '/actor_0'):
         table.add(window(node, '/policy'), 0.0)
-    table.add(window(), 0.0)
     table.add(window(metric=PERIOD), 0.0)
+    table.add(window(metric=LOSS, count=7), 0.0)
     assert names(table) == [('/policy', '/actor_0'), ('/policy', '/actor_1'),
                             ('/policy', '/learner'), ('/trajectories', '/learner')]
     assert table.has_rows()
     assert table.left_out == 0
-
-
-def test_figures_are_over_the_span_and_losses_since_the_start():
-    table = TopicTable(span_s=2.0)
-    table.add(window(metric=LOSS, count=7), 0.0)
     for now, count in ((0.0, 100), (1.0, 10), (2.0, 30)):
         table.add(window(count=count), now)
-    figures = table.rows(2.5)[0].figures
+    # Over the span, and losses since the start.
+    figures = table.rows(2.5)[-1].figures
     assert (figures.samples, figures.rate_hz, figures.lost) == (40, 20.0, 7)
     # A node that reports less often than the table is printed keeps its last figures.
-    assert table.rows(4.9)[0].figures.samples == 30
-    assert table.rows(4.9)[0].figures.lost == 7
+    figures = table.rows(4.9)[-1].figures
+    assert (figures.samples, figures.lost) == (30, 7)
 
 
 def test_topics_are_chosen_by_patterns():
@@ -56,19 +52,19 @@ def test_topics_are_chosen_by_patterns():
         assert table.left_out == 0, patterns
 
 
-@pytest.mark.parametrize(('seconds', 'marked', 'removed'), [
-    (1.0, 3.0, 15.0), (2.0, 6.0, 30.0), (math.nan, 3.0, 15.0), (1e9, 180.0, 900.0)])
-def test_a_silent_node_is_marked_and_then_removed(seconds, marked, removed):
-    table = TopicTable()
-    table.add(window(seconds=seconds), 100.0)
-    assert table.rows(100.0 + marked)[0].silent_s == 0
-    row = table.rows(100.1 + marked)[0]
-    assert row.silent_s == pytest.approx(marked + 0.1)
-    assert row.figures.samples == 10, 'the last figures stay in the row'
-    assert len(table.rows(100.0 + removed)) == 1
-    assert table.rows(100.1 + removed) == []
-    table.add(window(seconds=seconds), 1e4)
-    assert table.rows(1e4)[0].silent_s == 0, 'a node that reports again has a row again'
+def test_a_silent_node_is_marked_and_then_removed():
+    for seconds, marked, removed in (
+            (1.0, 3.0, 15.0), (2.0, 6.0, 30.0), (math.nan, 3.0, 15.0), (1e9, 180.0, 900.0)):
+        table = TopicTable()
+        table.add(window(seconds=seconds), 100.0)
+        assert table.rows(100.0 + marked)[0].silent_s == 0, seconds
+        row = table.rows(100.1 + marked)[0]
+        assert row.silent_s == pytest.approx(marked + 0.1), seconds
+        assert row.figures.samples == 10, 'the last figures stay in the row'
+        assert len(table.rows(100.0 + removed)) == 1, seconds
+        assert table.rows(100.1 + removed) == [], seconds
+        table.add(window(seconds=seconds), 1e4)
+        assert table.rows(1e4)[0].silent_s == 0, 'a node that reports again has a row again'
 
 
 def test_the_number_of_rows_is_bounded_and_malformed_reports_are_counted():
