@@ -71,25 +71,32 @@ def clone(folder, run, *options):
                   '--run_dir', str(run), *options])
 
 
-def test_a_cloned_policy_acts_as_its_expert_is_recorded_and_goes_on_with_ppo(
-        demonstrations, tmp_path, capsys):
-    run = tmp_path / 'bc'
-    assert clone(demonstrations, run, '--total_steps', '150000') == 0, capsys.readouterr()
-    assert returns_of(run / 'checkpoint.pt') > 400.0, 'of 500'
+@pytest.fixture(scope='module')
+def cloned(demonstrations, tmp_path_factory):
+    """Return the checkpoint of a policy that was cloned."""
+    run = tmp_path_factory.mktemp('cloned') / 'bc'
+    assert clone(demonstrations, run, '--total_steps', '100000') == 0
+    return run / 'checkpoint.pt'
 
+
+def test_a_cloned_policy_acts_as_its_expert_and_is_recorded(cloned, tmp_path):
+    assert returns_of(cloned) > 400.0, 'of 500'
     # The policy demonstrates in turn.
     output = tmp_path / 'again'
-    assert record_episodes(['--env', 'CartPole-v1', '--policy', str(run / 'checkpoint.pt'),
-                            '--episodes', '3', '--output', str(output)]) == 0
+    assert record_episodes(['--env', 'CartPole-v1', '--policy', str(cloned), '--episodes', '3',
+                            '--output', str(output)]) == 0
     again = read_lerobot(output)
     assert (again.robot, again.fps) == ('CartPole-v1', 50.0)
     assert np.bincount(again.episodes).shape == (3,)
     assert np.mean([push_under(state) == action for state, (action,) in zip(
         again.states, again.actions, strict=True)]) > 0.75
 
-    # Nothing of the policy is lost by the first updates of another algorithm.
-    options = ['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096']
-    assert train([*options, '--init', str(run / 'checkpoint.pt'), '--learning_rate', '1e-5',
+
+@pytest.mark.slow
+def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):
+    """Nothing of it is lost by the first updates of another algorithm."""
+    assert train(['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096',
+                  '--init', str(cloned), '--learning_rate', '1e-5',
                   '--run_dir', str(tmp_path / 'ppo')]) == 0
     assert returns_of(tmp_path / 'ppo/checkpoint.pt') > 350.0
 

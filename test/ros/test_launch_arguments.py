@@ -182,30 +182,21 @@ def test_a_restarted_node_has_the_scope_of_its_first_start(end, monkeypatch):
 
 
 def test_delays_of_restarts_grow_are_bounded_in_number_and_are_reset_by_work():
-    delays = RestartDelays()
-    assert [delays.next(0.0) for _ in range(9)] == [1, 2, 4, 8, 16, 32, 32, 32, None]
-    # Dies after every start.
-    delays = RestartDelays()
-    found = [delays.next(10.0) for _ in range(20)]
-    assert None in found
-    assert found[0] == 1
-    # Killed now and then.
-    delays = RestartDelays()
-    assert {delays.next(24.0) for _ in range(1000)} == {1.0}
-    # Work after failures.
-    delays = RestartDelays()
-    assert [delays.next(0.0) for _ in range(4)] == [1, 2, 4, 8]
-    assert delays.next(3600.0) == 1
+    def delays(*works):
+        made = RestartDelays()
+        return [made.next(work) for work in works]
+
+    assert delays(*[0.0] * 9) == [1, 2, 4, 8, 16, 32, 32, 32, None]
+    assert None in delays(*[10.0] * 20), 'it dies after every start'
+    assert set(delays(*[24.0] * 1000)) == {1}, 'it is killed now and then'
+    assert delays(0.0, 0.0, 0.0, 3600.0) == [1, 2, 4, 1], 'it has worked after failures'
 
 
-def test_a_recorder_is_only_started_with_a_bag_name():
+def test_a_recorder_is_started_with_a_bag_name_and_discovery_by_others_is_said(monkeypatch):
     made = context()
     assert launch_nodes.recorder(made) == []
     made.launch_configurations['record'] = 'bags/one'
     assert len(launch_nodes.recorder(made)) == 1
-
-
-def test_a_launch_that_other_hosts_can_discover_says_so(monkeypatch):
     for discovery, lines in (('SUBNET', 1), ('', 1), ('LOCALHOST', 0)):
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', discovery)
         assert len(launch_nodes.announced(context())) == lines, discovery

@@ -84,19 +84,12 @@ def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind)
     while newest[-1] != number - 1:
         assert time.monotonic() < end, f'{newest[-1]} of {number - 1}'
         call_back(executor, 0.1)
-    executor.remove_node(node)
-
-
-@pytest.mark.parametrize('kind', ['events', 'single'])
-def test_call_back_without_events_waits_for_its_timeout(node, kind):
-    executor = make_executor(kind)
-    executor.add_node(node)
-    call_back(executor, 0.0)
+    # Without events it waits for its timeout; events of the node's start may end some.
     waits = [time.monotonic()]
-    for _ in range(5):  # events of the node's start may end some
-        call_back(executor, 0.1)
+    for _ in range(5):
+        call_back(executor, 0.01)
         waits.append(time.monotonic())
-    assert max(end - start for start, end in itertools.pairwise(waits)) >= 0.08
+    assert max(end - start for start, end in itertools.pairwise(waits)) >= 0.008
     executor.remove_node(node)
 
 

@@ -24,9 +24,8 @@ def text(number: int) -> bytes:
     return serialize_message(String(data=f'message {number}'))
 
 
-@pytest.mark.parametrize('compression', ['none', 'lz4', 'zstd'])
-def test_bags_are_read_by_rosbags(tmp_path, compression):
-    with BagWriter(tmp_path / 'bag', compression=compression) as bag:
+def test_bags_are_read_by_rosbags(tmp_path):
+    with BagWriter(tmp_path / 'bag', compression='zstd') as bag:
         first = bag.add_topic('/talk', TYPE, [qos.REPORT])
         second = bag.add_topic('/latched', 'vdl_ros/msg/Policy', [qos.LATCHED])
         for number in range(100):

@@ -104,7 +104,7 @@ def test_a_configuration_of_the_user_is_not_changed(runtime):
         configure({'VDL_TRANSPORT': 'tcp'}, BIG)
 
 
-def test_a_second_configure_and_a_child_process_agree(runtime):
+def test_a_second_configure_and_a_child_process_agree(runtime, tmp_path, monkeypatch):
     environ = {**HERE, **runtime}
     first = configure(environ, BIG)
     assert configure(environ, BIG) == first  # as in a child process
@@ -114,9 +114,7 @@ def test_a_second_configure_and_a_child_process_agree(runtime):
     environ['VDL_TRANSPORT'] = 'default'
     configure(environ, BIG)
     assert 'FASTRTPS_DEFAULT_PROFILES_FILE' not in environ
-
-
-def test_an_unwritable_runtime_folder_is_replaced(tmp_path, monkeypatch):
+    # An unwritable folder is replaced.
     monkeypatch.setattr(transport.tempfile, 'gettempdir', lambda: str(tmp_path))
     environ = {**HERE, 'XDG_RUNTIME_DIR': str(tmp_path / 'absent')}
     configure(environ, BIG)
@@ -125,18 +123,16 @@ def test_an_unwritable_runtime_folder_is_replaced(tmp_path, monkeypatch):
     assert folder.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize(('layer', 'variable', 'tag'), [
-    ('8.4.3', 'FASTRTPS_DEFAULT_PROFILES_FILE', 'heartbeatPeriod'),
-    ('9.3.3', 'FASTDDS_DEFAULT_PROFILES_FILE', 'heartbeat_period'),
-])
-def test_the_profile_has_the_tags_of_the_fastdds_version(layer, variable, tag, runtime, tmp_path):
-    share = tmp_path / 'share/rmw_fastrtps_cpp'
-    share.mkdir(parents=True)
-    (share / 'package.xml').write_text(f'<package><version>{layer}</version></package>')
-    environ = {'AMENT_PREFIX_PATH': str(tmp_path), **HERE, **runtime}
-    choice = configure(environ, BIG)
-    assert list(choice.environment) == [variable]
-    assert tag in values(Path(environ[variable]).read_text())
+def test_the_profile_has_the_tags_of_the_fastdds_version(runtime, tmp_path):
+    manifest = tmp_path / 'share/rmw_fastrtps_cpp/package.xml'
+    manifest.parent.mkdir(parents=True)
+    for layer, variable, tag in (
+            ('8.4.3', 'FASTRTPS_DEFAULT_PROFILES_FILE', 'heartbeatPeriod'),
+            ('9.3.3', 'FASTDDS_DEFAULT_PROFILES_FILE', 'heartbeat_period')):
+        manifest.write_text(f'<package><version>{layer}</version></package>')
+        environ = {'AMENT_PREFIX_PATH': str(tmp_path), **HERE, **runtime}
+        assert list(configure(environ, BIG).environment) == [variable]
+        assert tag in values(Path(environ[variable]).read_text())
 
 
 def test_the_profile_contains_the_choice():

@@ -102,7 +102,7 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, mak
         peer.until(lambda: len(first.steps) > 3, 'steps')
         second = act(make(), action=-0.5)
         count = len(first.steps)
-        peer.until(lambda: len(first.steps) > count + 40, 'steps of the first')
+        peer.until(lambda: len(first.steps) > count + 10, 'steps of the first')
         assert second.steps == []
         first.over.set()
         first.thread.join()

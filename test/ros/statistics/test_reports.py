@@ -95,34 +95,6 @@ def test_means_of_shares_are_weighted_by_time():
     assert mean_shares([]) == {}
 
 
-def test_a_run_uses_the_reports_of_the_actors_in_its_namespace(peer):
-    received = peer.listen(*STATISTICS)
-    found, scalars = {}, TopicScalars(peer.node, 'policy')
-    timer = ThreadTimer()
-    with timer('step'):
-        talker = peer.talk(*STATISTICS)
-        peer.until(lambda: peer.node.count_subscribers('/statistics') == 2, 'subscriptions')
-        ThreadTimeStatistics(peer.node, {ACTING: timer})
-        talker.publish(share('/team/actor_0', 'time_acting_infer'))
-        talker.publish(share(metric='time_training_learn'))
-        talker.publish(share(unit='percent'))
-        fire(peer.node)
-
-        def own():
-            return [each for each in map(read_share, received)
-                    if each is not None and each.node == '/peer']
-
-        def both():
-            found.update(scalars.take())
-            return len(own()) >= 2 and len(found) == 2
-
-        peer.until(both, 'a report of its own')
-    assert {each.thread for each in own()} == {ACTING}
-    assert {each.phase for each in own()} == {'step', 'other'}
-    assert sum(each.share for each in own()[:2]) == pytest.approx(1.0)
-    assert set(found) == {'time/acting/step', 'time/acting/other'}
-
-
 def test_parts_of_the_reaction_time_their_sum_and_late_actions_are_published_once(peer):
     received = peer.listen(*STATISTICS)
     peer.until(lambda: peer.node.count_subscribers('/statistics') == 1, 'a subscription')
@@ -200,31 +172,42 @@ def test_figures_of_a_topic_are_over_all_subscribers_and_unknown_ones_left_out()
     assert scalars('x', [[window(0), window(0, metric=PERIOD)]]) == {'topics/x/rate_hz': 0.0}
 
 
-def test_reports_on_topics_by_the_node_itself_and_by_its_namespace_are_used(peer):
-    topic_scalars = TopicScalars(peer.node, 'trajectories', 'policy')
+def test_a_run_uses_the_reports_of_its_learner_and_of_actors_in_its_namespace(peer):
+    found, topic_scalars = {}, TopicScalars(peer.node, 'trajectories', 'policy')
     statistics = TopicStatistics(peer.node, 'trajectories', lost=lambda: 3)
+    timer = ThreadTimer()
+    ThreadTimeStatistics(peer.node, {ACTING: timer})
     talker, received = peer.talk(*STATISTICS), peer.listen(*STATISTICS)
-    fire(peer.node)
-    peer.until(lambda: received, 'reports of the node itself')
-    age_s = statistics.received(peer.node.get_clock().now().to_msg())
-    for source, age_ms in (('/actor_0:policy', 10.0), ('/actor_1:policy', 20.0),
-                           ('/team/actor_0:policy', 1e6), ('/actor_0:arm/motors', 1e6),
-                           (':', 1e6), ('/actor_2:policy', math.nan)):
-        message = MetricsMessage(measurement_source_name=source, metrics_source=AGE, unit='ms',
-                                 statistics=statistic_points([age_ms]))
-        message.window_stop.sec = 2
-        talker.publish(message)
-    fire(peer.node)
-    found = {}
+    peer.until(lambda: peer.node.count_subscribers('/statistics') == 2, 'subscriptions')
+    with timer('step'):
+        fire(peer.node)
+        age_s = statistics.received(peer.node.get_clock().now().to_msg())
+        for source, age_ms in (('/actor_0:policy', 10.0), ('/actor_1:policy', 20.0),
+                               ('/team/actor_0:policy', 1e6), ('/actor_0:arm/motors', 1e6),
+                               (':', 1e6), ('/actor_2:policy', math.nan)):
+            message = MetricsMessage(measurement_source_name=source, metrics_source=AGE,
+                                     unit='ms', statistics=statistic_points([age_ms]))
+            message.window_stop.sec = 2
+            talker.publish(message)
+        # Of another run, of no actor, and malformed.
+        talker.publish(share('/team/actor_0', 'time_acting_infer'))
+        talker.publish(share(metric='time_training_learn'))
+        talker.publish(share(unit='percent'))
+        fire(peer.node)
+        wanted = {'time/acting/step', 'time/acting/other', 'topics/policy/age_mean_ms',
+                  'topics/trajectories/age_max_ms'}
 
-    def both():
-        found.update(topic_scalars.take())
-        return 'topics/policy/age_mean_ms' in found and 'topics/trajectories/age_max_ms' in found
+        def all_figures():
+            found.update(topic_scalars.take())
+            return found.keys() >= wanted
 
-    peer.until(both, 'figures of both topics')
+        peer.until(all_figures, 'figures of both topics and of time')
+    own = [each for each in map(read_share, received) if each and each.node == '/peer']
+    assert sum(each.share for each in own[:2]) == pytest.approx(1.0)
+    assert {name for name in found if name.startswith('time')} <= wanted
+    assert {name.split('/')[1] for name in found} == {'acting', 'policy', 'trajectories'}
     assert found['topics/policy/rate_hz'] == 0.5
     assert found['topics/policy/age_max_ms'] in (10.0, 20.0)
     assert found['topics/trajectories/lost'] == 3.0
     assert found['topics/trajectories/age_mean_ms'] == pytest.approx(1e3 * age_s)
-    assert all(name.split('/')[1] in ('policy', 'trajectories') for name in found)
     statistics.close()

@@ -8,7 +8,6 @@ from builtin_interfaces.msg import Time
 from central_sides import Asking, Learner
 
 from vdl_ros.rl.data.unroll import Unroll
-from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.observations import to_observation
 
@@ -46,20 +45,9 @@ def observation(learner, learner_id='learner', **changes):
                           learner_id=learner_id, **fields)
 
 
-def service_of(learner, warnings, **more):
+def service_of(learner, warnings):
     return InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
-                            publish=lambda action: None, warn=warnings.append, **more)
-
-
-def test_the_bytes_of_waiting_observations_are_bounded():
-    learner, warnings = Learner(ENV_ID), []
-    message = observation(learner)
-    size = num_bytes(message.tensors)
-    service = service_of(learner, warnings, max_bytes=10 * size)
-    for _ in range(15):
-        service.put(message, 0.0)
-    assert warnings == [
-        f"observation of 'a' dropped: 10 messages of {10 * size} bytes are waiting"] * 5
+                            publish=lambda action: None, warn=warnings.append)
 
 
 def test_an_observation_of_another_length_is_refused_and_not_kept():
