@@ -1,5 +1,6 @@
 """A file that is written atomically is whole or unchanged; progress.csv survives crashes."""
 
+import contextlib
 import resource
 from pathlib import Path
 
@@ -17,14 +18,9 @@ from vdl_ros.common.run_files import (
 def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     path = tmp_path / 'summary.json'
     write_text(path, 'old')
-
-    def fail():
-        with atomic_file(path) as partial:
-            partial.write_text('ne')
-            raise OSError('disk full')
-
-    with pytest.raises(OSError, match='full'):
-        fail()
+    with contextlib.suppress(KeyError), atomic_file(path) as partial:
+        partial.write_text('ne')
+        raise KeyError
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
 

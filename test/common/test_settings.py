@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 import pytest
 
 from vdl_ros.common.settings import (
-    Setting,
     SettingError,
     as_dict,
     build,
@@ -48,13 +47,6 @@ def test_valid_values_are_returned_with_the_type_of_the_setting():
         assert type(checked) is KNOWN[name].type, (name, value)
 
 
-def test_the_limits_of_whole_numbers_are_shown_with_all_digits():
-    assert settings_of(TrainConfig)['seed'].allowed.endswith(f' to {2**31 - 1}')
-    shown = [each.allowed for each in settings_of(TrainConfig, RunConfig).values()
-             if each.type is int]
-    assert not [each for each in shown if 'e+' in each]
-
-
 def test_invalid_values_are_errors_that_name_them():
     for name, value, allowed in (
             ('count', 0, 'a whole number from 1 to 10'),
@@ -80,17 +72,14 @@ def test_invalid_values_are_errors_that_name_them():
 def test_text_is_parsed_to_the_type_of_the_setting_or_named():
     for name, text, value in (
             ('count', '4', 4), ('rate', '2', 2.0), ('rate', '1e-3', 1e-3), ('low', '-.5', -0.5),
-            ('loud', 'true', True), ('loud', ' On ', True), ('loud', 'YES', True),
-            ('loud', '1', True), ('loud', 'false', False), ('loud', 'off', False),
-            ('loud', 'no', False), ('loud', '0', False), ('name', '7', '7'),
-            ('name', ' a b', ' a b'), ('kind', 'beta', 'beta')):
+            ('name', '7', '7'), ('name', ' a b', ' a b'), ('kind', 'beta', 'beta'),
+            *(('loud', word, True) for word in ('true', ' On ', 'YES', '1')),
+            *(('loud', word, False) for word in ('false', 'off', 'no', '0'))):
         parsed = KNOWN[name].parse(text)
         assert parsed == value, (name, text)
         assert type(parsed) is KNOWN[name].type, (name, text)
-    for name, text in (
-            ('count', '4.0'), ('count', 'four'), ('count', ''), ('count', '99'), ('rate', 'nan'),
-            ('rate', '1e999'), ('rate', 'fast'), ('loud', 'perhaps'), ('loud', ''),
-            ('kind', 'Alpha')):
+    for name, text in (('count', '4.0'), ('count', ''), ('count', '99'), ('rate', 'nan'),
+                       ('rate', '1e999'), ('loud', 'perhaps'), ('kind', 'Alpha')):
         with pytest.raises(SettingError, match=rf'^{name}: .* is not allowed: '):
             KNOWN[name].parse(text)
 
@@ -119,12 +108,6 @@ def test_build_fills_in_defaults_and_checks_names_and_values():
         select(Example, {'count': 50, 'of_another': 1})
 
 
-def test_settings_keep_their_order_and_types():
-    assert list(KNOWN) == ['count', 'rate', 'low', 'loud', 'name', 'kind']
-    assert KNOWN['count'] == Setting('count', int, 3, 'How many.', 1, 10, (), 'things')
-    assert [each.type for each in KNOWN.values()] == [int, float, float, bool, str, str]
-
-
 def test_two_classes_may_share_what_they_inherit_and_no_other_name():
     @dataclass(frozen=True)
     class One(Example):
@@ -143,20 +126,16 @@ def test_two_classes_may_share_what_they_inherit_and_no_other_name():
         settings_of(Example, Other)
 
 
-def test_as_dict_is_the_inverse_of_build():
-    values = as_dict(Example(count=5), EnvConfig(num_envs=2))
-    assert values['count'] == 5
-    assert values['num_envs'] == 2
-    assert 'internal' not in values
-    assert select(Example, values) == Example(count=5)
-
-
-def test_describe_has_one_line_per_setting():
+def test_settings_are_described_and_shown_with_all_digits_and_kept_as_a_dict():
     lines = describe(Example).splitlines()
     assert len(lines) == len(KNOWN)
     assert lines[0] == '  count  How many. A whole number from 1 to 10 (things); default 3.'
     assert lines[3] == '  loud   Whether it is loud. True or false; default False.'
     assert lines[5] == "  kind   Which it is. One of 'alpha', 'beta'; default 'alpha'."
+    assert settings_of(TrainConfig)['seed'].allowed.endswith(f' to {2**31 - 1}')
+    values = as_dict(Example(count=5), EnvConfig(num_envs=2))
+    assert (values['count'], values['num_envs'], 'internal' in values) == (5, 2, False)
+    assert select(Example, values) == Example(count=5)
 
 
 def test_every_setting_has_a_sentence_and_a_valid_default():

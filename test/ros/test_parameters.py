@@ -59,11 +59,7 @@ def test_only_parameters_that_are_set_are_returned_with_their_types(make_node):
 def test_invalid_parameters_are_named_with_the_reason(make_node):
     for name, value, message in (
             ('cuont', 5, r"^cuont: no such parameter of worker; did you mean 'count'\?$"),
-            ('zzz', 5, r'^zzz: no such parameter of worker$'),
             ('count', 5.0, '^count: 5.0 is not allowed: a whole number from 1 to 10$'),
-            ('rate', float('nan'), '^rate: nan is not allowed'),
-            ('loud', 1, '^loud: 1 is not allowed: true or false$'),
-            ('kind', 'bata', "^kind: 'bata' is not allowed: .*did you mean 'beta'"),
             ('count', [1, 2], '^count: .* is not allowed')):
         with pytest.raises(SettingError, match=message):
             parameters.given(make_node(**{name: value}), One, Two)
