@@ -109,6 +109,7 @@ def test_no_word_of_a_setting_or_path_is_read_by_a_shell(tmp_path):
     assert variables['ROS_STATIC_PEERS'] == '10.9.9.2;10.9.9.3;10.9.9.4'
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_slurm_script_starts_each_task_on_its_node(tmp_path):
     """With programs for those of SLURM; a real one has not been tried."""

@@ -2,43 +2,53 @@
 
 import socket
 
+import pytest
 from network_hosts import Sshd, key, ssh_config
 
 from vdl_ros.tools import cluster
 
 
-def test_a_host_that_cannot_be_used_is_one_line_and_nothing_starts(launch, tmp_path, capsys):
+@pytest.fixture
+def start(launch, tmp_path, capsys):
+    """Return a function that starts a cluster on an sshd of this machine: its line of errors."""
     with socket.create_server(('127.0.0.1', 0)) as free:
-        port = free.getsockname()[1]
-    server = Sshd(tmp_path / 'server', '127.0.0.1', port, key(tmp_path / 'id'))
-    other = Sshd(tmp_path / 'other', '127.0.0.1', port, tmp_path / 'id')
+        own = free.getsockname()[1]
+    server = Sshd(tmp_path / 'server', '127.0.0.1', own, key(tmp_path / 'id'))
     process = launch(*server.command())
     process.wait_for(lambda: 'listening' in process.output, 'sshd')
 
-    def errors(port=port, user_key=tmp_path / 'id', known=server, setup='/dev/null'):
-        config = ssh_config(tmp_path / 'ssh_config', user_key, [known] if known else [])
+    def run(port=own, user_key=tmp_path / 'id', host_key=server.host_key, setup='/dev/null'):
+        server.host_key = host_key
+        config = ssh_config(tmp_path / 'ssh_config', user_key, [server] if host_key else [])
         table = tmp_path / 'lab.csv'
         table.write_text(f'job,host,port\nlearner,127.0.0.1,{port}\nactor,127.0.0.1,{port}\n')
         assert cluster.main(['start', f'hosts:={table}', f'ssh_config:={config}',
                              f'setup:={setup}']) == 2
         found = capsys.readouterr().err.replace(f'127.0.0.1:{port}', 'HOST')
         assert found.count('\n') == 1, found
-        return found
+        return found.replace(f':{port}', ':PORT')
+    return run
 
-    assert errors(known=other).startswith(
+
+def test_a_host_whose_key_has_changed_or_that_does_not_answer_is_refused(start, tmp_path):
+    assert start(host_key=tmp_path / 'id').startswith(
         'cluster: HOST: its host key has changed: if that is right, forget the old one by '
-        f"ssh-keygen -R '[127.0.0.1]:{port}'")
-    assert errors(known=None) == ('cluster: HOST: its host key is not known: connect once with '
-                                  'ssh and compare its fingerprint\n')
+        "ssh-keygen -R '[127.0.0.1]:PORT'")
     with socket.socket() as unused:
         unused.bind(('127.0.0.1', 0))  # and does not listen
-        found = errors(port=unused.getsockname()[1])
+        found = start(port=unused.getsockname()[1])
     assert found.startswith('cluster: HOST does not answer: ssh: connect to host')
     assert found.endswith('Connection refused\n')
-    # The key of another.
-    assert errors(user_key=other.host_key).startswith(
+
+
+@pytest.mark.slow
+def test_a_host_of_an_unknown_key_without_rights_or_without_the_package_is_refused(
+        start, tmp_path):
+    assert start(host_key=None) == ('cluster: HOST: its host key is not known: connect once with '
+                                    'ssh and compare its fingerprint\n')
+    assert start(user_key=tmp_path / 'server/host_key').startswith(
         'cluster: HOST: it refuses the keys of this user')
-    found = errors(setup='/nowhere/setup.bash')
+    found = start(setup='/nowhere/setup.bash')
     assert found.startswith('cluster: HOST: vdl_ros cannot be run with /nowhere/setup.bash: ')
     assert 'No such file or directory' in found
 

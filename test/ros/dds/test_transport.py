@@ -173,6 +173,7 @@ print('a result')
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_errors_of_fastdds_do_not_end_up_between_results():
     """As where a command writes JSON, and another process holds a port of shared memory."""
@@ -309,11 +310,10 @@ SUBNET = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET'}
 
 @pytest.mark.process
 @pytest.mark.parametrize(('writer', 'reader', 'size', 'count'), [
-    (SHM, SHM, 2_700_000, 30), (UDP, SUBNET, 60_000, 20),
-    *(pytest.param(*each, marks=pytest.mark.slow) for each in (
-        (UDP, UDP, 2_700_000, 50), (SUBNET, UDP, 60_000, 20), (UDP, DEFAULT, 60_000, 20),
-        (DEFAULT, UDP, 60_000, 20)))], ids=[
-            'shm', 'to-subnet', 'udp', 'from-subnet', 'to-default', 'from-default'])
+    (SHM, SHM, 2_700_000, 30), *(pytest.param(*each, marks=pytest.mark.slow) for each in (
+        (UDP, UDP, 2_700_000, 50), (UDP, SUBNET, 60_000, 20), (SUBNET, UDP, 60_000, 20),
+        (UDP, DEFAULT, 60_000, 20), (DEFAULT, UDP, 60_000, 20)))], ids=[
+            'shm', 'udp', 'to-subnet', 'from-subnet', 'to-default', 'from-default'])
 def test_messages_arrive_in_order_at_a_late_subscriber_and_by_loopback_only(
         writer, reader, size, count):
     with running('writer', size, count, writer) as sender:
