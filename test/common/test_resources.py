@@ -28,8 +28,3 @@ def test_an_installed_file_is_preferred_to_that_of_the_checkout_and_a_missing_on
     assert find_resource('config') == install / 'config'
     with pytest.raises(FileNotFoundError, match=r'models/pose\.pt is neither installed'):
         find_resource('models/pose.pt')
-
-
-def test_files_and_folders_of_this_package_are_found():
-    assert find_resource('config/dds/fastdds.xml.in').is_file()
-    assert find_resource('config/tasks').is_dir()

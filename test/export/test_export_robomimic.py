@@ -40,38 +40,37 @@ def test_exported_rows_are_read_back_exactly(teleop, tmp_path, helpers):
             assert len(demo['states']) == len(take)
 
 
-def test_next_observations_are_those_of_the_following_row(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions())
+def test_next_observations_arguments_and_splits_are_written(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions(episode_seconds=0.25), valid=0.3,
+           task='lift the cup')
     # Under another name and in another place it is still in its own file.
-    (tmp_path / 'out').rename(tmp_path / 'moved')
-    (tmp_path / 'moved/dataset.hdf5').rename(tmp_path / 'moved/other.hdf5')
-    with h5py.File(tmp_path / 'moved/other.hdf5', 'r', swmr=True, libver='latest') as file:
+    moved = tmp_path / 'other.hdf5'
+    (tmp_path / 'out/dataset.hdf5').rename(moved)
+    with h5py.File(moved, 'r', swmr=True, libver='latest') as file:
         for demo in file['data'].values():
             for name, table in demo['obs'].items():
                 following = demo['next_obs'][name]
                 assert (following.shape, following.dtype) == (table.shape, table.dtype)
                 np.testing.assert_array_equal(following[:-1], table[1:])
                 np.testing.assert_array_equal(following[-1], table[-1])
-    stored = 65 * (32 * 48 * 3 + 40 + 30)
-    assert (tmp_path / 'moved/other.hdf5').stat().st_size < stored + 300_000
-
-
-def test_environment_arguments_and_splits_are_written(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions(episode_seconds=0.25), valid=0.3,
-           task='lift the cup')
-    with read(tmp_path / 'out') as file:
         arguments = json.loads(file['data'].attrs['env_args'])
         assert (arguments['env_name'], arguments['type']) == ('vdl_ros', 2)
-        assert arguments['env_kwargs']['joints'] == list(JOINTS)
         kwargs = arguments['env_kwargs']
-        assert (kwargs['fps'], kwargs['task']) == (20, 'lift the cup')
+        assert (kwargs['joints'], kwargs['fps'], kwargs['task']) == (
+            list(JOINTS), 20, 'lift the cup')
         demos = {f'demo_{number}' for number in range(13)}
         assert set(file['data']) == demos
-        train = {each.decode() for each in file['mask/train'][:]}
-        valid = {each.decode() for each in file['mask/valid'][:]}
+        train, valid = ({each.decode() for each in file[f'mask/{name}'][:]}
+                        for name in ('train', 'valid'))
         assert train | valid == demos
         assert not train & valid
         assert len(valid) == 4
+
+
+def test_each_image_is_stored_once(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions())
+    stored = 65 * (32 * 48 * 3 + 40 + 30)
+    assert (tmp_path / 'out/dataset.hdf5').stat().st_size < stored + 300_000
 
 
 def test_captured_frames_have_the_camera_pose(captured, tmp_path, helpers):

@@ -127,24 +127,18 @@ def test_what_cannot_be_sent_is_refused():
 
 def test_a_cv_bridge_is_asked_for_other_encodings_and_not_believed(monkeypatch):
     """With a stand-in for cv_bridge, which answers as the test says."""
+    answers = {'good': picture(3, 4, 3), 'shape': picture(3, 4)}
     module = types.ModuleType('cv_bridge')
-
-    class CvBridge:
-        def imgmsg_to_cv2(self, message, desired_encoding):
-            assert (message.encoding, desired_encoding) == ('mono16', 'rgb8')
-            if isinstance(module.answer, Exception):
-                raise module.answer
-            return module.answer
-
-    module.CvBridge, module.CvBridgeError = CvBridge, type('CvBridgeError', (Exception,), {})
+    module.CvBridge = lambda: types.SimpleNamespace(
+        imgmsg_to_cv2=lambda message, desired_encoding: answers[message.header.frame_id])
+    module.CvBridgeError = KeyError
     monkeypatch.setitem(sys.modules, 'cv_bridge', module)
     message = Image(height=3, width=4, encoding='mono16', step=8, data=array.array('B', bytes(24)))
-    module.answer = picture(3, 4, 3)
-    np.testing.assert_array_equal(from_image(message), module.answer)
-    module.answer = module.CvBridgeError('no\nidea')
-    assert "'mono16': no idea" in refused(from_image, message)
-    module.answer = picture(3, 4)
-    assert 'cv_bridge returned shape' in refused(from_image, message)
+    for answer, reason in (('shape', 'cv_bridge returned shape'), ('no\nidea', "'mono16': ")):
+        message.header.frame_id = answer
+        assert reason in refused(from_image, message), answer
+    message.header.frame_id = 'good'
+    np.testing.assert_array_equal(from_image(message), answers['good'])
 
 
 def test_a_pinhole_and_an_uncalibrated_camera():
