@@ -95,9 +95,11 @@ def test_an_episode_may_be_one_row_and_other_encodings_become_rgb(builder, tmp_p
         ns = helpers.START_NS + number * 5_000 * helpers.MS
         builder.image(ns, pixels, encoding=encoding)
         builder.joints(ns, [0.1] * 5)
+    builder.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
     export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions(fps=10))
     with read(tmp_path / 'out') as file:
         for number, demo in enumerate(file['data'].values()):
             assert demo.attrs['num_samples'] == 1
+            assert demo['actions'][:].tolist() == [[0, 0, 0, 0, 1]], 'kept without new ones'
             for name in ('obs', 'next_obs'):
                 np.testing.assert_array_equal(demo[name]['camera_image'][0], shown[number])
