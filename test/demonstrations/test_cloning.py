@@ -92,7 +92,6 @@ def test_a_cloned_policy_acts_as_its_expert_and_is_recorded(cloned, tmp_path):
         again.states, again.actions, strict=True)]) > 0.75
 
 
-@pytest.mark.slow
 def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):
     """Nothing of it is lost by the first updates of another algorithm."""
     assert train(['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096',
