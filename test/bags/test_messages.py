@@ -35,37 +35,30 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize('type_name', MESSAGES)
-def test_every_field_is_decoded(type_name):
+def test_every_field_is_decoded_and_damaged_bytes_are_an_error_or_a_message(type_name):
     sent = MESSAGES[type_name]
-    found = decode(serialize_message(sent), type_name)
+    data = serialize_message(sent)
+    found = decode(data, type_name)
     assert stamp_of(found) == 3 * 10**9 + 7
     for name, kind in sent.get_fields_and_field_types().items():
         if '/' not in kind:
             np.testing.assert_array_equal(getattr(found, name), getattr(sent, name), name)
-
-
-@pytest.mark.parametrize('type_name', MESSAGES)
-def test_truncated_and_random_bytes_are_an_error_or_a_message(type_name):
-    data = serialize_message(MESSAGES[type_name])
     for length in range(len(data) - 16):
         with pytest.raises(MessageError, match='truncated or malformed'):
             decode(data[:length], type_name)
     random = np.random.default_rng(0)
-    for _ in range(500):
+    for _ in range(200):
         changed = np.frombuffer(data, np.uint8).copy()
         changed[random.integers(0, len(changed), 4)] = random.integers(0, 256, 4)
         with contextlib.suppress(MessageError):
             decode(changed.tobytes(), type_name)
 
 
-def test_format_of_an_image_counts_its_bytes():
+def test_format_of_an_image_and_values_by_name():
     found = image_format(decode(
         serialize_message(MESSAGES['sensor_msgs/msg/Image']), 'sensor_msgs/msg/Image'))
     assert (found.height, found.width, found.encoding, found.step, found.length) == (
         2, 3, 'rgb8', 9, 18)
-
-
-def test_names_and_values_must_be_equal_in_number():
     assert values_by_name(['a', 'b'], np.array([1.0, 2.0])) == {'a': 1.0, 'b': 2.0}
     with pytest.raises(MessageError, match='names and values differ in number'):
         values_by_name(['a', 'b'], np.array([1.0]))

@@ -33,15 +33,16 @@ def test_files_and_folders_are_written_without_their_rights(tmp_path):
     assert not (tmp_path / 'logs/a.log').stat().st_mode & 0o4111
 
 
-@pytest.mark.parametrize('member', [
-    ('../outside', tarfile.REGTYPE, b'x'), ('a/../../outside', tarfile.REGTYPE, b'x'),
-    ('/outside', tarfile.REGTYPE, b'x'), ('link', tarfile.SYMTYPE, b'/etc'),
-    ('link', tarfile.LNKTYPE, b'../outside'), ('pipe', tarfile.FIFOTYPE, b''),
-    ('disk', tarfile.BLKTYPE, b''), ('holes', tarfile.GNUTYPE_SPARSE, b'')])
-def test_paths_that_lead_out_links_and_devices_are_refused(tmp_path, member):
+def test_paths_that_lead_out_links_and_devices_are_refused(tmp_path):
     home = tmp_path / 'home'
     home.mkdir()
-    with archive(member) as found, pytest.raises(tarfile.TarError, match='is no file of this'):
-        unpack(found, home)
-    assert list(home.iterdir()) == []
-    assert [each.name for each in tmp_path.iterdir()] == ['home']
+    for member in (
+            ('../outside', tarfile.REGTYPE, b'x'), ('a/../../outside', tarfile.REGTYPE, b'x'),
+            ('/outside', tarfile.REGTYPE, b'x'), ('link', tarfile.SYMTYPE, b'/etc'),
+            ('link', tarfile.LNKTYPE, b'../outside'), ('pipe', tarfile.FIFOTYPE, b''),
+            ('disk', tarfile.BLKTYPE, b''), ('holes', tarfile.GNUTYPE_SPARSE, b'')):
+        with archive(member) as found, pytest.raises(
+                tarfile.TarError, match='is no file of this'):
+            unpack(found, home)
+        assert list(home.iterdir()) == [], member
+        assert [each.name for each in tmp_path.iterdir()] == ['home'], member

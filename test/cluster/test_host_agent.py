@@ -32,44 +32,42 @@ def cluster():
     assert not host_agent.stop(name, ['task'], 0.0)['left']
 
 
-def start(cluster, program, **environment):
+def start(cluster, program):
     return host_agent.start(cluster, [{
-        'name': 'task', 'command': [sys.executable, '-c', program], 'environment': environment,
+        'name': 'task', 'command': [sys.executable, '-S', '-c', program], 'environment': {},
         'cwd': ''}])
+
+
+def now(cluster):
+    return host_agent.states(cluster, ['task'])['tasks']['task']
 
 
 def state(cluster, wanted):
     """Return the state of the task once ``wanted`` accepts it."""
     deadline, pause = time.monotonic() + 240.0, threading.Event()
-    while not wanted(found := host_agent.states(cluster, ['task'])['tasks']['task']):
+    while not wanted(found := now(cluster)):
         assert time.monotonic() < deadline, found
         pause.wait(0.05)
     return found
 
 
-def test_a_task_that_ends_leaves_its_status_and_last_line(cluster):
-    assert host_agent.states(cluster, ['task'])['tasks']['task']['state'] == 'absent'
-    assert start(cluster, ENDS) == {}
-    found = state(cluster, lambda found: found['state'] == 'ended')
-    assert (found['status'], found['line']) == (3, 'all done')
-
-
-def test_a_running_task_is_not_started_again(cluster):
-    start(cluster, WAITS)
+@pytest.mark.process
+def test_a_task_is_started_once_is_left_alone_by_other_clusters_and_interrupted(cluster):
+    assert now(cluster)['state'] == 'absent'
+    assert start(cluster, WAITS) == {}
     assert start(cluster, ENDS) == {'error': 'running already: task'}
     found = state(cluster, lambda found: found['line'] == 'waiting')
     assert found['state'] == 'running'
     assert os.getpgid(found['pid']) == found['pid'] != os.getpgid(0)
-
-
-def test_a_task_that_is_interrupted_needs_no_kill(cluster):
-    start(cluster, WAITS)
-    state(cluster, lambda found: found['line'] == 'waiting')
+    assert host_agent.stop(cluster[:-1], ['task'], 0.1)['running'] == []
+    assert now(cluster)['state'] == 'running'
+    # One that is interrupted needs no kill.
     assert host_agent.stop(cluster, ['task'], 240.0) == {
         'running': ['task'], 'killed': [], 'left': []}
-    assert host_agent.states(cluster, ['task'])['tasks']['task']['state'] == 'ended'
+    assert now(cluster)['state'] == 'ended'
 
 
+@pytest.mark.process
 def test_processes_that_left_their_session_and_ignore_signals_are_killed(cluster, monkeypatch):
     monkeypatch.setattr(host_agent, '_TERM_GRACE_S', 0.1)
     start(cluster, STUBBORN)
@@ -79,15 +77,13 @@ def test_processes_that_left_their_session_and_ignore_signals_are_killed(cluster
     assert host_agent.find_processes(cluster, ['task']) == {'task': []}
 
 
-def test_a_killed_task_is_told_from_one_that_ended(cluster):
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_killed_task_is_told_from_one_that_ended_with_its_status_and_last_line(cluster):
+    assert start(cluster, ENDS) == {}
+    found = state(cluster, lambda found: found['state'] == 'ended')
+    assert (found['status'], found['line']) == (3, 'all done')
     start(cluster, WAITS)
     state(cluster, lambda found: found['line'] == 'waiting')
     host_agent._send(cluster, ['task'], 9)
     assert state(cluster, lambda found: found['state'] != 'running')['state'] == 'gone'
-
-
-def test_a_task_of_another_cluster_is_left_alone(cluster):
-    start(cluster, WAITS)
-    state(cluster, lambda found: found['line'] == 'waiting')
-    assert host_agent.stop(cluster[:-1], ['task'], 0.1)['running'] == []
-    assert host_agent.states(cluster, ['task'])['tasks']['task']['state'] == 'running'

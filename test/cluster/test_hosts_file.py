@@ -33,16 +33,15 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize('name', BAD)
-def test_a_bad_file_is_one_line_with_its_place(tmp_path, name):
+def test_a_bad_file_is_one_line_with_its_place(tmp_path):
     path = tmp_path / 'hosts.csv'
-    text, line = BAD[name]
-    path.write_bytes(text.encode(errors='surrogateescape'))
-    with pytest.raises(SettingError) as error:
-        read_hosts(path)
-    assert line in str(error.value)
-    assert str(error.value).startswith(f'hosts: {path}')
-    assert '\n' not in str(error.value)
+    for name, (text, line) in BAD.items():
+        path.write_bytes(text.encode(errors='surrogateescape'))
+        with pytest.raises(SettingError) as error:
+            read_hosts(path)
+        assert line in str(error.value), name
+        assert str(error.value).startswith(f'hosts: {path}')
+        assert '\n' not in str(error.value)
 
 
 def test_rows_have_their_values_and_defaults(tmp_path):
@@ -52,9 +51,7 @@ def test_rows_have_their_values_and_defaults(tmp_path):
     assert read_hosts(path) == [
         Row('learner', 'gpu1', 2222, '0,1', 'anna', '/opt/my setup.bash'), Row('actor', 'gpu2'),
         Row('actor', 'c', devices='')]
-
-
-def test_the_example_has_two_learners_and_three_actors_here():
+    # The example has two learners and three actors on this host.
     rows = read_hosts(ROOT / 'config/cluster/localhost.csv')
     assert [row.job for row in rows] == ['learner'] * 2 + ['actor'] * 3
     assert {row.host for row in rows} == {'localhost'}

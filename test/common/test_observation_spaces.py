@@ -7,15 +7,15 @@ from gymnasium import spaces
 from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 
 
-@pytest.mark.parametrize(('space', 'image'), [
-    (spaces.Box(0, 255, (3, 36, 40), np.uint8), True),
-    (spaces.Box(0, 255, (36, 40, 3), np.uint8), True),
-    (spaces.Box(0, 255, (3, 35, 40), np.uint8), False),
-    (spaces.Box(0, 255, (84, 84), np.uint8), False),
-    (spaces.Box(0, 1, (3, 84, 84), np.float32), False),
-    (spaces.MultiBinary((3, 84, 84)), False), (spaces.Discrete(3), False)], ids=str)
-def test_images_are_bytes_of_three_axes_and_large_enough(space, image):
-    assert is_image(space) == image
+def test_images_are_bytes_of_three_axes_and_large_enough():
+    for space, image in (
+            (spaces.Box(0, 255, (3, 36, 40), np.uint8), True),
+            (spaces.Box(0, 255, (36, 40, 3), np.uint8), True),
+            (spaces.Box(0, 255, (3, 35, 40), np.uint8), False),
+            (spaces.Box(0, 255, (84, 84), np.uint8), False),
+            (spaces.Box(0, 1, (3, 84, 84), np.float32), False),
+            (spaces.MultiBinary((3, 84, 84)), False), (spaces.Discrete(3), False)):
+        assert is_image(space) == image, space
 
 
 # The first row has no multiple of four bytes, so most float32 are not aligned.
@@ -36,8 +36,4 @@ def test_a_row_is_the_bytes_of_the_numbers_and_then_of_the_image(shape):
     for found, wanted in zip(space.split(rows), (images, vectors), strict=True):
         np.testing.assert_array_equal(found, wanted)
         assert found.dtype == wanted.dtype
-
-
-def test_its_text_names_both_parts():
-    space = ImageAndVector(spaces.Box(0, 255, (3, 84, 84), np.uint8), 7)
-    assert str(space) == 'ImageAndVector([3, 84, 84], 7 numbers)'
+    assert str(space) == f'ImageAndVector({list(shape)}, 3 numbers)'

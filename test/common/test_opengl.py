@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TRITON = """
 with open('/proc/self/maps') as maps:
@@ -27,11 +27,12 @@ print('picture', env.render()[0].shape)
 """
 
 
-@pytest.mark.parametrize(('program', 'shape'), [(ARM, (32, 32, 3)), (ENVIRONMENT, (480, 480, 3))])
+@pytest.mark.parametrize(('program', 'shape'), [
+    (ARM, (32, 32, 3)), (ENVIRONMENT, (480, 480, 3))], ids=['arm', 'env'])
 def test_programs_that_render_load_triton_first(tmp_path, program, shape):
     (tmp_path / 'triton.py').write_text(TRITON)
     path = os.pathsep.join([str(tmp_path), os.environ.get('PYTHONPATH', '')])
     done = subprocess.run(
         [sys.executable, '-c', program], env={**os.environ, 'PYTHONPATH': path},
-        capture_output=True, text=True, timeout=120, check=False)
+        capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.splitlines() == ['triton first', f'picture {shape}'], done.stderr

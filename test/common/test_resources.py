@@ -19,23 +19,12 @@ def install(tmp_path, monkeypatch):
     return tmp_path / 'install/vdl_ros/share/vdl_ros'
 
 
-def test_files_and_folders_of_this_package_are_found():
-    assert find_resource('config/dds/fastdds.xml.in').is_file()
-    assert find_resource('config/tasks').is_dir()
-
-
-def test_an_installed_file_is_preferred_to_the_checkouts(install, tmp_path):
+def test_an_installed_file_is_preferred_to_that_of_the_checkout_and_a_missing_one_named(
+        install, tmp_path):
+    (tmp_path / 'checkout/models').mkdir()
+    assert find_resource('models') == tmp_path / 'checkout/models', 'of linked sources'
     for root in (install, tmp_path / 'checkout'):
         (root / 'config').mkdir(parents=True)
     assert find_resource('config') == install / 'config'
-
-
-def test_a_file_that_is_not_installed_is_taken_from_the_checkout_of_linked_sources(
-        install, tmp_path):
-    (tmp_path / 'checkout/models').mkdir()
-    assert find_resource('models') == tmp_path / 'checkout/models'
-
-
-def test_a_missing_file_raises_an_error_that_names_it(install):
     with pytest.raises(FileNotFoundError, match=r'models/pose\.pt is neither installed'):
         find_resource('models/pose.pt')

@@ -1,5 +1,6 @@
 """A file that is written atomically is whole or unchanged; progress.csv survives crashes."""
 
+import contextlib
 import resource
 from pathlib import Path
 
@@ -17,14 +18,9 @@ from vdl_ros.common.run_files import (
 def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     path = tmp_path / 'summary.json'
     write_text(path, 'old')
-
-    def fail():
-        with atomic_file(path) as partial:
-            partial.write_text('ne')
-            raise OSError('disk full')
-
-    with pytest.raises(OSError, match='full'):
-        fail()
+    with contextlib.suppress(KeyError), atomic_file(path) as partial:
+        partial.write_text('ne')
+        raise KeyError
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
 
@@ -64,35 +60,27 @@ def test_a_row_that_cannot_be_written_leaves_no_part_of_it(tmp_path):
     assert path.read_text().splitlines() == ['step,loss', '1,0.5', '3,0.125']
 
 
-@pytest.mark.parametrize('rest', ['3', '3,', '3,x'])
-def test_a_row_cut_short_by_a_crash_is_skipped(tmp_path, rest):
+def test_a_row_cut_short_by_a_crash_is_skipped_and_a_missing_column_has_its_default(tmp_path):
     path = tmp_path / 'progress.csv'
-    path.write_text(f'step,loss\n1,0.5\n{rest}')
-    table = ProgressTable(path, ('step', 'loss'))
-    assert table.rows() == [{'step': 1.0, 'loss': 0.5}]
-    table.truncate(9)
-    assert path.read_text().splitlines() == ['step,loss', '1,0.5']
-
-
-def test_a_column_that_the_file_lacks_gets_its_default(tmp_path):
-    path = tmp_path / 'progress.csv'
+    for rest in ('3', '3,', '3,x'):
+        path.write_text(f'step,loss\n1,0.5\n{rest}')
+        table = ProgressTable(path, ('step', 'loss'))
+        assert table.rows() == [{'step': 1.0, 'loss': 0.5}], rest
+        table.truncate(9)
+        assert path.read_text().splitlines() == ['step,loss', '1,0.5'], rest
     path.write_text('step\n1\n')
     assert ProgressTable(path, ('step', 'loss'), {'loss': '7'}).rows() == [
         {'step': 1.0, 'loss': 7.0}]
 
 
-@pytest.mark.parametrize('name', ['reach', 'models/reach.pt'])
-def test_policies_of_this_package_are_found_in_any_folder(tmp_path, monkeypatch, name):
+def test_policies_of_this_package_are_found_in_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert checkpoint_file(Path(name)).is_file()
-    # A file of one's own has the name.
-    mine = tmp_path / name
-    mine.parent.mkdir(exist_ok=True)
-    mine.touch()
-    assert checkpoint_file(Path(name)).resolve() == mine
-
-
-@pytest.mark.parametrize('name', ['nobody', 'models/nobody.pt', 'other/reach.pt', '../reach'])
-def test_other_names_are_no_policies_of_this_package(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    assert checkpoint_file(Path(name)) == Path(name)
+    for name in ('nobody', 'models/nobody.pt', 'other/reach.pt', '../reach'):
+        assert checkpoint_file(Path(name)) == Path(name)
+    for name in ('reach', 'models/reach.pt'):
+        assert checkpoint_file(Path(name)).is_file()
+        # A file of one's own has the name.
+        mine = tmp_path / name
+        mine.parent.mkdir(exist_ok=True)
+        mine.touch()
+        assert checkpoint_file(Path(name)).resolve() == mine

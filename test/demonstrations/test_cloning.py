@@ -71,25 +71,31 @@ def clone(folder, run, *options):
                   '--run_dir', str(run), *options])
 
 
-def test_a_cloned_policy_acts_as_its_expert_is_recorded_and_goes_on_with_ppo(
-        demonstrations, tmp_path, capsys):
-    run = tmp_path / 'bc'
-    assert clone(demonstrations, run, '--total_steps', '150000') == 0, capsys.readouterr()
-    assert returns_of(run / 'checkpoint.pt') > 400.0, 'of 500'
+@pytest.fixture(scope='module')
+def cloned(demonstrations, tmp_path_factory):
+    """Return the checkpoint of a policy that was cloned."""
+    run = tmp_path_factory.mktemp('cloned') / 'bc'
+    assert clone(demonstrations, run, '--total_steps', '100000') == 0
+    return run / 'checkpoint.pt'
 
+
+def test_a_cloned_policy_acts_as_its_expert_and_is_recorded(cloned, tmp_path):
+    assert returns_of(cloned) > 400.0, 'of 500'
     # The policy demonstrates in turn.
     output = tmp_path / 'again'
-    assert record_episodes(['--env', 'CartPole-v1', '--policy', str(run / 'checkpoint.pt'),
-                            '--episodes', '3', '--output', str(output)]) == 0
+    assert record_episodes(['--env', 'CartPole-v1', '--policy', str(cloned), '--episodes', '3',
+                            '--output', str(output)]) == 0
     again = read_lerobot(output)
     assert (again.robot, again.fps) == ('CartPole-v1', 50.0)
     assert np.bincount(again.episodes).shape == (3,)
     assert np.mean([push_under(state) == action for state, (action,) in zip(
         again.states, again.actions, strict=True)]) > 0.75
 
-    # Nothing of the policy is lost by the first updates of another algorithm.
-    options = ['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096']
-    assert train([*options, '--init', str(run / 'checkpoint.pt'), '--learning_rate', '1e-5',
+
+def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):
+    """Nothing of it is lost by the first updates of another algorithm."""
+    assert train(['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096',
+                  '--init', str(cloned), '--learning_rate', '1e-5',
                   '--run_dir', str(tmp_path / 'ppo')]) == 0
     assert returns_of(tmp_path / 'ppo/checkpoint.pt') > 350.0
 
@@ -97,41 +103,42 @@ def test_a_cloned_policy_acts_as_its_expert_is_recorded_and_goes_on_with_ppo(
 STATES, ACTIONS = np.zeros((9, 4)), np.ones((9, 1))
 
 
-@pytest.mark.parametrize(('make', 'reason'), [
-    (lambda folder: folder.mkdir(), 'no bag is there'),
-    (lambda folder: write(folder, np.zeros((9, 5)), ACTIONS),
-     'observations of shape [5] do not fit the environment: [4]'),
-    (lambda folder: write(folder, STATES, 2 * ACTIONS),
-     'action 2 of row 0, part 0, does not fit the actions of the environment: Discrete(2)'),
-    (lambda folder: write(folder, STATES, 0.5 * ACTIONS), 'action 0.5 of row 0'),
-    (lambda folder: write(folder, STATES, np.zeros((9, 2))), '2 numbers in an action do not fit'),
-    (lambda folder: write(folder, STATES + np.nan, ACTIONS), 'observations that are not finite'),
-    (lambda folder: write(folder, STATES, ACTIONS, codebase_version='v2.1'),
-     'info.json: not that of a LeRobotDataset v3.0'),
-    (lambda folder: write(folder, STATES[:0], ACTIONS[:0]),
-     'rows of null instead of lists of numbers'),
-    (lambda folder: write(folder, STATES, ACTIONS, features={
-        name: {'shape': [3]} for name in ('observation.state', 'action')}),
-     '36 numbers in 9 rows of 3')])
-def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys, make, reason):
-    make(tmp_path / 'data')
-    assert clone(tmp_path / 'data', tmp_path / 'run') == 2
-    line = capsys.readouterr().err
-    assert reason in line
-    assert line.count('\n') == 1
-    assert 'demonstrations: ' in line
+def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys):
+    for number, (states, actions, info, reason) in enumerate((
+            (np.zeros((9, 5)), ACTIONS, {},
+             'observations of shape [5] do not fit the environment: [4]'),
+            (STATES, 2 * ACTIONS, {},
+             'action 2 of row 0, part 0, does not fit the actions of the environment: Discrete'),
+            (STATES, 0.5 * ACTIONS, {}, 'action 0.5 of row 0'),
+            (STATES, np.zeros((9, 2)), {}, '2 numbers in an action do not fit'),
+            (STATES + np.nan, ACTIONS, {}, 'observations that are not finite'),
+            (STATES, ACTIONS, {'codebase_version': 'v2.1'},
+             'info.json: not that of a LeRobotDataset v3.0'),
+            (STATES[:0], ACTIONS[:0], {}, 'rows of null instead of lists of numbers'),
+            (STATES, ACTIONS, {'features': {
+                name: {'shape': [3]} for name in ('observation.state', 'action')}},
+             '36 numbers in 9 rows of 3'))):
+        data = write(tmp_path / f'data{number}', states, actions, **info)
+        assert clone(data, tmp_path / 'run') == 2
+        line = capsys.readouterr().err
+        assert reason in line
+        assert line.count('\n') == 1
+        assert 'demonstrations: ' in line
 
 
-@pytest.mark.parametrize(('options', 'reason'), [
-    (['--lstm_size', '8'], "lstm_size: 8 is not allowed with algorithm 'bc': 0"),
-    (['--action_distribution', 'squashed'], "not allowed with algorithm 'bc': 'gaussian'"),
-    (['--demonstrations', ''], "demonstrations: '' is not allowed with algorithm 'bc'")])
-def test_settings_that_do_not_fit_cloning_are_refused(
-        demonstrations, tmp_path, capsys, options, reason):
-    assert clone(demonstrations, tmp_path / 'run', *options) == 2
-    assert reason in capsys.readouterr().err
+def test_a_missing_bag_and_settings_that_do_not_fit_cloning_are_refused(
+        demonstrations, tmp_path, capsys):
+    for options, reason in (
+            (['--demonstrations', str(tmp_path)], 'no bag is there'),
+            (['--lstm_size', '8'], "lstm_size: 8 is not allowed with algorithm 'bc': 0"),
+            (['--action_distribution', 'squashed'],
+             "not allowed with algorithm 'bc': 'gaussian'"),
+            (['--demonstrations', ''], "demonstrations: '' is not allowed with algorithm 'bc'")):
+        assert clone(demonstrations, tmp_path / 'run', *options) == 2
+        assert reason in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_launch_clones_without_actors(launch, demonstrations, tmp_path):
     run = tmp_path / 'run'
     process = launch(

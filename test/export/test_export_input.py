@@ -1,10 +1,10 @@
 """Invalid bags are errors of one line, damaged ones are exported in part; memory is bounded."""
 
+import contextlib
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -48,25 +48,25 @@ def test_missing_empty_and_incomplete_bags_are_errors(builder, tmp_path, helpers
     refuse(builder.write(), tmp_path, 'no arm/joint_states')
 
 
-def test_old_joint_states_are_not_used(builder, tmp_path, helpers):
-    builder.joints(helpers.START_NS, [0.0] * 5)
-    builder.image(helpers.START_NS + 800 * helpers.MS, helpers.picture(0))
-    refuse(builder.write(), tmp_path, '1 images, but no arm/joint_states at their times')
+def test_images_that_cannot_be_exported_are_errors(tmp_path, helpers):
+    def bag(name, images, **more):
+        made = helpers.BagBuilder(tmp_path / name)
+        helpers.add_scenario(made, images, **more)
+        return made
 
-
-def test_images_of_changing_size_or_unknown_encoding_are_errors(builder, tmp_path, helpers):
-    helpers.add_scenario(builder, 3)
-    builder.image(helpers.START_NS + 150 * helpers.MS, helpers.picture(0, (24, 24)))
-    refuse(builder.write(), tmp_path, 'image 4 is 24 x 24 pixels, those before it 48 x 32')
-    other = helpers.BagBuilder(tmp_path / 'other')
-    other.add('camera/image_raw', helpers.START_NS, Image(
+    made = bag('sizes', 3)
+    made.image(helpers.START_NS + 150 * helpers.MS, helpers.picture(0, (24, 24)))
+    refuse(made.write(), tmp_path, 'image 4 is 24 x 24 pixels, those before it 48 x 32')
+    made = bag('encoding', 0)
+    made.add('camera/image_raw', helpers.START_NS, Image(
         height=2, width=2, encoding='bayer_rggb8', step=2, data=[0] * 4))
-    refuse(other.write(), tmp_path, "encoding 'bayer_rggb8' cannot be exported: rgb8, bgr8")
-
-
-def test_a_video_of_an_odd_size_is_an_error(builder, tmp_path, helpers):
-    helpers.add_scenario(builder, 3, size=(31, 48))
-    refuse(builder.write(), tmp_path, '48 x 31 pixels make no h264 video', 'lerobot')
+    refuse(made.write(), tmp_path, "encoding 'bayer_rggb8' cannot be exported: rgb8, bgr8")
+    refuse(bag('odd', 3, size=(31, 48)).write(), tmp_path, '48 x 31 pixels make no h264 video',
+           'lerobot')
+    made = bag('old', 0)
+    made.joints(helpers.START_NS, [0.0] * 5)
+    made.image(helpers.START_NS + 800 * helpers.MS, helpers.picture(0))
+    refuse(made.write(), tmp_path, '1 images, but no arm/joint_states at their times')
 
 
 def test_an_existing_output_is_not_changed(teleop, tmp_path):
@@ -148,8 +148,9 @@ def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path,
         assert np.all(np.diff(demo['stamps'][:]) > 0)
 
 
-def test_before_the_first_command_the_motors_are_off(builder, tmp_path, helpers):
-    stamps = [helpers.START_NS + number * 50 * helpers.MS for number in range(6)]
+def test_motors_are_off_before_the_first_command_and_the_last_one_is_kept(
+        builder, tmp_path, helpers):
+    stamps = [helpers.START_NS + number * 50 * helpers.MS for number in range(60)]
     for number, ns in enumerate(stamps):
         builder.image(ns, helpers.picture(number))
         builder.joints(ns, [0.0] * 5)
@@ -159,30 +160,17 @@ def test_before_the_first_command_the_motors_are_off(builder, tmp_path, helpers)
     export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
         assert file['data/demo_0/actions'][:].tolist() == [
-            [0, 0, 0, 0, 0]] * 3 + [[1, 0, -1, 0, 0]] * 2 + [[0, 1, 0, 0, 1]]
-
-
-def test_the_last_command_is_kept_without_new_ones(builder, tmp_path, helpers):
-    builder.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
-    for number in range(120):
-        ns = helpers.START_NS + number * 50 * helpers.MS
-        builder.image(ns, helpers.picture(number))
-        builder.joints(ns, [0.0] * 5)
-    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
-    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
-        assert (file['data/demo_0/actions'][:] == [0, 0, 0, 0, 1]).all()
+            [0, 0, 0, 0, 0]] * 3 + [[1, 0, -1, 0, 0]] * 2 + [[0, 1, 0, 0, 1]] * 55
 
 
 @pytest.mark.parametrize(('format_name', 'module'), [('lerobot', 'pyarrow'), ('hdf5', 'h5py')])
-def test_a_missing_library_is_an_error_before_the_export(
+def test_a_missing_library_a_lost_row_and_an_interruption_leave_nothing(
         teleop, tmp_path, monkeypatch, format_name, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    refuse(teleop[0], tmp_path, f'--format {format_name} needs {module}, which is not installed',
-           format_name)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, module, None)
+        refuse(teleop[0], tmp_path, f'--format {format_name} needs {module}, which is not inst',
+               format_name)
 
-
-@pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
-def test_an_interrupted_export_leaves_nothing(teleop, tmp_path, monkeypatch, format_name):
     def stop(what, done, total):
         if what == 'writing' and done == 30:
             raise KeyboardInterrupt
@@ -192,9 +180,6 @@ def test_an_interrupted_export_leaves_nothing(teleop, tmp_path, monkeypatch, for
         export(teleop[0], tmp_path / 'out', format_name, ExportOptions(), progress=stop)
     assert sorted(tmp_path.iterdir()) == before
 
-
-@pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
-def test_a_lost_row_is_detected(teleop, tmp_path, monkeypatch, format_name):
     class Loses(pipeline.FORMATS[format_name]):
         added = 0
 
@@ -207,96 +192,67 @@ def test_a_lost_row_is_detected(teleop, tmp_path, monkeypatch, format_name):
     refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65', format_name)
 
 
-@pytest.fixture
-def sigterm():
-    """Undo what a command that is called here makes of SIGTERM."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.usefixtures('sigterm')
-def test_the_command_prints_counts_and_one_line_for_bad_input(teleop, tmp_path, capsys):
-    assert export_dataset.main([str(teleop[0]), '--format', 'lerobot', '--output',
-                                str(tmp_path / 'out')]) == 0
+@pytest.mark.usefixtures('own_signals')
+def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
+        teleop, tmp_path, capsys, monkeypatch):
+    words = [str(teleop[0]), '--format', 'lerobot', '--output', str(tmp_path / 'out')]
+    assert export_dataset.main(words) == 0
     output = capsys.readouterr()
     assert '65 images, 65 rows in 2 episodes at 20 frames/s; every row is there' in output.out
     assert 'writing 65 of 65 rows (100 %)' in output.err
-    assert export_dataset.main([str(teleop[0]), '--format', 'lerobot', '--output',
-                                str(tmp_path / 'out')]) == 2
-    output = capsys.readouterr()
-    assert output.err == f'export_dataset: {tmp_path / "out"} exists; name another output\n'
+    assert export_dataset.main(words) == 2
+    assert capsys.readouterr().err == (
+        f'export_dataset: {tmp_path / "out"} exists; name another output\n')
     with pytest.raises(SystemExit) as caught:
         export_dataset.main([str(teleop[0]), '--format', 'csv', '--output', 'x'])
     assert caught.value.code == 2
 
+    class Ended(pipeline.RobomimicWriter):
+        left = 30
 
-def big(builder, helpers, count, size):
-    """Return a bag of so many images, with their joints; the same few pictures again and again."""
-    shown = [helpers.picture(number, size) for number in range(4)]
-    for number in range(count):
-        ns = helpers.START_NS + number * 40 * helpers.MS
-        builder.joints(ns, [0.1] * 5)
-        builder.image(ns, shown[number % 4])
-    return builder.write()
+        def add(self, row):
+            super().add(row)
+            self.left -= 1
+            if not self.left:
+                assert list(tmp_path.glob('.other.partial-*/dataset/*'))
+                signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setitem(pipeline.FORMATS, 'hdf5', Ended)
+    words[2:] = ['hdf5', '--output', str(tmp_path / 'other')]
+    assert export_dataset.main(words) == 130
+    assert f'interrupted: {tmp_path / "other"} was not made' in capsys.readouterr().err
+    assert sorted(each.name for each in tmp_path.iterdir()) == ['bag', 'out']
 
 
 def peak_memory(bag, format_name, output):
     """Export in a process of its own; return the most memory that it had, bytes."""
     process = subprocess.Popen([*COMMAND, str(bag), '--format', format_name, '--output',
                                 str(output)], stdout=subprocess.DEVNULL)
-    status, peak = Path(f'/proc/{process.pid}/status'), 0
+    peak = 0
     while process.poll() is None:
         # The kernel's own maximum: between two looks it may have been more than at either.
-        if found := re.search(r'VmHWM:\s+(\d+)', status.read_text()):
+        if found := re.search(r'VmHWM:\s+(\d+)', Path(f'/proc/{process.pid}/status').read_text()):
             peak = max(peak, 1024 * int(found[1]))
-        time.sleep(0.02)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
     assert process.returncode == 0
     return peak
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_memory_does_not_grow_with_the_bag(tmp_path, helpers):
-    bags = [big(helpers.BagBuilder(tmp_path / f'bag-{count}'), helpers, count, (360, 480))
-            for count in (150, 450)]
+    bags = []
+    for count in (150, 450):
+        builder = helpers.BagBuilder(tmp_path / f'bag-{count}')
+        for number in range(count):
+            ns = helpers.START_NS + number * 40 * helpers.MS
+            builder.joints(ns, [0.1] * 5)
+            builder.image(ns, helpers.picture(number % 4, (360, 480)))
+        bags.append(builder.write())
     sizes = [sum(file.stat().st_size for file in bag.iterdir()) for bag in bags]
     for format_name in ('lerobot', 'hdf5'):
         small, large = (peak_memory(bag, format_name, tmp_path / f'{format_name}-{bag.name}')
                         for bag in bags)
-        print(f'{format_name}: bags {sizes}, peaks {small >> 20} and {large >> 20} MiB')
         # Most of it is Python with its libraries, however much that is.
-        assert 0 < large < small + (sizes[1] - sizes[0]) // 4
-
-
-# The command, which prints a line in the middle of writing and waits.
-HELD = '''
-import sys, time
-from vdl_ros.export import pipeline
-from vdl_ros.tools import export_dataset
-class Held(pipeline.RobomimicWriter):
-    left = 30
-    def add(self, row):
-        super().add(row)
-        self.left -= 1
-        if not self.left:
-            print('held', flush=True)
-            while True:
-                time.sleep(0.1)
-pipeline.FORMATS['hdf5'] = Held
-sys.exit(export_dataset.main())
-'''
-
-
-@pytest.mark.process
-def test_a_killed_export_leaves_no_data_set(teleop, tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, '-c', HELD, str(teleop[0]), '--format', 'hdf5', '--output',
-         str(tmp_path / 'out')],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == 'held\n'
-    assert list(tmp_path.glob('.out.partial-*/dataset/*'))
-    process.send_signal(signal.SIGTERM)
-    _, output = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f'interrupted: {tmp_path / "out"} was not made' in output
-    assert sorted(each.name for each in tmp_path.iterdir()) == ['bag']
+        assert 0 < large < small + (sizes[1] - sizes[0]) // 4, (format_name, sizes)

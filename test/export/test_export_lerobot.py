@@ -36,7 +36,6 @@ class Loader:
         self.features = self.info['features']
         self.episodes = self._tables('meta/episodes')
         self.rows = self._tables('data')
-        self.tasks = pq.read_table(root / 'meta/tasks.parquet')
 
     def _tables(self, folder):
         paths = sorted((self.root / folder).glob('*/*.parquet'))
@@ -58,7 +57,7 @@ class Loader:
                 field = schema.field(name).type
                 assert (str(field.value_type), field.list_size) == ('float', feature['shape'][0])
 
-    def picture(self, row, key='observation.images.camera'):
+    def check_picture(self, row, shown, key='observation.images.camera'):
         episode = self.episodes[row['episode_index']]
         assert episode['episode_index'] == row['episode_index']
         path = self.root / self.info['video_path'].format(
@@ -77,7 +76,8 @@ class Loader:
                 if frame.pts * stream.time_base >= float(expected):
                     break
         assert best[0] <= TOLERANCE_S
-        return best[1]
+        # It is compressed, each picture still its own and not its neighbour's.
+        assert abs(best[1].astype(int) - shown).mean() < 3.0
 
 
 def check_rows(loader, takes, fps):
@@ -102,39 +102,33 @@ def check_rows(loader, takes, fps):
     return [ns for take in takes for ns in take]
 
 
-def test_exported_rows_are_read_back(teleop, tmp_path, helpers):
-    bag, takes = teleop
-    output = tmp_path / 'out'
-    report = export(bag, output, 'lerobot', ExportOptions(), task='lift the cup')
+@pytest.fixture
+def loader(teleop, tmp_path):
+    """Return the data set of ``teleop``."""
+    report = export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(), task='lift the cup')
     assert (report.rows, report.episodes, report.summary.images) == (65, 2, 65)
-    loader = Loader(output)
+    return Loader(tmp_path / 'out')
+
+
+def test_exported_rows_are_read_back(loader, teleop, helpers):
     loader.check_columns()
-    stamps = check_rows(loader, takes, 20)
+    stamps = check_rows(loader, teleop[1], 20)
     assert loader.features['action']['names'] == list(JOINTS)
     for number, (row, ns) in enumerate(zip(loader.rows, stamps, strict=True)):
         np.testing.assert_allclose(row['observation.state'], helpers.positions(ns), atol=1e-5)
         assert row['action'] == helpers.command(ns)
         if number % 7 == 0 or number in (39, 40, 64):
-            found = loader.picture(row).astype(int)
-            shown = helpers.picture(row['frame_index']).astype(int)
-            # The builder is compressed, each picture still its own and not its neighbour's.
-            assert abs(found - shown).mean() < 3.0
+            loader.check_picture(row, helpers.picture(row['frame_index']))
     assert loader.episodes[0]['tasks'] == ['lift the cup']
-
-
-def test_pandas_finds_the_task_by_its_index(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(), task='lift the cup')
-    table = pq.read_table(tmp_path / 'out/meta/tasks.parquet')
+    # Pandas finds the task by its index.
+    table = pq.read_table(loader.root / 'meta/tasks.parquet')
     assert table.to_pylist() == [{'task_index': 0, 'task': 'lift the cup'}]
     note = json.loads(table.schema.metadata[b'pandas'])
     assert note['index_columns'] == ['task']
     assert {each['field_name'] for each in note['columns']} == {'task_index', 'task'}
 
 
-def test_statistics_are_those_of_the_values(teleop, tmp_path, helpers):
-    bag, takes = teleop
-    export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
-    loader = Loader(tmp_path / 'out')
+def test_statistics_are_those_of_the_values(loader, teleop, helpers):
     state = np.array([row['observation.state'] for row in loader.rows])
     image = 'observation.images.camera'
     assert set(loader.stats) == set(loader.features)
@@ -147,8 +141,8 @@ def test_statistics_are_those_of_the_values(teleop, tmp_path, helpers):
     np.testing.assert_allclose(first['stats/observation.state/q50'], np.median(state[:40], axis=0))
     assert first['stats/index/max'] == [39.0]
     assert first['stats/timestamp/count'] == [40]
-    pixels = np.stack([helpers.picture(number) for take in takes for number in range(len(take))])
-    pixels = pixels / 255.0
+    pixels = np.stack([helpers.picture(number) for take in teleop[1]
+                       for number in range(len(take))]) / 255.0
     for name, expected in {'min': pixels.min((0, 1, 2)), 'max': pixels.max((0, 1, 2)),
                            'mean': pixels.mean((0, 1, 2)), 'std': pixels.std((0, 1, 2))}.items():
         assert np.shape(loader.stats[image][name]) == (3, 1, 1)
@@ -157,11 +151,9 @@ def test_statistics_are_those_of_the_values(teleop, tmp_path, helpers):
     np.testing.assert_allclose(np.ravel(first[f'stats/{image}/q90']), quantile, atol=1.5 / 255)
 
 
-def test_the_video_matches_its_description(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions())
-    loader = Loader(tmp_path / 'out')
+def test_the_video_matches_its_description(loader):
     feature = loader.features['observation.images.camera']
-    path = tmp_path / 'out/videos/observation.images.camera/chunk-000/file-000.mp4'
+    path = loader.root / 'videos/observation.images.camera/chunk-000/file-000.mp4'
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         assert feature['shape'] == [stream.height, stream.width, 3]
@@ -185,8 +177,7 @@ def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch, hel
     assert len(loader.rows) == 65
     shown = [number for take in (40, 25) for number in range(take)]
     for index in range(0, 65, 9):
-        found = loader.picture(loader.rows[index]).astype(int)
-        assert abs(found - helpers.picture(shown[index]).astype(int)).mean() < 3.0
+        loader.check_picture(loader.rows[index], helpers.picture(shown[index]))
 
 
 def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
@@ -201,5 +192,4 @@ def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
         np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
                                    rtol=1e-6)
         assert row['observation.state'][0] == pytest.approx(0.1 * number)
-        found = loader.picture(row).astype(int)
-        assert abs(found - helpers.picture(number).astype(int)).mean() < 3.0
+        loader.check_picture(row, helpers.picture(number))

@@ -4,7 +4,6 @@ import json
 
 import h5py
 import numpy as np
-import pytest
 
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.export.bag_scan import ExportOptions
@@ -41,50 +40,37 @@ def test_exported_rows_are_read_back_exactly(teleop, tmp_path, helpers):
             assert len(demo['states']) == len(take)
 
 
-def test_next_observations_are_those_of_the_following_row(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions())
+def test_next_observations_arguments_and_splits_are_written(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions(episode_seconds=0.25), valid=0.3,
+           task='lift the cup')
     # Under another name and in another place it is still in its own file.
-    (tmp_path / 'out').rename(tmp_path / 'moved')
-    (tmp_path / 'moved/dataset.hdf5').rename(tmp_path / 'moved/other.hdf5')
-    with h5py.File(tmp_path / 'moved/other.hdf5', 'r', swmr=True, libver='latest') as file:
+    moved = tmp_path / 'other.hdf5'
+    (tmp_path / 'out/dataset.hdf5').rename(moved)
+    with h5py.File(moved, 'r', swmr=True, libver='latest') as file:
         for demo in file['data'].values():
             for name, table in demo['obs'].items():
                 following = demo['next_obs'][name]
                 assert (following.shape, following.dtype) == (table.shape, table.dtype)
                 np.testing.assert_array_equal(following[:-1], table[1:])
                 np.testing.assert_array_equal(following[-1], table[-1])
-    stored = 65 * (32 * 48 * 3 + 40 + 30)
-    assert (tmp_path / 'moved/other.hdf5').stat().st_size < stored + 300_000
-
-
-def test_environment_arguments_and_splits_are_written(teleop, tmp_path):
-    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions(episode_seconds=0.25), valid=0.3,
-           task='lift the cup')
-    with read(tmp_path / 'out') as file:
         arguments = json.loads(file['data'].attrs['env_args'])
         assert (arguments['env_name'], arguments['type']) == ('vdl_ros', 2)
-        assert arguments['env_kwargs']['joints'] == list(JOINTS)
         kwargs = arguments['env_kwargs']
-        assert (kwargs['fps'], kwargs['task']) == (20, 'lift the cup')
+        assert (kwargs['joints'], kwargs['fps'], kwargs['task']) == (
+            list(JOINTS), 20, 'lift the cup')
         demos = {f'demo_{number}' for number in range(13)}
         assert set(file['data']) == demos
-        train = {each.decode() for each in file['mask/train'][:]}
-        valid = {each.decode() for each in file['mask/valid'][:]}
+        train, valid = ({each.decode() for each in file[f'mask/{name}'][:]}
+                        for name in ('train', 'valid'))
         assert train | valid == demos
         assert not train & valid
         assert len(valid) == 4
 
 
-def test_an_episode_may_be_one_row(builder, tmp_path, helpers):
-    for number in range(3):
-        ns = helpers.START_NS + number * 5_000 * helpers.MS
-        builder.image(ns, helpers.picture(number))
-        builder.joints(ns, [0.1] * 5)
-    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions(fps=10))
-    with read(tmp_path / 'out') as file:
-        assert [demo.attrs['num_samples'] for demo in file['data'].values()] == [1, 1, 1]
-        np.testing.assert_array_equal(file['data/demo_2/next_obs/camera_image'][0],
-                                      helpers.picture(2))
+def test_each_image_is_stored_once(teleop, tmp_path):
+    export(teleop[0], tmp_path / 'out', 'hdf5', ExportOptions())
+    stored = 65 * (32 * 48 * 3 + 40 + 30)
+    assert (tmp_path / 'out/dataset.hdf5').stat().st_size < stored + 300_000
 
 
 def test_captured_frames_have_the_camera_pose(captured, tmp_path, helpers):
@@ -100,14 +86,20 @@ def test_captured_frames_have_the_camera_pose(captured, tmp_path, helpers):
                                       [helpers.picture(number) for number in range(12)])
 
 
-@pytest.mark.parametrize(('encoding', 'order'), [('bgr8', [2, 1, 0]), ('rgba8', [0, 1, 2])])
-def test_other_encodings_become_rgb(builder, tmp_path, helpers, encoding, order):
-    shown = helpers.picture(3)
-    sent = shown[:, :, order]
-    if encoding == 'rgba8':
-        sent = np.concatenate([sent, np.full((*sent.shape[:2], 1), 77, np.uint8)], axis=2)
-    builder.image(helpers.START_NS, sent, encoding=encoding)
-    builder.joints(helpers.START_NS, [0.1] * 5)
-    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
+def test_an_episode_may_be_one_row_and_other_encodings_become_rgb(builder, tmp_path, helpers):
+    shown = [helpers.picture(number) for number in range(3)]
+    alpha = np.full((*shown[2].shape[:2], 1), 77, np.uint8)
+    for number, (encoding, pixels) in enumerate((
+            ('rgb8', shown[0]), ('bgr8', shown[1][:, :, ::-1]),
+            ('rgba8', np.concatenate([shown[2], alpha], axis=2)))):
+        ns = helpers.START_NS + number * 5_000 * helpers.MS
+        builder.image(ns, pixels, encoding=encoding)
+        builder.joints(ns, [0.1] * 5)
+    builder.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
+    export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions(fps=10))
     with read(tmp_path / 'out') as file:
-        np.testing.assert_array_equal(file['data/demo_0/obs/camera_image'][0], shown)
+        for number, demo in enumerate(file['data'].values()):
+            assert demo.attrs['num_samples'] == 1
+            assert demo['actions'][:].tolist() == [[0, 0, 0, 0, 1]], 'kept without new ones'
+            for name in ('obs', 'next_obs'):
+                np.testing.assert_array_equal(demo[name]['camera_image'][0], shown[number])

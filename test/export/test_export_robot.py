@@ -43,45 +43,40 @@ def driven(tmp_path, helpers):
     return tmp_path / 'driven'
 
 
-@pytest.fixture
-def contract(tmp_path):
-    path = tmp_path / 'mine.yaml'
-    path.write_text(yaml.safe_dump(GOOD))
-    return path
+def run(bag, output, format_name, robot=None):
+    words = [str(bag), '--format', format_name, '--output', str(output)]
+    return main(words + (['--robot', str(robot)] if robot else []))
 
 
-def test_a_robot_without_a_camera_becomes_a_lerobot_data_set(driven, contract, tmp_path, capsys):
-    output = tmp_path / 'out'
-    assert main([str(driven), '--format', 'lerobot', '--output', str(output), '--robot',
-                 str(contract)]) == 0
+def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):
+    contract, output = tmp_path / 'mine.yaml', tmp_path / 'out'
+    contract.write_text(yaml.safe_dump(GOOD))
+    assert run(driven, output, 'lerobot', contract) == 0
     info = json.loads((output / 'meta/info.json').read_text())
     assert (info['robot_type'], info['fps'], info['total_frames']) == ('mine', 20, 30)
     assert info['features']['observation.state']['names'] == ['speed']
     assert info['features']['action']['names'] == ['forward']
     assert not any(each['dtype'] == 'video' for each in info['features'].values())
-    rows = rows_of(output)
-    np.testing.assert_allclose(
-        [row['observation.state'] for row in rows], 0.01 * np.arange(30)[:, None], atol=1e-6)
-    np.testing.assert_allclose(
-        [row['action'] for row in rows], 0.5 - 0.01 * np.arange(30)[:, None], atol=1e-6)
-
-
-def test_a_robot_without_a_camera_becomes_an_hdf5_file(driven, contract, tmp_path):
-    output = tmp_path / 'out'
-    assert main([str(driven), '--format', 'hdf5', '--output', str(output), '--robot',
-                 str(contract)]) == 0
-    with h5py.File(output / 'dataset.hdf5') as file:
+    rows, speeds = rows_of(output), 0.01 * np.arange(30)[:, None]
+    np.testing.assert_allclose([row['observation.state'] for row in rows], speeds, atol=1e-6)
+    np.testing.assert_allclose([row['action'] for row in rows], 0.5 - speeds, atol=1e-6)
+    assert run(driven, tmp_path / 'hdf5', 'hdf5', contract) == 0
+    with h5py.File(tmp_path / 'hdf5/dataset.hdf5') as file:
         demo = file['data/demo_0']
         assert set(demo['obs']) == {'joint_positions'}
         assert demo['actions'].shape == (30, 1)
+    for robot, reason in (
+            ('nobody', "robot: 'nobody' is not allowed: FOLDER/NAME.yaml, or one of owi535"),
+            ('no.yaml', 'no.yaml cannot be read')):
+        assert run(driven, tmp_path / 'none', 'hdf5', robot) == 2
+        assert reason in capsys.readouterr().err
 
 
 def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(
         teleop, tmp_path, helpers):
     bag, (first, _) = teleop
     output = tmp_path / 'out'
-    assert main([str(bag), '--format', 'lerobot', '--output', str(output), '--robot',
-                 'owi535']) == 0
+    assert run(bag, output, 'lerobot', 'owi535') == 0
     info = json.loads((output / 'meta/info.json').read_text())
     assert info['features']['action']['names'] == [
         'base', 'shoulder', 'elbow', 'wrist', 'gripper']
@@ -91,7 +86,7 @@ def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(
         row['observation.state'], helpers.positions(first[7]), rtol=1e-6)
     # The gripper too, which the task of the contract does not use.
     assert row['action'] == helpers.command(first[7])
-    assert main([str(bag), '--format', 'lerobot', '--output', str(tmp_path / 'plain')]) == 0
+    assert run(bag, tmp_path / 'plain', 'lerobot') == 0
     assert [each['action'] for each in rows_of(tmp_path / 'plain')] == [
         each['action'] for each in rows_of(output)]
 
@@ -112,18 +107,8 @@ def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path, help
         builder.add('camera/image_raw/compressed', ns, CompressedImage(
             header=Header(stamp=helpers.stamp(ns)), data=data))
     output = tmp_path / 'out'
-    assert main([str(builder.write()), '--format', 'hdf5', '--output', str(output), '--robot',
-                 str(contract)]) == 0
+    assert run(builder.write(), output, 'hdf5', contract) == 0
     with h5py.File(output / 'dataset.hdf5') as file:
         images = file['data/demo_0/obs/camera_image'][:]
     assert len(images) == 20
     assert np.abs(images[5].astype(int) - helpers.picture(5)).mean() < 4.0
-
-
-@pytest.mark.parametrize(('robot', 'reason'), [
-    ('nobody', "robot: 'nobody' is not allowed: FOLDER/NAME.yaml, or one of owi535"),
-    ('no.yaml', 'no.yaml cannot be read')])
-def test_an_unknown_contract_is_refused(driven, tmp_path, capsys, robot, reason):
-    assert main([str(driven), '--format', 'hdf5', '--output', str(tmp_path / 'out'), '--robot',
-                 robot]) == 2
-    assert reason in capsys.readouterr().err

@@ -49,7 +49,16 @@ def test_an_include_gives_the_keys_that_are_not_there(write):
     assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
 
 
-@pytest.mark.parametrize(('place', 'value', 'reason'), [
+def refused(function, *arguments):
+    """Return the line for a mistake."""
+    with pytest.raises(ContractError) as error:
+        function(*arguments)
+    assert 'mine.yaml: ' in str(error.value)
+    assert '\n' not in str(error.value)
+    return str(error.value)
+
+
+MISTAKES = [
     ('rate', 0, 'rate: 0 is not allowed: a number from 0.1 to 1000'),
     ('rate', None, 'rate: missing'),
     ('clock', 'my', "clock: 'my' is not allowed: one of 'wall', 'simulated'"),
@@ -77,41 +86,31 @@ def test_an_include_gives_the_keys_that_are_not_there(write):
     ('copies', 2, 'copies: 2 is not allowed: 1, or a namespace such as robot_{}'),
     ('include', '../other.yaml', "include: '../other.yaml' is not allowed"),
     ('include', 'mine.yaml', "include: 'mine.yaml' is not allowed: a file of the same folder, "
-                             'such as owi535.yaml, not itself'),
-])
-def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(
-        write, place, value, reason):
-    with pytest.raises(ContractError) as error:
-        read_contract(write(changed(place, value)))
-    assert str(error.value).startswith('mine.yaml: ')
-    assert reason in str(error.value)
-    assert '\n' not in str(error.value)
+                             'such as owi535.yaml, not itself')]
 
 
-@pytest.mark.parametrize(('content', 'reason'), [
-    ('a: [', 'not YAML'), ('- 1', 'not a mapping'), ('!!python/object:os.system {}', 'not YAML')])
-def test_a_file_that_is_no_contract_is_refused(write, content, reason):
-    with pytest.raises(ContractError, match=reason):
-        read_contract(write(content))
+def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):
+    for place, value, reason in MISTAKES:
+        assert reason in refused(read_contract, write(changed(place, value))), place
+    for content, reason in (('a: [', 'not YAML'), ('- 1', 'not a mapping'),
+                            ('!!python/object:os.system {}', 'not YAML')):
+        assert reason in refused(read_contract, write(content)), content
 
 
 def test_functions_come_from_a_file_beside_the_contract(write):
     path = write(GOOD)
-    write('def speed(before, after, factor):\n    return factor * after["speed"]\n', 'rewards.py')
+    write('def speed(before, after, factor):\n    return factor * after["speed"]\nNUMBER = 1\n',
+          'rewards.py')
     task = make_task(read_contract(path))
     assert task.reward(None, {'speed': 0.5}) == 1.0
     assert not task.success(None)
-
-
-@pytest.mark.parametrize(('function', 'reason'), [
-    ('nowhere_else:speed', "ModuleNotFoundError: No module named 'nowhere_else'"),
-    ('rewards:missing', 'AttributeError'), ('rewards:NUMBER', 'a function or a class'),
-    ('broken:speed', 'ZeroDivisionError: division by zero (broken.py:1)')])
-def test_a_function_that_cannot_be_imported_is_named(write, function, reason):
-    path = write(changed('reward', {'function': function}))
-    write('NUMBER = 1\n', 'rewards.py')
+    # One that cannot be imported is named.
     write('1 / 0\n', 'broken.py')
-    with pytest.raises(ContractError) as error:
-        make_task(read_contract(path))
-    assert f'mine.yaml: reward: {function}' in str(error.value)
-    assert reason in str(error.value)
+    for function, reason in (
+            ('nowhere_else:speed', "ModuleNotFoundError: No module named 'nowhere_else'"),
+            ('rewards:missing', 'AttributeError'), ('rewards:NUMBER', 'a function or a class'),
+            ('broken:speed', 'ZeroDivisionError: division by zero (broken.py:1)')):
+        contract = read_contract(write(changed('reward', {'function': function})))
+        line = refused(make_task, contract)
+        assert f'mine.yaml: reward: {function}' in line
+        assert reason in line

@@ -104,10 +104,7 @@ def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):
     assert robot.log == ['waits: nobody receives cmd_vel']
     robot.tick()
     assert (robot.resetter.begun, robot.sent) == (1, [0.0])
-
-
-def test_an_episode_ends_when_nobody_receives_its_actions(robot):
-    robot = robot()
+    # And its episode ends when nobody receives its actions.
     robot.start()
     robot.tick(act=0.7)
     assert robot.tick(act=0.7, is_received=False) is None

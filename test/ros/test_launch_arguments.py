@@ -1,4 +1,4 @@
-"""Only launch arguments that the user sets become parameters."""
+"""Only launch arguments that the user sets become parameters; failing nodes are restarted."""
 
 import sys
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes, launch_restarts
+from vdl_ros.ros.restart_delays import RestartDelays
 
 
 def context(*words: str) -> LaunchContext:
@@ -26,30 +27,22 @@ def context(*words: str) -> LaunchContext:
     return made
 
 
-def test_arguments_that_are_not_set_are_not_passed_on():
-    assert launch_arguments.given(context(), TrainConfig, RunConfig) == {}
-    assert launch_arguments.given(context(), *ALGORITHM_SETTINGS.values()) == {}
-
-
-def test_settings_of_algorithms_are_passed_on():
+def test_arguments_that_are_set_are_passed_on_with_the_type_of_their_setting():
+    algorithms = ALGORITHM_SETTINGS.values()
+    assert launch_arguments.given(context(), TrainConfig, RunConfig, *algorithms) == {}
     found = launch_arguments.given(
-        context('algorithm:=dqn', 'n_step:=3', 'double_q:=false', 'priority_exponent:=1'),
-        TrainConfig, *ALGORITHM_SETTINGS.values())
-    assert found == {'algorithm': 'dqn', 'n_step': 3, 'double_q': False,
-                     'priority_exponent': 1.0}
-    with pytest.raises(SettingError, match="^ppo_form: 'klip' is not allowed: one of 'clip"):
-        launch_arguments.given(context('ppo_form:=klip'), *ALGORITHM_SETTINGS.values())
-
-
-def test_values_have_the_type_of_their_setting():
-    found = launch_arguments.given(
-        context('learning_rate:=1', 'total_steps:=50', 'run_dir:=runs/1'), TrainConfig, RunConfig)
-    assert found == {'learning_rate': 1.0, 'total_steps': 50, 'run_dir': 'runs/1'}
-
-
-def test_a_default_on_the_command_line_counts_as_set():
-    found = launch_arguments.given(context('unroll_length:=20'), TrainConfig)
-    assert found == {'unroll_length': 20}
+        context('algorithm:=dqn', 'n_step:=3', 'double_q:=false', 'priority_exponent:=1',
+                'learning_rate:=1', 'run_dir:=runs/1'), TrainConfig, RunConfig, *algorithms)
+    assert found == {'algorithm': 'dqn', 'n_step': 3, 'double_q': False, 'run_dir': 'runs/1',
+                     'priority_exponent': 1.0, 'learning_rate': 1.0}
+    # A default on the command line counts as set, and so does one of an including file.
+    made = context('unroll_length:=20')
+    made.launch_configurations['batch_size'] = '3'
+    assert launch_arguments.given(made, TrainConfig) == {'unroll_length': 20, 'batch_size': 3}
+    for word, error in (('ppo_form:=klip', "^ppo_form: 'klip' is not allowed: one of 'clip"),
+                        ('discount:=2', 'discount: 2.0 is not allowed: a number from 0 to 1')):
+        with pytest.raises(SettingError, match=error):
+            launch_arguments.given(context(word), TrainConfig, *algorithms)
 
 
 def test_settings_in_a_file_count_as_set_unless_an_argument_sets_them(tmp_path):
@@ -101,35 +94,24 @@ def test_a_parameter_file_sets_what_arguments_do_not_set(tmp_path):
         launch_arguments.of_node(made, 'learner', RunConfig)
 
 
-@pytest.mark.parametrize(('text', 'error'), [
-    ('batch_size: 3', "'/batch_size': not of the form NODE: ros__parameters: NAME: VALUE"),
-    ('/**: {ros__parameters: [1]}', r'ros__parameters: \[1\] is not a mapping'),
-    ('/**: {ros__parameters: {batch_size: x}}', "batch_size: 'x' is not allowed: a whole number"),
-    ('{', 'is not YAML'), (None, 'cannot be read: No such file'),
-])
-def test_a_parameter_file_that_cannot_be_used_is_named(tmp_path, text, error):
+def test_a_parameter_file_that_cannot_be_used_is_named(tmp_path):
     file = tmp_path / 'params.yaml'
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(SettingError, match=f'^params_file: .*params.yaml.*{error}'):
-        launch_arguments.given(context(f'params_file:={file}'), TrainConfig)
+    for text, error in (
+            (None, 'cannot be read: No such file'), ('{', 'is not YAML'),
+            ('batch_size: 3', "'/batch_size': not of the form NODE: ros__parameters: NAME: VALUE"),
+            ('/**: {ros__parameters: [1]}', r'ros__parameters: \[1\] is not a mapping'),
+            ('/**: {ros__parameters: {batch_size: x}}',
+             "batch_size: 'x' is not allowed: a whole number")):
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(SettingError, match=f'^params_file: .*params.yaml.*{error}'):
+            launch_arguments.given(context(f'params_file:={file}'), TrainConfig)
 
 
 def test_texts_are_parameters_that_stay_texts():
     found = launch_nodes.parameters({'env_kwargs': '{"size": 5}', 'actor_id': '007', 'a': 1})
     assert {name: getattr(each, 'value_type', None) for name, each in found.items()} == {
         'env_kwargs': str, 'actor_id': str, 'a': None}
-
-
-def test_arguments_of_an_including_file_count_as_set():
-    made = context()
-    made.launch_configurations['batch_size'] = '3'
-    assert launch_arguments.given(made, TrainConfig) == {'batch_size': 3}
-
-
-def test_an_invalid_value_is_named():
-    with pytest.raises(SettingError, match='discount: 2.0 is not allowed: a number from 0 to 1'):
-        launch_arguments.given(context('discount:=2'), TrainConfig)
 
 
 def test_unknown_arguments_are_errors_only_in_the_launched_file(
@@ -146,18 +128,16 @@ def test_unknown_arguments_are_errors_only_in_the_launched_file(
         launch_arguments.reject_unknown_arguments(made, 'train.launch.py', known, TrainConfig)
 
 
-@pytest.mark.parametrize(('code', 'on_success', 'ends'), [
-    (0, True, True), (0, False, False), (-9, True, False), (1, True, False)])
-def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(code, on_success, ends):
-    event = SimpleNamespace(returncode=code, process_name='learner-1')
-    found = launch_nodes.end_with(event, context(), on_success=on_success)
-    assert bool(found) is ends
+def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not():
+    def end_with(code, on_success):
+        event = SimpleNamespace(returncode=code, process_name='learner-1')
+        return launch_nodes.end_with(event, context(), on_success=on_success)
 
-
-def test_a_node_with_bad_settings_fails_the_launch():
-    event = SimpleNamespace(returncode=2, process_name='learner-1')
+    assert end_with(0, True)
+    for code, on_success in ((0, False), (-9, True), (1, True)):
+        assert not end_with(code, on_success), (code, on_success)
     with pytest.raises(RuntimeError, match='learner-1 cannot run with these settings'):
-        launch_nodes.end_with(event, context(), on_success=True)
+        end_with(2, True)
 
 
 @pytest.fixture
@@ -201,14 +181,22 @@ def test_a_restarted_node_has_the_scope_of_its_first_start(end, monkeypatch):
     assert made.environment['VDL_SCOPE'] == 'inner'
 
 
-def test_a_recorder_is_only_started_with_a_bag_name():
+def test_delays_of_restarts_grow_are_bounded_in_number_and_are_reset_by_work():
+    def delays(*works):
+        made = RestartDelays()
+        return [made.next(work) for work in works]
+
+    assert delays(*[0.0] * 9) == [1, 2, 4, 8, 16, 32, 32, 32, None]
+    assert None in delays(*[10.0] * 20), 'it dies after every start'
+    assert set(delays(*[24.0] * 1000)) == {1}, 'it is killed now and then'
+    assert delays(0.0, 0.0, 0.0, 3600.0) == [1, 2, 4, 1], 'it has worked after failures'
+
+
+def test_a_recorder_is_started_with_a_bag_name_and_discovery_by_others_is_said(monkeypatch):
     made = context()
     assert launch_nodes.recorder(made) == []
     made.launch_configurations['record'] = 'bags/one'
     assert len(launch_nodes.recorder(made)) == 1
-
-
-@pytest.mark.parametrize(('discovery', 'lines'), [('SUBNET', 1), ('', 1), ('LOCALHOST', 0)])
-def test_a_launch_that_other_hosts_can_discover_says_so(discovery, lines, monkeypatch):
-    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', discovery)
-    assert len(launch_nodes.announced(context())) == lines
+    for discovery, lines in (('SUBNET', 1), ('', 1), ('LOCALHOST', 0)):
+        monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', discovery)
+        assert len(launch_nodes.announced(context())) == lines, discovery

@@ -2,12 +2,10 @@
 
 import ast
 import itertools
-import time
 from pathlib import Path
 
 import pytest
 import rclpy
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import (
     DurabilityPolicy,
     QoSCompatibility,
@@ -28,13 +26,13 @@ SOURCES = sorted(Path(vdl_ros.__path__[0]).rglob('*.py'))
 KINDS = {'create_publisher': 'publishers', 'create_subscription': 'subscriptions'}
 
 
+@pytest.fixture(scope='module')
 def endpoints():
     """
     Return (kind, topic, expression of the profile, place) of all publishers and subscriptions.
 
-    Those of qos_overrides take the profile by the topic's name.
-
-    Topics with a fixed name: what is left is a measurement between two ends of one class.
+    Those of qos_overrides take the profile by the topic's name. Topics with a fixed name: what is
+    left is a measurement between two ends of one class.
     """
     found = []
     for path in SOURCES:
@@ -56,10 +54,8 @@ def endpoints():
                 topic, profile = node.args[1], node.args[2 if kind == 'publishers' else 3]
                 found.append((kind, topic.value, ast.unparse(profile),
                               f'{path.name}:{node.lineno}'))
+    assert {topic for _, topic, _, _ in found} >= {'trajectories', 'policy', 'episodes'}
     return found
-
-
-ENDPOINTS = endpoints()
 
 
 def profile(expression):
@@ -71,38 +67,35 @@ def compatible(publisher, subscription):
     return qos_check_compatible(publisher, subscription)[0] != QoSCompatibility.ERROR
 
 
-def test_publishers_and_subscriptions_are_found_in_the_sources():
-    assert {topic for _, topic, _, _ in ENDPOINTS} >= {'trajectories', 'policy', 'episodes'}
+def test_every_profile_is_taken_by_the_name_of_its_topic(endpoints):
+    for kind, topic, expression, place in endpoints:
+        allowed = {f"qos.TOPICS['{topic}']"}
+        if kind == 'subscriptions' and qos.subscription(topic) is not qos.TOPICS[topic]:
+            newest = f"qos.subscription('{topic}')"
+            # TOPICS[...] is for subscriptions that need every message of a sensor, and for the
+            # driver, which needs the newest command only.
+            allowed = {newest} if qos.TOPICS[topic] is qos.STOP else {newest, *allowed}
+        assert expression in allowed, place
+        assert isinstance(profile(expression), QoSProfile), place
+    takers = {place.split(':')[0] for kind, topic, expression, place in endpoints
+              if (kind, topic) == ('subscriptions', 'arm/motors') and 'TOPICS' in expression}
+    assert takers == {'arm_topics.py'}, 'only the driver takes the newest command of all alone'
 
 
-@pytest.mark.parametrize('endpoint', ENDPOINTS, ids=' '.join)
-def test_every_profile_is_taken_by_the_name_of_its_topic(endpoint):
-    kind, topic, expression, _ = endpoint
-    allowed = {f"qos.TOPICS['{topic}']"}
-    if kind == 'subscriptions' and qos.subscription(topic) is not qos.TOPICS[topic]:
-        newest = f"qos.subscription('{topic}')"
-        # TOPICS[...] is for subscriptions that need every message of a sensor, and for the driver,
-        # which needs the newest command only.
-        allowed = {newest} if qos.TOPICS[topic] is qos.STOP else {newest, *allowed}
-    assert expression in allowed
-    assert isinstance(profile(expression), QoSProfile)
-
-
-def test_every_pair_is_compatible():
-    pairs = [(one, other) for one, other in itertools.product(ENDPOINTS, ENDPOINTS)
+def test_every_pair_is_compatible_and_tools_can_subscribe(endpoints):
+    pairs = [(one, other) for one, other in itertools.product(endpoints, endpoints)
              if (one[0], other[0]) == ('publishers', 'subscriptions') and one[1] == other[1]]
     assert len(pairs) >= 2
     for one, other in pairs:
         assert compatible(profile(one[2]), profile(other[2])), (one, other)
-
-
-@pytest.mark.parametrize('topic', sorted(qos.TOPICS))
-@pytest.mark.parametrize('subscription', [
-    QoSProfile(depth=10), qos_profile_sensor_data,
-    QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
-               durability=DurabilityPolicy.VOLATILE)], ids=['default', 'sensor', 'echo'])
-def test_tools_can_subscribe(topic, subscription):
-    assert compatible(qos.TOPICS[topic], subscription)
+    echo = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
+                      durability=DurabilityPolicy.VOLATILE)
+    for topic, subscription in itertools.product(
+            qos.TOPICS, (QoSProfile(depth=10), qos_profile_sensor_data, echo)):
+        assert compatible(qos.TOPICS[topic], subscription), (topic, subscription)
+    # The check can fail.
+    assert not compatible(qos.LATEST, qos.STREAM)
+    assert not compatible(qos.STREAM, qos.LATCHED)
 
 
 def test_profiles_have_the_policies_of_their_names():
@@ -111,24 +104,13 @@ def test_profiles_have_the_policies_of_their_names():
     assert qos.SENSOR.reliability == ReliabilityPolicy.RELIABLE
     assert qos.LATCHED.durability == DurabilityPolicy.TRANSIENT_LOCAL
     assert (qos.LATCHED.depth, qos.LATCHED.reliability) == (1, ReliabilityPolicy.RELIABLE)
-    # The check can fail.
-    assert not compatible(qos.LATEST, qos.STREAM)
-    assert not compatible(qos.STREAM, qos.LATCHED)
-
-
-def test_subscriptions_keep_the_newest_of_sensors_and_all_of_stops():
+    # Subscriptions keep the newest of sensors and all of stops.
     assert qos.subscription('camera/image_raw') is qos.LATEST
     assert qos.subscription('policy') is qos.LATCHED
     assert qos.subscription('arm/emergency_stop') is qos.LATCHED_ALL
     assert qos.LATCHED_ALL.depth > qos.STOP.depth == 1
     assert compatible(qos.SENSOR, qos.LATEST)
     assert compatible(qos.STOP, qos.LATCHED_ALL)
-
-
-def test_only_the_driver_takes_the_newest_command_of_all_alone():
-    places = {place.split(':')[0] for kind, topic, expression, place in ENDPOINTS
-              if (kind, topic) == ('subscriptions', 'arm/motors') and 'TOPICS' in expression}
-    assert places == {'arm_topics.py'}
 
 
 def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
@@ -143,50 +125,34 @@ def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
     assert [each.sender for each in received] == ['/teleop', '/arm_controller']
 
 
-def test_a_late_subscriber_gets_the_latest_message_of_a_latched_topic():
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    executor = SingleThreadedExecutor(context=context)
-    try:
-        early = rclpy.create_node('early', context=context)
-        publisher = early.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
-        for version in range(3):
-            publisher.publish(Policy(version=version))
-        late = rclpy.create_node('late', context=context)
-        received = []
-        late.create_subscription(
-            Policy, 'policy', lambda message: received.append(message.version),
-            qos.TOPICS['policy'])
-        executor.add_node(early)
-        executor.add_node(late)
-        deadline = time.monotonic() + 120
-        while not received and time.monotonic() < deadline:
-            executor.spin_once(timeout_sec=0.1)
-        assert received == [2]
-    finally:
-        executor.shutdown()
-        rclpy.shutdown(context=context)
-
-
-def node_with(context, *overrides):
-    """Return a node in a namespace with these parameters, after its settings are taken."""
-    node = rclpy.create_node('node', context=context, namespace='left', cli_args=[
-        '--ros-args', *(word for each in overrides for word in ('-p', each))])
-    parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
-    return node
+def test_a_late_subscriber_gets_the_latest_message_of_a_latched_topic(peer):
+    publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    for version in range(3):
+        publisher.publish(Policy(version=version))
+    received = peer.listen(Policy, 'policy', qos.TOPICS['policy'])
+    peer.until(lambda: received, 'the policy')
+    assert [each.version for each in received] == [2]
 
 
 @pytest.fixture
-def ros_context():
+def make_node():
+    """Return a function: a node in a namespace with these parameters, its settings taken."""
     context = rclpy.Context()
     rclpy.init(context=context)
-    yield context
+
+    def make(*overrides):
+        node = rclpy.create_node('node', context=context, namespace='left', cli_args=[
+            '--ros-args', *(word for each in overrides for word in ('-p', each))])
+        parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
+        return node
+
+    yield make
     rclpy.shutdown(context=context)
 
 
-def test_the_user_overrides_depth_and_reliability_of_sensor_topics(ros_context):
+def test_the_user_overrides_depth_and_reliability_of_sensor_topics(make_node):
     image = 'qos_overrides./left/camera/image_raw'
-    node = node_with(ros_context, f'{image}.publisher.depth:=7', 'executor:=single',
+    node = make_node(f'{image}.publisher.depth:=7', 'executor:=single',
                      f'{image}.subscription.reliability:=reliable')
     publisher = qos_overrides.create_publisher(node, Image, 'camera/image_raw')
     subscription = qos_overrides.create_subscription(node, Image, 'camera/image_raw', print)
@@ -197,13 +163,14 @@ def test_the_user_overrides_depth_and_reliability_of_sensor_topics(ros_context):
     assert (qos.SENSOR.depth, qos.LATEST.reliability) == (5, ReliabilityPolicy.BEST_EFFORT)
 
 
-@pytest.mark.parametrize(('name', 'error'), [
-    ('/left/arm/motors.publisher.depth:=7', "depth' is not allowed: .* one of /left/arm/joint_s"),
-    ('/left/episodes.publisher.durability:=volatile', "durability' is not allowed"),
-    ('/left/episodes.publisher.depth:=0', 'publisher.depth: 0 is not allowed: a whole number'),
-    ('/left/episodes.publisher.reliability:=x', "reliability: 'x' is not allowed: one of 'rel"),
-    ('depth:=1', "depth' is not allowed"),
-])
-def test_other_overrides_are_refused(ros_context, name, error):
-    with pytest.raises(SettingError, match=rf'qos_overrides\..*{error}'):
-        node_with(ros_context, f'qos_overrides.{name}')
+def test_other_overrides_are_refused(make_node):
+    for name, error in (
+            ('/left/arm/motors.publisher.depth:=7',
+             "depth' is not allowed: .* one of /left/arm/joint_s"),
+            ('/left/episodes.publisher.depth:=0',
+             'publisher.depth: 0 is not allowed: a whole number'),
+            ('/left/episodes.publisher.reliability:=x',
+             "reliability: 'x' is not allowed: one of 'rel"),
+            ('depth:=1', "depth' is not allowed")):
+        with pytest.raises(SettingError, match=rf'qos_overrides\..*{error}'):
+            make_node(f'qos_overrides.{name}')

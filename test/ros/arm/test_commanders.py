@@ -1,8 +1,28 @@
-"""Two who command the motors at once, persons before programs, and two arms that obey."""
+"""Motor commands as messages, two who command at once, persons before programs, two arms."""
 
 import pytest
+from builtin_interfaces.msg import Time
 
+from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message
 from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector
+
+
+def test_a_command_is_the_same_there_and_back_and_other_values_are_refused_by_name():
+    for lamp in (False, True):
+        motors = Motors(1, 0, -1, 0, 1, lamp)
+        message = message_from_motors(motors, Time(sec=3), '/me', with_lamp=True)
+        assert (message.header.stamp.sec, message.sender) == (3, '/me')
+        assert motors_from_message(message, not lamp) == motors
+        # A command leaves the lamp unless it says so.
+        message = message_from_motors(Motors(base=1, lamp=not lamp), Time(), '/me')
+        assert motors_from_message(message, lamp) == Motors(base=1, lamp=lamp)
+    for name in (*JOINTS, 'lamp'):
+        for value in (-128, -2, 2, 127):
+            with pytest.raises(MotorError, match=f'{name}: {value} is not allowed'):
+                motors_from_message(MotorCommand(**{name: value}), False)
 
 
 def senders(*publishers):
@@ -40,18 +60,15 @@ def test_senders_without_a_name_are_counted_in_the_graph():
         'arm/motors: 2 publishers at once: /teleop, a sender without a name'
 
 
-FORGED = ['/a\x1b[2J\n[FATAL] forged', '/' + 'x' * 10**6]
-
-
-@pytest.mark.parametrize('name', FORGED, ids=['control characters', 'endless'])
-@pytest.mark.parametrize('sender', ['', '/b'], ids=['in the graph', 'in messages'])
-def test_a_warning_quotes_the_names_of_publishers(name, sender):
-    found = senders(name, '/c')
-    warned = ''.join(found.update(each, step / 20)
-                     for step in range(3) for each in ((sender, name) if sender else ('',)))
-    assert warned.startswith('arm/motors: 2 publishers at once: ')
-    assert warned.isprintable()
-    assert len(warned) < 200
+def test_a_warning_quotes_the_names_of_publishers():
+    for name in ('/a\x1b[2J\n[FATAL] forged', '/' + 'x' * 10**6):
+        for senders_named in (('',), ('/b', name)):
+            found = senders(name, '/c')
+            warned = ''.join(
+                found.update(each, step / 20) for step in range(3) for each in senders_named)
+            assert warned.startswith('arm/motors: 2 publishers at once: ')
+            assert warned.isprintable()
+            assert len(warned) < 200
 
 
 def test_senders_that_invent_names_are_forgotten_and_not_all_named():
@@ -64,8 +81,9 @@ def test_senders_that_invent_names_are_forgotten_and_not_all_named():
     assert len(found._commanded_at) == 1
 
 
-@pytest.mark.parametrize('program', ['/policy', '/bench/arm_controller'])
-@pytest.mark.parametrize('person', ['/viewer', '/teleop', '/my_script', ''])
+@pytest.mark.parametrize(('program', 'person'), [
+    ('/policy', '/viewer'), ('/bench/arm_controller', '/teleop'), ('/policy', '/my_script'),
+    ('/policy', '')])
 def test_a_person_comes_before_programs(program, person):
     precedence = Precedence(0.5)
     assert precedence.admits(program, True, 0.0)
@@ -73,6 +91,8 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(person, False, 0.1)
     assert precedence.admits(program, True, 0.2)
     assert precedence.admits(person, True, 1.0)
+    # Persons have no precedence among each other.
+    assert precedence.admits('/another', True, 1.0)
     assert not precedence.admits(program, True, 1.01)
     # Not even a program's stop stops what a person moves.
     assert not precedence.admits(program, False, 1.02)
@@ -80,11 +100,6 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(person, False, 1.3)
     assert not precedence.admits(program, True, 1.4)
     assert precedence.admits(program, True, 1.5)
-
-
-def test_persons_have_no_precedence_among_each_other():
-    precedence = Precedence(0.5)
-    assert all(precedence.admits(name, True, 0.0) for name in ('/viewer', '/teleop', '/viewer'))
 
 
 def test_a_second_arm_is_warned_of_while_it_is_there_but_not_at_once():

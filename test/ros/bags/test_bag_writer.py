@@ -24,9 +24,8 @@ def text(number: int) -> bytes:
     return serialize_message(String(data=f'message {number}'))
 
 
-@pytest.mark.parametrize('compression', ['none', 'lz4', 'zstd'])
-def test_bags_are_read_by_rosbags(tmp_path, compression):
-    with BagWriter(tmp_path / 'bag', compression=compression) as bag:
+def test_bags_are_read_by_rosbags(tmp_path):
+    with BagWriter(tmp_path / 'bag', compression='zstd') as bag:
         first = bag.add_topic('/talk', TYPE, [qos.REPORT])
         second = bag.add_topic('/latched', 'vdl_ros/msg/Policy', [qos.LATCHED])
         for number in range(100):
@@ -61,19 +60,12 @@ def test_definitions_hold_every_type_once_and_in_full():
     assert all(name in found.split('=' * 80)[0] for name in fields)
 
 
-def test_a_type_that_is_not_installed_is_an_error(tmp_path):
+def test_a_bag_is_never_overwritten_and_what_cannot_be_written_is_an_error(tmp_path):
     with BagWriter(tmp_path / 'bag') as bag, pytest.raises(
             BagError, match="^'nowhere/msg/Nothing': no such message is installed here$"):
         bag.add_topic('/x', 'nowhere/msg/Nothing', [qos.REPORT])
-
-
-def test_an_existing_bag_is_never_overwritten(tmp_path):
-    BagWriter(tmp_path / 'bag').close()
     with pytest.raises(BagError, match='bag exists; name another bag'):
         BagWriter(tmp_path / 'bag')
-
-
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / 'file').touch()
     with pytest.raises(BagError, match='file/bag cannot be made: Not a directory'):
         BagWriter(tmp_path / 'file' / 'bag')

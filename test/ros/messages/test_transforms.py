@@ -11,54 +11,41 @@ from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.ros.messages.transforms import ArmFrames, FrameError, FrameTree, quaternion
 
-
-@pytest.mark.parametrize('seed', range(200))
-def test_quaternions_are_those_of_mujoco(seed):
-    random = np.random.default_rng(seed)
-    wanted = random.normal(size=4)
-    if seed % 4 == 0:
-        wanted[random.integers(4)] = 0.0  # half turns, where a plain formula divides by 0
-    wanted /= np.linalg.norm(wanted)
-    rotation = np.zeros(9)
-    mujoco.mju_quat2Mat(rotation, wanted)
-    x, y, z, w = quaternion(rotation.reshape(3, 3))
-    assert w >= 0.0
-    assert abs(np.dot([w, x, y, z], wanted)) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize('axis', np.eye(3).tolist())
-def test_half_turns(axis):
-    rotation = 2.0 * np.outer(axis, axis) - np.eye(3)
-    assert np.abs(quaternion(rotation)) == pytest.approx([*axis, 0.0])
-
-
 POSE = np.array([0.4, -0.3, 0.8, 0.2, 0.1])
 
 
-@pytest.fixture
-def tree():
-    """Return the frames of the arm at a pose, and of its ghost."""
-    found = FrameTree()
-    for prefix in ('', 'estimated/'):
-        frames = ArmFrames(load(), prefix)
-        found.add(TFMessage(transforms=frames.fixed(Time())))
-        found.add(TFMessage(transforms=frames.moving(POSE, Time())))
-    return found
+def test_quaternions_are_those_of_mujoco():
+    random = np.random.default_rng(0)
+    for number in range(200):
+        wanted = random.normal(size=4)
+        if number % 4 == 0:
+            wanted[random.integers(4)] = 0.0  # half turns, where a plain formula divides by 0
+        wanted /= np.linalg.norm(wanted)
+        rotation = np.zeros(9)
+        mujoco.mju_quat2Mat(rotation, wanted)
+        x, y, z, w = quaternion(rotation.reshape(3, 3))
+        assert w >= 0.0, wanted
+        assert abs(np.dot([w, x, y, z], wanted)) == pytest.approx(1.0), wanted
+    for axis in np.eye(3):
+        half_turn = 2.0 * np.outer(axis, axis) - np.eye(3)
+        assert np.abs(quaternion(half_turn)) == pytest.approx([*axis, 0.0]), axis
 
 
-@pytest.mark.parametrize(('frame', 'target'), [
-    ('tool0', 'base_link'), ('base_link', 'tool0'), ('tool0', 'camera_optical_frame'),
-    ('forearm', 'forearm'), ('estimated/hand', 'base_link')])
-def test_points_are_those_of_the_kinematics(tree, frame, target):
-    poses = Kinematics(load()).poses(POSE)
-    inside = poses[frame.removeprefix('estimated/')] @ [0.1, -0.2, 0.3, 1.0]
-    wanted = np.linalg.solve(poses[target], inside)[:3]
-    assert tree.point([0.1, -0.2, 0.3], frame, target) == pytest.approx(wanted)
-
-
-def test_the_newest_transform_counts(tree):
-    tree.add(TFMessage(transforms=ArmFrames(load()).moving(0.0 * POSE, Time())))
-    wanted = Kinematics(load()).pose(0.0 * POSE)[:3, 3]
+def test_points_are_those_of_the_kinematics_at_the_newest_pose():
+    tree, model = FrameTree(), load()
+    for prefix in ('', 'estimated/'):  # the arm and its ghost
+        frames = ArmFrames(model, prefix)
+        tree.add(TFMessage(transforms=frames.fixed(Time())))
+        tree.add(TFMessage(transforms=frames.moving(POSE, Time())))
+    poses = Kinematics(model).poses(POSE)
+    for frame, target in (
+            ('tool0', 'base_link'), ('base_link', 'tool0'), ('tool0', 'camera_optical_frame'),
+            ('forearm', 'forearm'), ('estimated/hand', 'base_link')):
+        inside = poses[frame.removeprefix('estimated/')] @ [0.1, -0.2, 0.3, 1.0]
+        wanted = np.linalg.solve(poses[target], inside)[:3]
+        assert tree.point([0.1, -0.2, 0.3], frame, target) == pytest.approx(wanted), frame
+    tree.add(TFMessage(transforms=ArmFrames(model).moving(0.0 * POSE, Time())))
+    wanted = Kinematics(model).pose(0.0 * POSE)[:3, 3]
     assert tree.point([0.0, 0.0, 0.0], 'tool0', 'base_link') == pytest.approx(wanted)
 
 
@@ -70,15 +57,13 @@ def transform(parent, child, **values):
     return message
 
 
-@pytest.mark.parametrize('message', [
-    transform('base_link', 'loose', w=0.0), transform('base_link', 'loose', w=float('nan')),
-    transform('loose', 'loose'), transform('other', 'loose')])
-def test_frames_that_do_not_lead_there_are_refused(tree, message):
-    tree.add(TFMessage(transforms=[message, transform('loose', 'other')]))
-    with pytest.raises(FrameError, match="no transform from 'loose' to 'base_link' on /tf"):
-        tree.point([0.0, 0.0, 0.0], 'loose', 'base_link')
-
-
-def test_strangers_cannot_fill_the_memory(tree):
+def test_frames_that_do_not_lead_there_are_refused_and_do_not_fill_the_memory():
+    for message in (
+            transform('base_link', 'loose', w=0.0), transform('base_link', 'loose', w=np.nan),
+            transform('loose', 'loose'), transform('other', 'loose')):
+        tree = FrameTree()
+        tree.add(TFMessage(transforms=[message, transform('loose', 'other')]))
+        with pytest.raises(FrameError, match="no transform from 'loose' to 'base_link' on /tf"):
+            tree.point([0.0, 0.0, 0.0], 'loose', 'base_link')
     tree.add(TFMessage(transforms=[transform('base_link', str(each)) for each in range(5000)]))
     assert len(tree._transforms) == 1000

@@ -24,6 +24,10 @@ def test_a_service_that_refuses_is_called_again_until_it_resets(peer, robot, mak
     assert calls[:2] == [True, True]
 
 
+TRAJECTORY = {'trajectory': {'topic': 'path', 'positions': {'speed': 0.2}, 'seconds': 2.0,
+                             'tolerance': 0.05, 'timeout': 60.0}}
+
+
 def test_a_trajectory_resets_a_robot_when_it_is_at_its_end(peer, robot, make, act):
     paths = []
 
@@ -33,9 +37,7 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end(peer, robot, make, ac
 
     peer.node.create_subscription(
         JointTrajectory, 'path', follow, qos.TOPICS['arm/joint_trajectory'])
-    agent = act(make(reset={'trajectory': {
-        'topic': 'path', 'positions': {'speed': 0.2}, 'seconds': 2.0, 'tolerance': 0.05,
-        'timeout': 60.0}}))
+    agent = act(make(reset=TRAJECTORY))
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: len(agent.steps) > 3, 'steps')
     assert paths[0].joint_names == ['speed']
@@ -44,17 +46,12 @@ def test_a_trajectory_resets_a_robot_when_it_is_at_its_end(peer, robot, make, ac
 
 
 def test_the_end_of_the_environment_stops_a_trajectory(peer, robot, make, act):
-    paths = []
-    peer.node.create_subscription(
-        JointTrajectory, 'path', paths.append, qos.TOPICS['arm/joint_trajectory'])
-    env = make(reset={'trajectory': {
-        'topic': 'path', 'positions': {'speed': 0.2}, 'seconds': 2.0, 'tolerance': 0.05,
-        'timeout': 60.0}})
-    agent = act(env)
+    paths = peer.listen(JointTrajectory, 'path', qos.TOPICS['arm/joint_trajectory'])
+    agent = act(make(reset=TRAJECTORY))
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: paths, 'a trajectory')
         agent.end(make.stop)
-        env.close()
+        agent.env.close()
         peer.until(lambda: not paths[-1].points, 'a trajectory without points')
 
 

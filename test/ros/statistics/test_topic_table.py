@@ -18,75 +18,66 @@ def names(table, now=0.0):
     return [(row.topic, row.node) for row in table.rows(now)]
 
 
-def test_each_subscription_has_a_row_sorted_by_topic_and_node():
-    table = TopicTable()
+def test_each_subscription_has_a_row_of_figures_sorted_by_topic_and_node():
+    table = TopicTable(span_s=2.0)
     assert not table.has_rows()
     for node in ('/learner', '/actor_1', '/actor_0'):
         table.add(window(node, '/policy'), 0.0)
-    table.add(window(), 0.0)
     table.add(window(metric=PERIOD), 0.0)
+    table.add(window(metric=LOSS, count=7), 0.0)
     assert names(table) == [('/policy', '/actor_0'), ('/policy', '/actor_1'),
                             ('/policy', '/learner'), ('/trajectories', '/learner')]
     assert table.has_rows()
     assert table.left_out == 0
-
-
-def test_figures_are_over_the_span_and_losses_since_the_start():
-    table = TopicTable(span_s=2.0)
-    table.add(window(metric=LOSS, count=7), 0.0)
     for now, count in ((0.0, 100), (1.0, 10), (2.0, 30)):
         table.add(window(count=count), now)
-    figures = table.rows(2.5)[0].figures
+    # Over the span, and losses since the start.
+    figures = table.rows(2.5)[-1].figures
     assert (figures.samples, figures.rate_hz, figures.lost) == (40, 20.0, 7)
     # A node that reports less often than the table is printed keeps its last figures.
-    assert table.rows(4.9)[0].figures.samples == 30
-    assert table.rows(4.9)[0].figures.lost == 7
+    figures = table.rows(4.9)[-1].figures
+    assert (figures.samples, figures.lost) == (30, 7)
 
 
-@pytest.mark.parametrize(('patterns', 'found'), [
-    ('*', ['', '/arm/motors', '/policy', '/team/policy']),
-    ('policy', ['/policy', '/team/policy']), ('/policy', ['/policy']),
-    ('/team/*', ['/team/policy']), ('motors, x', ['/arm/motors']), ('arm/*', ['/arm/motors']),
-    ('', []), (' ,', []), ('[', [])])
-def test_topics_are_chosen_by_patterns(patterns, found):
-    table = TopicTable(patterns)
-    for topic in ('/policy', '/team/policy', '/arm/motors', ''):
-        table.add(window(topic=topic), 0.0)
-    assert [topic for topic, _ in names(table)] == found
-    assert table.left_out == 0
+def test_topics_are_chosen_by_patterns():
+    for patterns, found in (
+            ('*', ['', '/arm/motors', '/policy', '/team/policy']),
+            ('policy', ['/policy', '/team/policy']), ('/policy', ['/policy']),
+            ('/team/*', ['/team/policy']), ('motors, x', ['/arm/motors']),
+            ('arm/*', ['/arm/motors']), (' ,', []), ('[', [])):
+        table = TopicTable(patterns)
+        for topic in ('/policy', '/team/policy', '/arm/motors', ''):
+            table.add(window(topic=topic), 0.0)
+        assert [topic for topic, _ in names(table)] == found, patterns
+        assert table.left_out == 0, patterns
 
 
-@pytest.mark.parametrize(('seconds', 'marked', 'removed'), [
-    (1.0, 3.0, 15.0), (2.0, 6.0, 30.0), (math.nan, 3.0, 15.0), (0.001, 3.0, 15.0),
-    (1e9, 180.0, 900.0)])
-def test_a_silent_node_is_marked_and_then_removed(seconds, marked, removed):
-    table = TopicTable()
-    table.add(window(seconds=seconds), 100.0)
-    assert table.rows(100.0 + marked)[0].silent_s == 0
-    row = table.rows(100.1 + marked)[0]
-    assert row.silent_s == pytest.approx(marked + 0.1)
-    assert row.figures.samples == 10, 'the last figures stay in the row'
-    assert len(table.rows(100.0 + removed)) == 1
-    assert table.rows(100.1 + removed) == []
-    table.add(window(seconds=seconds), 1e4)
-    assert table.rows(1e4)[0].silent_s == 0, 'a node that reports again has a row again'
+def test_a_silent_node_is_marked_and_then_removed():
+    for seconds, marked, removed in (
+            (1.0, 3.0, 15.0), (2.0, 6.0, 30.0), (math.nan, 3.0, 15.0), (1e9, 180.0, 900.0)):
+        table = TopicTable()
+        table.add(window(seconds=seconds), 100.0)
+        assert table.rows(100.0 + marked)[0].silent_s == 0, seconds
+        row = table.rows(100.1 + marked)[0]
+        assert row.silent_s == pytest.approx(marked + 0.1), seconds
+        assert row.figures.samples == 10, 'the last figures stay in the row'
+        assert len(table.rows(100.0 + removed)) == 1, seconds
+        assert table.rows(100.1 + removed) == [], seconds
+        table.add(window(seconds=seconds), 1e4)
+        assert table.rows(1e4)[0].silent_s == 0, 'a node that reports again has a row again'
 
 
-def test_the_number_of_rows_is_bounded():
-    table = TopicTable()
-    for number in range(3000):
-        table.add(window(topic=f'/t{number}'), 0.0)
-    assert len(table.rows(0.0)) == 1000
-    assert table.left_out == 2000
-    table.rows(1000.0)
-    table.add(window(), 1000.0)
-    assert names(table, 1000.0) == [('/trajectories', '/learner')]
-
-
-def test_malformed_reports_are_counted():
+def test_the_number_of_rows_is_bounded_and_malformed_reports_are_counted():
     table = TopicTable()
     table.add(None, 0.0)
     assert (table.rows(0.0), table.left_out) == ([], 1)
+    for number in range(3000):
+        table.add(window(topic=f'/t{number}'), 0.0)
+    assert len(table.rows(0.0)) == 1000
+    assert table.left_out == 2001
+    table.rows(1000.0)
+    table.add(window(), 1000.0)
+    assert names(table, 1000.0) == [('/trajectories', '/learner')]
 
 
 def test_columns_are_aligned_and_unknown_values_are_dashes():
@@ -100,12 +91,8 @@ def test_columns_are_aligned_and_unknown_values_are_dashes():
         '-              listener        -       -       -       -        0     -',
         '3 reports left out: malformed, or not of messages']
 
-
-def test_an_empty_table_is_one_line():
     assert table_text([]).startswith('nothing to show from /statistics: ')
-
-
-def test_huge_figures_and_long_names_keep_lines_short():
+    # Huge figures and long names keep lines short.
     text = table_text([Row('/t' * 500, '/n' * 500, Figures(1e300, -1e200, 0, 1e7, 2**53, 2**53))])
     assert max(map(len, text.splitlines())) < 200
     assert '1.0e+300' in text
@@ -118,7 +105,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_overwritten_in_place(monkeypatch):
+def test_a_terminal_is_overwritten_in_place_and_a_pipe_is_not(monkeypatch):
     monkeypatch.setattr('shutil.get_terminal_size', lambda **more: os.terminal_size((10, 4)))
     stream = Terminal()
     screen = Screen(stream)
@@ -129,9 +116,7 @@ def test_a_terminal_is_overwritten_in_place(monkeypatch):
         '\r\x1b[Jone\ntwo\n'
         '\x1b[2A\r\x1b[Jlong enou\n2\n3\n'
         '\x1b[3A\r\x1b[Jlast\n')
-
-
-def test_a_pipe_receives_one_text_after_another():
+    # A pipe receives one text after another.
     stream = io.StringIO()
     screen = Screen(stream)
     screen.show('one\ntwo')

@@ -1,7 +1,5 @@
 """The learner's lines about its actors."""
 
-import pytest
-
 from vdl_ros.ros.training.connected_actors import PATIENCE_S, ConnectedActors
 
 
@@ -27,29 +25,19 @@ def test_a_change_is_logged_once_with_those_that_updates_wait_for():
                             f'1 actor is connected{waits}']
 
 
-def test_without_needed_actors_only_the_number_is_logged():
-    logger = Logger()
-    ConnectedActors(logger, 0).report(1)
-    assert logger.lines == ['1 actor is connected']
-
-
-@pytest.mark.parametrize(('value', 'scope'), [('LOCALHOST', 'LOCALHOST'), (None, 'SUBNET')])
-def test_the_discovery_range_is_named_once_if_no_actor_comes(monkeypatch, value, scope):
-    monkeypatch.delenv('ROS_AUTOMATIC_DISCOVERY_RANGE', raising=False)
-    if value:
+def test_the_discovery_range_is_named_once_if_no_actor_comes(monkeypatch):
+    for value, scope in (('LOCALHOST', 'LOCALHOST'), ('', 'SUBNET')):
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', value)
-    logger, now = Logger(), [0.0]
-    actors = ConnectedActors(logger, 0, lambda: now[0])
-    actors.report(0)
-    assert not logger.lines
-    now[0] = PATIENCE_S + 1.0
-    actors.report(0)
-    actors.report(0)
-    assert len(logger.lines) == 1
-    assert f"no actor is connected; discovery range '{scope}'" in logger.lines[0]
-
-
-def test_actors_that_were_there_and_went_are_only_counted():
+        logger, now = Logger(), [0.0]
+        actors = ConnectedActors(logger, 0, lambda now=now: now[0])
+        actors.report(0)
+        assert not logger.lines
+        now[0] = PATIENCE_S + 1.0
+        actors.report(0)
+        actors.report(0)
+        assert len(logger.lines) == 1
+        assert f"no actor is connected; discovery range '{scope}'" in logger.lines[0]
+    # Actors that were there and went are only counted.
     logger, now = Logger(), [0.0]
     actors = ConnectedActors(logger, 0, lambda: now[0])
     actors.report(1)

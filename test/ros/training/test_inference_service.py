@@ -8,7 +8,6 @@ from builtin_interfaces.msg import Time
 from central_sides import Asking, Learner
 
 from vdl_ros.rl.data.unroll import Unroll
-from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.observations import to_observation
 
@@ -46,38 +45,28 @@ def observation(learner, learner_id='learner', **changes):
                           learner_id=learner_id, **fields)
 
 
-def service_of(learner, warnings, **more):
+def service_of(learner, warnings):
     return InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
-                            publish=lambda action: None, warn=warnings.append, **more)
+                            publish=lambda action: None, warn=warnings.append)
 
 
-def test_the_bytes_of_waiting_observations_are_bounded():
-    learner, warnings = Learner(ENV_ID), []
-    message = observation(learner)
-    size = num_bytes(message.tensors)
-    service = service_of(learner, warnings, max_bytes=10 * size)
-    for _ in range(15):
-        service.put(message, 0.0)
-    assert warnings == [
-        f"observation of 'a' dropped: 10 messages of {10 * size} bytes are waiting"] * 5
-
-
-@pytest.mark.parametrize(('changes', 'reason'), [
-    ({'observations': np.zeros((3, 10**6), np.float32)}, 'observations: 12000000 bytes are not'),
-    ({'extra': np.zeros(10**6)}, "unknown: ['extra']"),
-    ({'actor_id': 'a' * 10**6}, 'actor_id: 1000000 characters are not allowed'),
-])
-def test_an_observation_of_another_length_is_refused_and_not_kept(changes, reason):
+def test_an_observation_of_another_length_is_refused_and_not_kept():
     learner, warnings = Learner(ENV_ID), []
     service = service_of(learner, warnings)
-    service.put(observation(learner, **changes), 0.0)
-    service.put(observation(learner, learner_id='other'), 0.0)
-    kept, _ = service._messages.get(0.0)
-    assert reason in kept
-    assert len(kept) < 300
-    assert not len(service._messages), 'that of another learner is not kept'
-    service._answer([(kept, 0.0)])
-    assert (learner.flow_stats.rejected, warnings) == (1, [kept])
+    for changes, reason in (
+            ({'observations': np.zeros((3, 10**5), np.float32)},
+             'observations: 1200000 bytes are not'),
+            ({'extra': np.zeros(10**5)}, "unknown: ['extra']"),
+            ({'actor_id': 'a' * 10**5}, 'actor_id: 100000 characters are not allowed')):
+        service.put(observation(learner, **changes), 0.0)
+        service.put(observation(learner, learner_id='other'), 0.0)
+        kept, _ = service._messages.get(0.0)
+        assert reason in kept
+        assert len(kept) < 300
+        assert not len(service._messages), 'that of another learner is not kept'
+        service._answer([(kept, 0.0)])
+        assert warnings[-1] == kept
+    assert (learner.flow_stats.rejected, len(warnings)) == (3, 3)
 
 
 def test_answers_wait_while_too_many_bytes_of_unrolls_do():

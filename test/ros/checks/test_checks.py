@@ -1,0 +1,242 @@
+"""Each check of the doctor on a simulated machine, and what others can reach on a real port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vdl_ros.arm.driver.udev_rule import how_to_install
+from vdl_ros.ros import checks
+from vdl_ros.ros.checks import machine, middleware, open_doors
+from vdl_ros.ros.checks.loopback import Loopback, check_loopback
+from vdl_ros.ros.checks.types import Finding, System, amount
+
+HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
+UP, LOOPBACK, DOWN = '0x1003\n', '0x9\n', '0x1002\n'
+USB = 'sys/bus/usb/devices/1-2'
+ARM = {f'{USB}/idVendor': '1267\n', f'{USB}/idProduct': '0001\n', f'{USB}/busnum': '1\n',
+       f'{USB}/devnum': '9\n'}
+
+
+def fake(root: Path, files: dict[str, str] | None = None, environ=None, space=(8 << 30, 8 << 30)):
+    for name, text in (files or {}).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return System(root, environ or {}, space)
+
+
+@pytest.fixture(autouse=True)
+def libusb(monkeypatch):
+    """Find libusb without the processes of ctypes."""
+    monkeypatch.setattr(machine.ctypes.util, 'find_library', lambda name: 'libusb-1.0.so.0')
+
+
+RANGE, CORE = 'ROS_AUTOMATIC_DISCOVERY_RANGE', 'proc/sys/net/core'
+IPV4, CGROUP = 'proc/sys/net/ipv4', 'sys/fs/cgroup'
+MEMORY = {'proc/meminfo': 'MemTotal: 9 kB\nMemAvailable: 9000000 kB\n'}
+GIB = 1 << 30
+# Check, files, environment, space of shared memory, more arguments, status, words of it.
+CASES = [
+    *((middleware.check_domain, {}, {'ROS_DOMAIN_ID': domain}, GIB, (), status, '')
+      for domain, status in (('', 'ok'), ('101', 'ok'), ('215', 'ok'), ('102', 'warn'),
+                             ('214', 'warn'), ('233', 'fail'), ('-1', 'fail'), ('lab', 'fail'))),
+    *((middleware.check_discovery, {}, environ, GIB, (), status, '') for environ, status in (
+        ({}, 'ok'), (HERE, 'ok'), ({RANGE: 'OFF'}, 'warn'), ({RANGE: 'WORLD'}, 'fail'),
+        ({'ROS_LOCALHOST_ONLY': '1'}, 'warn'),
+        ({RANGE: 'SYSTEM_DEFAULT', 'ROS_STATIC_PEERS': 'a'}, 'warn'))),
+    # It needs the loopback interface.
+    *((middleware.check_discovery, {'sys/class/net/lo/flags': flags}, HERE, GIB, (), status, '')
+      for flags, status in (('0x9', 'ok'), ('0x8', 'fail'), ('?', 'ok'))),
+    (middleware.check_python, {}, {}, GIB, ((3, 9, 2),), 'fail', ''),
+    (middleware.check_python, {}, {}, GIB, ((3, 10, 0),), 'ok', ''),
+    (middleware.check_distribution, {}, {}, GIB, (), 'ok', ''),
+    *((middleware.check_transport, {}, environ, space, (), status, '')
+      for environ, space, status in (
+        (HERE, 8 * GIB, 'ok'), (HERE, 1 << 20, 'warn'),
+        ({'VDL_TRANSPORT': 'default'}, 8 * GIB, 'warn'),
+        ({'VDL_TRANSPORT': 'pigeon'}, 8 * GIB, 'fail'))),
+    *((middleware.check_sockets, {f'{CORE}/rmem_max': limit, f'{CORE}/wmem_max': limit}, {}, GIB,
+       (), status, words) for limit, status, words in (
+        ('212992', 'warn', 'sysctl'), (str(4 << 20), 'ok', ''))),
+    *((middleware.check_fragments, {f'{IPV4}/ipfrag_time': seconds,
+                                    f'{IPV4}/ipfrag_high_thresh': str(128 << 20)},
+       environ, GIB, (), status, '') for environ, seconds, status in (
+        ({}, '30', 'ok'), (HERE, '30', 'ok'), ({'VDL_TRANSPORT': 'shm'}, '30', 'warn'),
+        ({'VDL_TRANSPORT': 'shm'}, '3', 'ok'))),
+    *((machine.check_cpu, {'proc/cpuinfo': f'model : x\nflags\t\t: fpu {flags}\n'}, {}, GIB, (),
+       status, words) for flags, status, words in (
+        ('avx2 avx512f avx512_bf16', 'ok', 'bfloat16 in hardware: networks train'),
+        ('avx2', 'ok', 'no bfloat16'), ('sse2', 'warn', 'no AVX2'))),
+    *((machine.check_cores, {f'{CGROUP}/cpu.max': quota, 'proc/loadavg': f'{load} 0 0 1/2 3'},
+       {}, GIB, (usable,), status, words) for usable, quota, load, status, words in (
+        (8, 'max 100000', 1.0, 'ok', "'cores': 8"), (8, '200000 100000', 0.1, 'ok', "'cores': 2"),
+        (8, '150000 100000', 0.1, 'warn', "'cores': 1.5"),
+        (4, 'max 100000', 3.5, 'warn', "'cores': 4"))),
+    (machine.check_memory, MEMORY | {f'{CGROUP}/memory.max': 'max'}, {}, GIB, (), 'ok', ''),
+    (machine.check_memory, MEMORY | {f'{CGROUP}/memory.max': str(GIB)}, {}, GIB, (), 'warn', ''),
+    *((machine.check_clock, {}, {'ROS_STATIC_PEERS': peers}, GIB, (synchronised,), status, '')
+      for synchronised, peers, status in (
+        (True, '', 'ok'), (False, '', 'ok'), (False, '10.0.0.2', 'warn'))),
+    (machine.check_libraries, {}, {}, GIB, (), 'ok', 'numpy'),
+    # Which networks reach the nodes; flags of interfaces that cannot be read are up.
+    *((open_doors.check_network,
+       {f'sys/class/net/{name}/flags': flags for name, flags in interfaces.items()}, environ, GIB,
+       (), status, words) for environ, interfaces, status, words in (
+        ({}, {'lo': LOOPBACK, 'eth0': UP}, 'warn', 'every host on eth0 can send to the nodes'),
+        ({RANGE: 'SUBNET'}, {'lo': LOOPBACK, 'a': UP, 'b': UP}, 'warn', 'every host on a, b can'),
+        (HERE, {'lo': LOOPBACK, 'eth0': UP}, 'ok', 'stays on this machine'),
+        ({**HERE, 'ROS_STATIC_PEERS': '10.0.0.2'}, {'eth0': UP}, 'warn', 'LOCALHOST'),
+        ({}, {'lo': LOOPBACK, 'eth0': DOWN}, 'ok', 'only the loopback'),
+        ({}, {'lo': '', 'eth0': ''}, 'warn', 'every host on eth0 can'),
+        ({'ROS_SECURITY_ENABLE': 'true'}, {'eth0': UP}, 'ok', 'with SROS2'))),
+]
+
+
+def test_each_check_tells_what_is_wrong_of_a_simulated_machine(tmp_path):
+    for number, (check, files, environ, space, more, status, words) in enumerate(CASES):
+        system = fake(tmp_path / str(number), files, environ, (space, space))
+        found = check(system, *more)
+        assert found.status == status, (check.__name__, files, environ, found)
+        assert words in f'{found.finding} {found.advice} {found.figures}', found
+    for count, text in ((12, '12 B'), (2048, '2 KiB'), (4 << 20, '4 MiB'), (3 << 29, '1.5 GiB')):
+        assert amount(count) == text
+
+
+def test_middleware(tmp_path):
+    manifest = '<package><version>8.4.3</version></package>'
+    files = {'share/rmw_fastrtps_cpp/package.xml': manifest,
+             'share/rmw_other/package.xml': manifest, 'lib/libfastrtps.so.2.14.5': ''}
+    environ = {'AMENT_PREFIX_PATH': str(tmp_path)}
+    found = middleware.check_middleware(fake(tmp_path, files, environ))
+    assert (found.status, found.finding) == ('ok', 'rmw_fastrtps_cpp 8.4.3, Fast DDS 2.14.5')
+    for name, status in (('rmw_other', 'warn'), ('rmw_absent', 'fail')):
+        environ['RMW_IMPLEMENTATION'] = name
+        assert middleware.check_middleware(fake(tmp_path, environ=environ)).status == status
+
+
+def test_missing_files_and_exceptions_are_findings_of_one_line_and_no_errors(tmp_path):
+    parts = tuple(check for check in checks.CHECKS
+                  if check not in (checks.check_loopback, checks.check_egl))
+    for found in checks.run(fake(tmp_path / 'nothing', space=None), parts):
+        assert isinstance(found, Finding)
+        assert found.status in ('ok', 'warn', 'fail'), found
+        assert '\n' not in found.finding + found.advice
+        assert 'bug of the check' not in found.advice, found
+
+    def check_that_breaks(system):
+        raise KeyError('what')
+
+    assert checks.run(fake(tmp_path), (check_that_breaks,))[0].status == 'fail'
+
+
+def test_shared_memory(tmp_path):
+    system = fake(
+        tmp_path, {f'dev/shm/{name}': 'x' for name in ('fastrtps_0a', 'fastrtps_0a_el')})
+    (tmp_path / 'proc').mkdir()
+    for path in (tmp_path / 'dev/shm').iterdir():
+        os.utime(path, (0, 0))
+    found = middleware.check_shared_memory(system)
+    assert (found.status, found.figures['stale_files']) == ('warn', 2)
+    assert '--clean' in found.advice
+    assert middleware.check_shared_memory(fake(tmp_path / 'a')).status == 'ok'
+    small = fake(tmp_path / 'a', space=(64 << 20, 64 << 20))
+    assert middleware.check_shared_memory(small).status == 'warn'
+
+
+def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
+    assert machine.check_usb(fake(tmp_path)).finding == 'none connected'
+    system = fake(tmp_path, ARM)
+    found = machine.check_usb(system)  # the device node is missing
+    assert (found.status, found.advice) == ('warn', how_to_install())
+    fake(tmp_path, {'etc/udev/rules.d/60.rules': 'ATTR{idVendor}=="1267"'})
+    assert machine.check_usb(system).advice == 'reconnect the arm'
+    fake(tmp_path, {'dev/bus/usb/001/009': ''})
+    for mode, status in ((0o660, 'ok'), (0o666, 'warn'), (0o662, 'warn')):
+        (tmp_path / 'dev/bus/usb/001/009').chmod(mode)
+        found = machine.check_usb(system)
+        assert (found.status, 'every user' in found.finding) == (status, status == 'warn'), mode
+
+
+def test_loopback_reports_figures_and_failures(tmp_path):
+    found = check_loopback(fake(tmp_path), lambda: [Loopback(28000, 0.25, 224.0)])
+    assert found.status == 'ok'
+    assert found.figures == {'p50_ms_28000_bytes': 0.25, 'MBps_28000_bytes': 224.0}
+
+    def nothing():
+        raise TimeoutError('message 1 of 2.7 MB did not come back in 5 s')
+
+    found = check_loopback(fake(tmp_path), nothing)
+    assert found.status == 'fail'
+    assert found.finding.startswith('message 1 of 2.7 MB')
+
+
+def test_ports_that_others_reach_are_named():
+    for listening, status, finding, advice in (
+            ([], 'ok', 'no TCP port', ''),
+            ([('viewer', '127.0.0.1', 8080), ('learner', '::1', 29400)], 'ok', 'no TCP port', ''),
+            ([('viewer', '0.0.0.0', 8080)], 'warn', 'viewer at 0.0.0.0 port 8080',
+             'host:=127.0.0.1'),
+            ([('learner', '10.0.0.5', 29400)], 'warn', 'learner at 10.0.0.5', 'group_address'),
+            ([('actor', '::', 5)], 'warn', 'actor at :: port 5', 'close it')):
+        found = open_doors.check_ports(System(environ={}), listening)
+        assert found.status == status, listening
+        assert finding in found.finding
+        assert advice in found.advice
+
+
+LISTENER = """import socket, sys
+servers = [socket.create_server((host, 0)) for host in ('0.0.0.0', '127.0.0.1')]
+print(*(each.getsockname()[1] for each in servers), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.process
+def test_a_real_port_is_found_and_those_of_other_programs_are_not(tmp_path):
+    program = tmp_path / 'install/lib/vdl_ros/viewer'
+    fake(tmp_path, {'install/lib/vdl_ros/viewer': LISTENER})
+    with socket.create_server(('0.0.0.0', 0)) as mine, subprocess.Popen(
+            [sys.executable, str(program)], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE) as process:
+        port, near = process.stdout.readline().split()
+        other = mine.getsockname()[1]
+        found = open_doors.check_ports(System(tmp_path, {}))
+        process.communicate()
+    assert found.status == 'warn'
+    assert f'viewer at 0.0.0.0 port {port}' in found.finding
+    assert f'port {near}' not in found.finding
+    assert f'port {other}' not in found.finding
+
+
+def keystore(folder, mode):
+    """Make the keys of a keystore."""
+    for name in ('private/ca.key.pem', 'enclaves/vdl_ros/key.pem', 'public/ca.cert.pem'):
+        fake(folder, {name: ''})
+        (folder / name).chmod(mode if name.endswith('key.pem') else 0o644)
+    return str(folder)
+
+
+def test_security_settings_and_modes_of_keys(tmp_path):
+    on, enforce = {'ROS_SECURITY_ENABLE': 'true'}, {'ROS_SECURITY_STRATEGY': 'Enforce'}
+    for number, (mode, environ, status, words) in enumerate((
+            (None, {}, 'ok', 'SROS2 is off'),
+            (None, on, 'warn', 'ROS_SECURITY_KEYSTORE= is no folder'),
+            (None, {**on, 'ROS_SECURITY_KEYSTORE': '/nowhere'}, 'warn', '/nowhere is no folder'),
+            (0o600, on, 'warn', 'nodes without a key run without SROS2'),
+            (0o600, on | enforce, 'ok', 'keys in'),
+            (0o644, on | enforce, 'warn', '2 private keys'), (0o640, {}, 'warn', '2 private'))):
+        environ = {'ROS_HOME': str(tmp_path / 'home'), **environ}
+        if mode is not None:
+            environ['ROS_SECURITY_KEYSTORE'] = keystore(tmp_path / str(number), mode)
+        found = open_doors.check_security(System(tmp_path, environ))
+        assert (found.status, words in found.finding) == (status, True), found
+    # Keys in ROS_HOME are checked without settings.
+    keystore(tmp_path / 'keystore', 0o604)
+    found = open_doors.check_security(System(tmp_path, {'ROS_HOME': str(tmp_path)}))
+    assert (found.status, found.advice) == ('warn', f'chmod -R go= {tmp_path}/keystore')
