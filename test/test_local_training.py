@@ -18,7 +18,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.saved_settings import settings_of_init
-from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
+from vdl_ros.rl.train_config import TrainConfig
 
 SOURCE = Path(__file__).resolve().parents[1] / 'src'
 # The modules of ROS cannot be imported, nor can the generated messages.

@@ -31,9 +31,12 @@ def test_the_latest_observation_and_the_sum_of_rewards_are_taken():
     steps = window(2)
     steps.add(tick((1, 1, ' '), (11, 5, ' ')))
     steps.add(tick((2, 2, ' '), (12, 5, ' ')))
-    assert taken(steps) == [(2, 3, ' '), (12, 10, ' ')]
+    first = steps.take()
     steps.add(tick((3, 4, ' '), (13, 1, ' ')))
     assert taken(steps) == [(3, 4, ' '), (13, 1, ' ')]
+    # What was taken is not written to.
+    assert first.observations.tolist() == [[2], [12]]
+    assert first.rewards.tolist() == [3, 10]
 
 
 def test_the_end_of_an_episode_is_taken_before_the_first_observation_of_the_next():
@@ -50,33 +53,18 @@ def test_the_end_of_an_episode_is_taken_before_the_first_observation_of_the_next
     assert taken(steps) == [(103, 4 + 8 + 16, ' '), (16, 1, ' ')]
 
 
-def test_a_reset_that_has_not_happened_is_waited_for():
+def test_a_reset_is_waited_for_and_an_episode_that_nobody_saw_is_left_out():
     steps = window()
     steps.add(tick((1, 1, 't')))
     assert taken(steps) == [(1, 1, 't')]
     assert not steps.is_whole
-    steps.add(tick((100, 0, ' ')))
-    assert steps.is_whole
-    assert taken(steps) == [(100, 0, ' ')]
-
-
-def test_an_episode_that_nobody_saw_is_left_out():
-    steps = window()
-    for row in ((1, 1, 't'), (100, 0, ' '), (101, 50, 't'), (200, 0, ' '), (201, 2, ' ')):
-        steps.add(tick(row))
-    assert taken(steps) == [(1, 1, 't')]
-    for row in ((202, 60, 't'), (300, 0, ' ')):
-        steps.add(tick(row))
-    assert taken(steps) == [(300, 0, ' ')]
-    steps.add(tick((301, 3, ' ')))
-    assert taken(steps) == [(301, 3, ' ')]
-
-
-def test_what_was_taken_is_not_written_to():
-    steps = window()
-    steps.add(tick((1, 1, ' ')))
-    first = steps.take()
-    steps.add(tick((2, 2, ' ')))
-    steps.take()
-    assert first.observations.tolist() == [[1.0]]
-    assert first.rewards.tolist() == [1.0]
+    for rows, expected in (
+            ([(100, 0, ' ')], (100, 0, ' ')),
+            ([(101, 1, 't'), (200, 0, ' '), (201, 50, 't'), (300, 0, ' '), (301, 2, ' ')],
+             (101, 1, 't')),
+            ([(302, 60, 't'), (400, 0, ' ')], (400, 0, ' ')),
+            ([(401, 3, ' ')], (401, 3, ' '))):
+        for row in rows:
+            steps.add(tick(row))
+        assert steps.is_whole
+        assert taken(steps) == [expected]
