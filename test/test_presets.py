@@ -1,5 +1,6 @@
 """Presets: they stand between the defaults and what the user says, and all of them work."""
 
+import functools
 import itertools
 
 import pytest
@@ -66,8 +67,10 @@ def test_every_file_of_the_package_says_what_is_known():
         assert sections[EVERY_NODE].keys() <= known, algorithm
 
 
-def test_every_preset_of_the_package_can_be_used():
+def test_every_preset_of_the_package_can_be_used(monkeypatch):
     """With the algorithms that its task names, and with one more, in turn."""
+    # To read a file each time would take seconds.
+    monkeypatch.setattr(yaml, 'safe_load', functools.cache(yaml.safe_load))
     others = itertools.cycle(ALGORITHMS)
     cases = {('vdl/Counter-v0', algorithm) for algorithm in ALGORITHMS} | {
         (env_id.replace('*', 'v1'), algorithm)

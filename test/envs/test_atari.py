@@ -110,21 +110,6 @@ def test_default_time_limit_is_half_an_hour_of_emulator_frames(monkeypatch):
     env.close()
 
 
-def test_sticky_actions_make_the_same_actions_differ():
-    def last(sticky):
-        env = game('Pong', num_envs=2, sticky_actions=sticky, noop_max=0)
-        env.reset()
-        for step in range(30):
-            observations = env.step(np.full(2, 2 + step // 2 % 2))[0]
-        env.close()
-        return observations
-
-    # With the same start in all copies, only stickiness can tell them apart.
-    same, sticky = last(0.0), last(0.25)
-    assert np.array_equal(same[0], same[1])
-    assert not np.array_equal(sticky[0], sticky[1])
-
-
 def test_lost_life_ends_the_episode_but_the_game_goes_on():
     """Breakout, played badly enough to lose all lives."""
     env = game('Breakout', num_envs=1, episodic_life=True)
@@ -187,17 +172,6 @@ def test_reset_step_after_a_lost_life_replaces_the_action_and_drops_the_reward(b
     assert rewards == [[3, 3], [0, 3], [3, 3], [0, 3]]
     assert terminated == [[True, False], [False, False], [True, True], [False, False]]
     assert game_over == [[False, False], [False, False], [False, True], [False, False]]
-
-
-def test_without_episodic_life_lost_lives_do_not_end_episodes():
-    script = Script(['NOOP', 'FIRE'], [[3, 3], [2, 0], [1, 3]])
-    env = atari.Lives(script, episodic_life=False)
-    env.reset()
-    for action in (7, 8):
-        _, reward, ended, _, info = env.step(np.array([action, action]))
-        assert reward.tolist() == [3, 3]
-        assert ended.tolist() == info['game_over'].tolist() == [False, action == 7]
-    assert script.actions == [[7, 7], [8, 8]]
 
 
 def test_rendered_images_show_the_played_game():

@@ -39,16 +39,16 @@ def roll(env, steps, rng):
 @pytest.mark.parametrize('env_id', IDS)
 def test_the_step_after_the_end_is_a_reset_without_reward_and_the_seed_decides(env_id):
     def rolled(seed):
-        env = make(EnvConfig(env_id=env_id, time_limit=7), seed=seed, num_envs=4)
+        env = make(EnvConfig(env_id=env_id, time_limit=7), seed=seed, num_envs=2)
         assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
         return env.single_observation_space, *roll(env, 40, np.random.default_rng(0))
 
     space, observations, rewards, ends = rolled(3)
-    assert observations.shape == (41, 4, *space.shape)
+    assert observations.shape == (41, 2, *space.shape)
     assert observations.dtype == space.dtype
     assert rewards.dtype == np.float32
     assert ends.dtype == np.bool_
-    assert ends.sum() >= 4 * 4
+    assert ends.sum() >= 2 * 4
     after = np.zeros_like(ends)
     after[1:] = ends[:-1]
     assert not rewards[after].any()

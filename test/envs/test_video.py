@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import EnvError, make
+from vdl_ros.envs.factory import EnvError
 from vdl_ros.envs.video import enlarge, record_episodes
 
 
@@ -44,33 +44,6 @@ def test_video_of_a_solved_task(tmp_path):
     # The white point travels one way, and it ends on the goal.
     assert len(set(np.sign(np.diff(places[:-1])))) == 1
     assert [path] == list(path.parent.iterdir())
-
-
-def test_video_of_a_game_shows_the_played_steps(tmp_path):
-    config = EnvConfig(env_id='ALE/Breakout-v5', episodic_life=True, time_limit=60)
-    seen = []
-
-    def act(observations, *_):
-        seen.append(observations)
-        return np.array([len(seen) % 4])
-
-    path = tmp_path / 'breakout.mp4'
-    (total,), length = record_episodes(config, 7, act, path, fps=30)
-    _, fps, images = decode(path)
-    assert (fps, length) == (30, 60)
-    assert images.shape == (61, 420, 320, 3)
-
-    env = make(EnvConfig(env_id='ALE/Breakout-v5', time_limit=60), 7, 1, render=True)
-    observations, _ = env.reset()
-    rewards = 0.0
-    for step in range(60):
-        assert np.array_equal(observations, seen[step])
-        shown = env.render()[0].repeat(2, axis=0).repeat(2, axis=1)
-        assert abs(images[step].astype(int) - shown).mean() < 4
-        observations, reward, *_ = env.step(np.array([(step + 1) % 4]))
-        rewards += reward[0]
-    env.close()
-    assert total == rewards
 
 
 def test_episodes_follow_one_another(tmp_path):

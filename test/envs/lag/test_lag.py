@@ -107,7 +107,7 @@ def test_random_delays_are_drawn_for_each_episode_by_the_seed():
 
 @pytest.mark.parametrize(('env_id', 'number'), [
     # The arm shows its last actions itself; the duration of a counter's step is unknown.
-    ('Pendulum-v1', 3), ('vdl/MixedCounter-v0', 3), (REACH, 0), ('ALE/Pong-v5', 3)])
+    ('Pendulum-v1', 3), ('vdl/MixedCounter-v0', 3), (REACH, 0), (PUSH, 0), ('ALE/Pong-v5', 3)])
 def test_all_kinds_of_environments_run(env_id, number):
     fps = {'realtime_fps': 500.0} if 'Counter' in env_id else {}
     env = make(EnvConfig(
@@ -197,16 +197,6 @@ def test_delays_that_are_not_possible_are_refused():
                  {'observations': Delay(), 'actions': Delay(0.0, 1.0)}):
         with pytest.raises(EnvError, match='not allowed: at most'):
             DelayedVectorEnv(CheckedVectorEnv(Echo(), seed=0), 1e8, seed=0, **late)
-
-
-def test_the_tasks_with_physics_take_delays_too():
-    env = make(EnvConfig(env_id=PUSH, action_delay=0.3, observation_delay=0.6), 0, num_envs=2)
-    env.reset()
-    for _ in range(8):
-        info = env.step(np.full((2, *env.single_action_space.shape), 2))[4]
-    assert info['observation_delay'].min() >= 0.6
-    assert info['action_delay'].min() >= 0.3
-    env.close()
 
 
 def test_late_measurements_of_the_arm_are_those_of_then():

@@ -15,7 +15,7 @@ from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535.cube import cube_starts, cube_task
 from vdl_ros.envs.owi535.cube.cube_observation import CLOSE, cube_features, grip_point
 from vdl_ros.envs.owi535.cube.cube_task import PickPlaceTask, PushTask
-from vdl_ros.envs.owi535.cube_scene import EDGE
+from vdl_ros.envs.owi535.cube_scene import CUBES, EDGE
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
 
 TASKS = [PushTask, PickPlaceTask]
@@ -51,9 +51,6 @@ def test_gymnasium_accepts_it_a_vector_of_one_is_the_same_and_seeds_decide(env_i
     one, many = gymnasium.make(env_id), gymnasium.make_vec(env_id, 1)
     assert np.array_equal(rolled(one, 4), rolled(many, 4))
     assert not np.array_equal(rolled(one, 4), rolled(many, 5))
-    for argument in ('reward', 'randomisation', 'feedback'):
-        with pytest.raises(EnvError, match=f"^{argument}: 'odd' is not allowed: one of "):
-            gymnasium.make(env_id, **{argument: 'odd'})
 
 
 @pytest.mark.parametrize('reward', ['dense', 'sparse'])
@@ -159,6 +156,16 @@ def test_what_is_observed_of_the_cube_is_as_late_as_the_joints_and_has_an_error(
     assert task.cube_reading.place[:, 0] == pytest.approx(before[:, 0] + 0.05, abs=1e-3)
 
 
+def test_held_out_cubes_lie_outside_of_every_range():
+    held_out = CUBES['held_out'].draw(np.random.default_rng(0), 500)
+    for name in ('mass', 'friction'):
+        values = getattr(held_out, name)
+        (low, high), = getattr(CUBES['inside'], name)
+        assert ((values <= low) | (values >= high)).all(), name
+        assert (values < low).any(), name
+        assert (values > high).any(), name
+
+
 def test_by_camera_the_wrist_stays_and_the_gripper_moves():
     task = PickPlaceTask(4, feedback='camera', randomisation='none')
     random, observations = started(task)
@@ -171,12 +178,12 @@ def test_by_camera_the_wrist_stays_and_the_gripper_moves():
     assert moved[:, JOINTS.index('gripper')].min() > 0.1
 
 
-@pytest.mark.parametrize(('task', 'least'), [(PushTask, 4), (PickPlaceTask, 6)])
+@pytest.mark.parametrize(('task', 'least'), [(PushTask, 2), (PickPlaceTask, 3)])
 def test_a_scripted_controller_does_the_task(task, least):
-    made = task(12, randomisation='none')
+    made = task(6, randomisation='none')
     random, observations = started(made)
-    controller, done = ScriptedController(made), np.zeros(12, bool)
-    for _ in range(250):
+    controller, done = ScriptedController(made), np.zeros(6, bool)
+    for _ in range(130):
         outcome = made.step(controller.act(observations), random)
         done |= outcome.success
     assert done.sum() >= least
