@@ -69,15 +69,24 @@ def test_a_session_is_deterministic_and_a_finished_one_can_get_longer(tmp_path):
         assert resumed[name][0]['updates'] > first[name][0]['updates']
 
 
-def test_a_fixed_opponent_keeps_the_weights_of_an_earlier_run(tmp_path):
+def test_a_fixed_opponent_keeps_its_weights_and_plays_a_match(tmp_path, capsys):
     earlier = session(tmp_path / 'a', {'red': PPO, 'blue': A3C}, [DUEL], DUELLISTS)
     opponent = {**A3C, 'freeze': True, 'init': str(tmp_path / 'a' / 'blue')}
     later = session(tmp_path / 'b', {'red': PPO, 'blue': opponent}, [DUEL], DUELLISTS)
     was, now = earlier['blue'][1], later['blue'][1]
     assert all(torch.equal(each, now[key]) for key, each in was.items())
     assert later['red'][0]['updates'] > 0
+    red = tmp_path / 'b' / 'red'
+    assert match.main([f'red_*={red}', f'blue_*={tmp_path / "b" / "blue"}', '--episodes', '3']) == 0
+    assert 'blue_0: 3 episodes: mean ' in capsys.readouterr().out
+    for wrong, message in (('blue_0', "'blue_0' is not allowed"),
+                           (f'blue_*={red}', 'was trained for red_0, red_1'),
+                           ('green=random', 'blue_0: nobody acts')):
+        assert match.main([f'red_*={red}', wrong]) == 2
+        assert message in capsys.readouterr().err, wrong
 
 
+@pytest.mark.slow
 def test_agents_learn_rewards_of_their_own_bodies_as_a_match_shows(tmp_path, capsys):
     # A body's reward is its action, 0 to 3, in episodes of 5 steps.
     settings = {'algorithm': 'ppo', 'unroll_length': 15, 'batch_size': 1, 'discount': 0.5,
@@ -92,11 +101,6 @@ def test_agents_learn_rewards_of_their_own_bodies_as_a_match_shows(tmp_path, cap
     assert float(returns['red_0']) > 8
     assert float(returns['red_1']) > 13
     assert float(returns['blue_0']) < 9
-    for wrong, message in (('blue_0', "'blue_0' is not allowed"),
-                           (f'blue_*={tmp_path / "red"}', 'was trained for red_0, red_1'),
-                           ('green=random', 'blue_0: nobody acts')):
-        assert match.main([f'red_*={tmp_path / "red"}', wrong]) == 2
-        assert message in capsys.readouterr().err
 
 
 def test_a_wrong_file_is_one_line_and_status_2_and_a_right_one_is_read(tmp_path, capsys):

@@ -20,6 +20,9 @@ from vdl_ros.envs.owi535.reach_observation import FEATURES
 from vdl_ros.envs.owi535.reach_task import ReachTask
 from vdl_ros.envs.registration import REACH
 
+# To read the description takes a tenth of a second.
+GEOMETRY = load()
+KINEMATICS = Kinematics(GEOMETRY)
 OFF = np.ones(4, np.int64)
 
 
@@ -85,7 +88,7 @@ def placed(task, distance):
     """Return the task after a reset, with every target ``distance`` above its tool0."""
     random = np.random.default_rng(3)
     task.reset(np.arange(len(task.positions)), random)
-    task.targets[:] = Kinematics(load()).pose(task.positions)[:, :3, 3] + [0.0, 0.0, distance]
+    task.targets[:] = KINEMATICS.pose(task.positions)[:, :3, 3] + [0.0, 0.0, distance]
     return random
 
 
@@ -129,7 +132,7 @@ def test_delays_are_added_to_those_of_the_twins():
 
 def travel(pose, poses):
     """Return the time until an arm at ``pose`` can be in one of ``poses``, s."""
-    speed = load().velocity
+    speed = GEOMETRY.velocity
     return max(reach_task.NO_TRAVEL, min(
         max(abs(pose[j] - other[j]) / speed[j] for j in range(4)) for other in poses))
 
@@ -178,7 +181,7 @@ def test_an_obstacle_stops_the_arm_which_can_leave_it():
     for _ in range(120):
         outcome = task.step(down, random)
         hit |= outcome.collided
-        tool = Kinematics(load()).pose(task.positions)[:, :3, 3]
+        tool = KINEMATICS.pose(task.positions)[:, :3, 3]
         assert tool[:, 2].min() > -0.005
     assert hit.all()
     stuck = task.positions.copy()
