@@ -15,9 +15,10 @@ from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.tools import match
 
 PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 200}
-A3C = {'algorithm': 'a3c', 'unroll_length': 5, 'batch_size': 2, 'total_steps': 500}
+A3C = {'algorithm': 'a3c', 'unroll_length': 5, 'batch_size': 2, 'total_steps': 300}
 CART_POLE = {'env_id': 'CartPole-v1'}
 DUEL = {'env_id': duel_world.DUEL, 'num_envs': 3}
+DUELLISTS = [(0, 0, 0), (0, 0, 1), (1, 0, 0)]
 
 
 def session(folder, agents, envs, bodies, **more):
@@ -36,58 +37,63 @@ def session(folder, agents, envs, bodies, **more):
     # 2 x 1 x 6, copies of one environment, and other algorithms.
     ({'first': PPO, 'second': A3C}, [CART_POLE],
      [(agent, 0, body) for agent in range(2) for body in range(6)]),
-    # 2 x 2, each agent in both.
+    # Each in its own, and the first in that of the second too.
     ({'first': PPO, 'second': A3C}, [CART_POLE, {'env_id': 'CartPole-v1', 'time_limit': 20}],
-     [(agent, env, 0) for agent in range(2) for env in range(2)]),
-    # Inner: each in its own.
-    ({'first': PPO, 'second': A3C}, [CART_POLE, {'env_id': 'MountainCar-v0', 'time_limit': 100}],
-     [(0, 0, 0), (1, 1, 0), (1, 1, 1)]),
+     [(0, 0, 0), (0, 1, 0), (1, 1, 0), (1, 1, 1)]),
     # One world: red bodies of one agent, the blue one of the other, which has steps left.
-    ({'red': PPO, 'blue': A3C}, [DUEL], [(0, 0, 0), (0, 0, 1), (1, 0, 0)]),
-])
+    ({'red': PPO, 'blue': A3C}, [DUEL], DUELLISTS),
+], ids=['copies', 'environments', 'world'])
 def test_each_agent_learns_its_steps_with_its_own_weights(tmp_path, agents, envs, bodies):
     found = session(tmp_path, agents, envs, bodies)
     for name, settings in agents.items():
         summary, _ = found[name]
-        assert summary['agent_steps'] >= settings['total_steps']
+        # It learns no more once it is done, though the other one goes on.
+        assert 0 <= summary['agent_steps'] - settings['total_steps'] < 10 * 24
         assert summary['updates'] > 0
         assert summary['episodes'] > 0
         assert summary['trajectories_lost'] == 0
-        # It learns no more once it is done, though the other one goes on.
-        assert summary['agent_steps'] < settings['total_steps'] + 10 * 24
 
 
 def test_a_session_is_deterministic_and_a_finished_one_can_get_longer(tmp_path):
-    agents, bodies = {'red': PPO, 'blue': A3C}, [(0, 0, 0), (0, 0, 1), (1, 0, 0)]
-    first, again, other = (session(tmp_path / name, agents, [DUEL], bodies, seed=seed)
+    agents = {'red': PPO, 'blue': A3C}
+    first, again, other = (session(tmp_path / name, agents, [DUEL], DUELLISTS, seed=seed)
                            for name, seed in (('a', 5), ('b', 5), ('c', 6)))
     for name in agents:
         assert all(torch.equal(each, again[name][1][key]) for key, each in first[name][1].items())
         assert not all(torch.equal(each, other[name][1][key])
                        for key, each in first[name][1].items())
-    longer = {name: {**each, 'total_steps': 700} for name, each in agents.items()}
-    resumed = session(tmp_path / 'a', longer, [DUEL], bodies, seed=5)
+    longer = {name: {**each, 'total_steps': 400} for name, each in agents.items()}
+    resumed = session(tmp_path / 'a', longer, [DUEL], DUELLISTS, seed=5)
     for name in agents:
-        assert resumed[name][0]['agent_steps'] >= 700
+        assert resumed[name][0]['agent_steps'] >= 400
         assert resumed[name][0]['updates'] > first[name][0]['updates']
 
 
-def test_a_fixed_opponent_keeps_the_weights_of_an_earlier_run(tmp_path):
-    bodies = [(0, 0, 0), (0, 0, 1), (1, 0, 0)]
-    earlier = session(tmp_path / 'a', {'red': PPO, 'blue': A3C}, [DUEL], bodies)
+def test_a_fixed_opponent_keeps_its_weights_and_plays_a_match(tmp_path, capsys):
+    earlier = session(tmp_path / 'a', {'red': PPO, 'blue': A3C}, [DUEL], DUELLISTS)
     opponent = {**A3C, 'freeze': True, 'init': str(tmp_path / 'a' / 'blue')}
-    later = session(tmp_path / 'b', {'red': PPO, 'blue': opponent}, [DUEL], bodies)
+    later = session(tmp_path / 'b', {'red': PPO, 'blue': opponent}, [DUEL], DUELLISTS)
     was, now = earlier['blue'][1], later['blue'][1]
     assert all(torch.equal(each, now[key]) for key, each in was.items())
     assert later['red'][0]['updates'] > 0
+    red = tmp_path / 'b' / 'red'
+    players = [f'red_*={red}', f'blue_*={tmp_path / "b" / "blue"}']
+    assert match.main([*players, '--episodes', '3']) == 0
+    assert 'blue_0: 3 episodes: mean ' in capsys.readouterr().out
+    for wrong, message in (('blue_0', "'blue_0' is not allowed"),
+                           (f'blue_*={red}', 'was trained for red_0, red_1'),
+                           ('green=random', 'blue_0: nobody acts')):
+        assert match.main([players[0], wrong]) == 2
+        assert message in capsys.readouterr().err, wrong
 
 
+@pytest.mark.slow
 def test_agents_learn_rewards_of_their_own_bodies_as_a_match_shows(tmp_path, capsys):
     # A body's reward is its action, 0 to 3, in episodes of 5 steps.
-    settings = {'algorithm': 'ppo', 'unroll_length': 25, 'batch_size': 1, 'discount': 0.5,
-                'learning_rate': 0.01, 'total_steps': 6000}
+    settings = {'algorithm': 'ppo', 'unroll_length': 15, 'batch_size': 1, 'discount': 0.5,
+                'learning_rate': 0.02, 'total_steps': 3000}
     found = session(tmp_path, {'red': settings, 'blue': {**settings, 'freeze': True}}, [DUEL],
-                    [(0, 0, 0), (0, 0, 1), (1, 0, 0)])
+                    DUELLISTS)
     # Red bodies have 3 and 5 steps: at random 6 on average, at best 12.
     assert found['red'][0]['mean_return_100'] > 11
     assert found['blue'][0]['mean_return_100'] < 9
@@ -96,37 +102,31 @@ def test_agents_learn_rewards_of_their_own_bodies_as_a_match_shows(tmp_path, cap
     assert float(returns['red_0']) > 8
     assert float(returns['red_1']) > 13
     assert float(returns['blue_0']) < 9
-    for wrong, message in (('blue_0', "'blue_0' is not allowed"),
-                           (f'blue_*={tmp_path / "red"}', 'was trained for red_0, red_1'),
-                           ('green=random', 'blue_0: nobody acts')):
-        assert match.main([f'red_*={tmp_path / "red"}', wrong]) == 2
-        assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(('text', 'message'), [
-    ('[]', 'is not a mapping with agents, envs and bodies'),
-    ('{agents: {A: {}}, envs: [{}], bodies: []}', "name: 'A' is not allowed"),
-    ('{agents: {a: {algoritm: ppo}}, envs: [{}], bodies: []}',
-     "agents: a: 'algoritm': no such setting; did you mean 'algorithm'?"),
-    ('{agents: {a: {}}, envs: [{}], bodies: [[0, 1, 0]]}', r'bodies: \[0, 1, 0\] is not allowed'),
-    ('{agents: {a: {}, b: {}}, envs: [{}], bodies: [[0, 0, 0]]}', 'bodies: agent b has none'),
-    ('{agents: {a: {}}, envs: [{num_envs: 2}], bodies: [[0, 0, 0]]}', 'num_envs is not allowed'),
-    ('{agents: {a: {}}, envs: [{env_id: CartPole-v1}, {env_id: Acrobot-v1}], '
-     'bodies: [[0, 0, 0], [0, 1, 0]]}', 'agent a: environment 1 with .* differs'),
-    ('{agents: {a: {}}, envs: [{env_id: test/duel}], bodies: [[0, 0, 0]]}',
-     'bodies: 1 are not allowed with env_id test/duel, which has 3: red_0, red_1, blue_0'),
-])
-def test_a_wrong_file_is_one_line_and_status_2(tmp_path, capsys, text, message):
+def test_a_wrong_file_is_one_line_and_status_2_and_a_right_one_is_read(tmp_path, capsys):
     path = tmp_path / 'session.yaml'
-    path.write_text(text)
-    assert multi_agent_training.main([str(path), '--run_dir', str(tmp_path / 'run')]) == 2
-    error = capsys.readouterr().err
-    assert error.count('\n') == 1
-    assert re.search(message, error), error
-
-
-def test_a_file_is_read_as_it_was_written(tmp_path):
-    path = tmp_path / 'session.yaml'
+    for text, message in (
+            ('[]', 'is not a mapping with agents, envs and bodies'),
+            ('{agents: {A: {}}, envs: [{}], bodies: []}', "name: 'A' is not allowed"),
+            ('{agents: {a: {algoritm: ppo}}, envs: [{}], bodies: []}',
+             "agents: a: 'algoritm': no such setting; did you mean 'algorithm'?"),
+            ('{agents: {a: {}}, envs: [{}], bodies: [[0, 1, 0]]}',
+             r'bodies: \[0, 1, 0\] is not allowed'),
+            ('{agents: {a: {}, b: {}}, envs: [{}], bodies: [[0, 0, 0]]}',
+             'bodies: agent b has none'),
+            ('{agents: {a: {}}, envs: [{num_envs: 2}], bodies: [[0, 0, 0]]}',
+             'num_envs is not allowed'),
+            ('{agents: {a: {}}, envs: [{env_id: CartPole-v1}, {env_id: Acrobot-v1}], '
+             'bodies: [[0, 0, 0], [0, 1, 0]]}', 'agent a: environment 1 with .* differs'),
+            ('{agents: {a: {}}, envs: [{env_id: test/duel}], bodies: [[0, 0, 0]]}',
+             'bodies: 1 are not allowed with env_id test/duel, which has 3: red_0, red_1, '
+             'blue_0')):
+        path.write_text(text)
+        assert multi_agent_training.main([str(path), '--run_dir', str(tmp_path / 'run')]) == 2
+        error = capsys.readouterr().err
+        assert error.count('\n') == 1, text
+        assert re.search(message, error), error
     path.write_text('agents: {a: {algorithm: ppo, learning_rate: 1e-3, init: runs/x}}\n'
                     'envs: [{env_id: CartPole-v1}]\nbodies: [[0, 0, 0]]\n')
     file = read_agents_file(path)

@@ -42,8 +42,11 @@ def test_the_result_is_that_of_the_same_policy_and_starts_each_time(policy):
     envs.close()
 
 
-def test_it_ends_early_when_stopped(policy):
+def test_it_ends_early_when_stopped_and_refuses_weights_that_are_not_finite(policy):
     evaluator, stop = PolicyEvaluator(as_dict(ENV, TRAIN)), threading.Event()
+    with pytest.raises(ValueError, match='not all finite'):
+        evaluator.evaluate({name: array * np.float32('nan')
+                            for name, array in weights(policy).items()})
     local = LocalEvaluator(evaluator, stop)
     local.start(EvaluatedPolicy(7, 1, 0.0, weights(policy)))
     assert local.take().agent_steps == 7
@@ -58,14 +61,6 @@ def test_a_training_under_attack_is_evaluated_under_attack(policy):
     evaluator = PolicyEvaluator(as_dict(ENV, TRAIN, attack))
     found = evaluator.evaluate(weights(policy))
     assert found.injects == sum(found.lengths) > 0
-    evaluator.close()
-
-
-def test_weights_that_are_not_finite_are_refused(policy):
-    evaluator = PolicyEvaluator(as_dict(ENV, TRAIN))
-    arrays = {name: array * np.float32('nan') for name, array in weights(policy).items()}
-    with pytest.raises(ValueError, match='not all finite'):
-        evaluator.evaluate(arrays)
     evaluator.close()
 
 

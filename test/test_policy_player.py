@@ -37,9 +37,11 @@ def some_weights(config):
     return {name: each + 0.5 for name, each in weights(policy).items()}
 
 
-def test_images_change_while_the_policy_acts():
+def test_images_change_while_the_policy_acts_and_large_ones_are_thinned_out(monkeypatch):
     config = settings('CartPole-v1')
     player = PolicyPlayer(config)
+    with pytest.raises(ValueError, match='weights: names'):
+        player.load({})
     player.load(some_weights(config))
     images = [player.play(3) for _ in range(3)]
     assert all(each.dtype == np.uint8 and each.shape == (400, 600, 3) for each in images)
@@ -47,25 +49,29 @@ def test_images_change_while_the_policy_acts():
     assert player.fps == 50.0
     # Beyond the end of an episode.
     assert player.play(600).shape == (400, 600, 3)
-    player.close()
-
-
-def test_large_images_are_thinned_out(monkeypatch):
     monkeypatch.setattr(policy_player, '_LARGEST', 250)
-    player = PolicyPlayer(settings('CartPole-v1'))
     assert player.play(1).shape == (134, 200, 3)
     player.close()
 
 
-@pytest.mark.parametrize(('env_id', 'more', 'expected'), [
-    ('vdl/Counter-v0', {}, 'env_id: vdl/Counter-v0 cannot render images'),
-    ('robot/owi535', {}, "'robot/owi535' is a robot, which the actor moves"),
-    ('CartPole-v1', {'inference': 'learner'}, 'the weights stay in the learner'),
-    ('nobody/Knows-v3', {}, "no environment 'nobody/Knows-v3' on this host")])
-def test_what_cannot_be_shown_is_said(env_id, more, expected):
-    with pytest.raises(EnvError, match=expected) as caught:
-        PolicyPlayer(settings(env_id, **more))
-    assert '\n' not in str(caught.value)
+def test_what_cannot_be_shown_is_one_line(monkeypatch):
+    for env_id, more, expected in (
+            ('vdl/Counter-v0', {}, 'env_id: vdl/Counter-v0 cannot render images'),
+            ('robot/owi535', {}, "'robot/owi535' is a robot, which the actor moves"),
+            ('CartPole-v1', {'inference': 'learner'}, 'the weights stay in the learner'),
+            ('nobody/Knows-v3', {}, "no environment 'nobody/Knows-v3' on this host")):
+        with pytest.raises(EnvError, match=expected) as caught:
+            PolicyPlayer(settings(env_id, **more))
+        assert '\n' not in str(caught.value)
+    player = PolicyPlayer(settings('CartPole-v1'))
+
+    def fail(*_):
+        raise RuntimeError('broken\nglass')
+
+    monkeypatch.setattr(player._stepper, 'step', fail)
+    with pytest.raises(EnvError, match='RuntimeError: broken glass'):
+        player.play(1)
+    player.close()
 
 
 def test_without_opengl_its_reason_is_said_where_it_is_needed(monkeypatch):
@@ -84,22 +90,3 @@ def test_without_opengl_its_reason_is_said_where_it_is_needed(monkeypatch):
     with pytest.raises(EnvError, match='OpenGL: no driver; apt install it'):
         PolicyPlayer(settings('vdl_ros/OWI535Reach-v0'))
     assert os.environ['MUJOCO_GL'] == 'disable'
-
-
-def test_an_error_of_the_environment_is_one_line(monkeypatch):
-    player = PolicyPlayer(settings('CartPole-v1'))
-
-    def fail(*_):
-        raise RuntimeError('broken\nglass')
-
-    monkeypatch.setattr(player._stepper, 'step', fail)
-    with pytest.raises(EnvError, match='RuntimeError: broken glass'):
-        player.play(1)
-    player.close()
-
-
-def test_weights_of_another_network_are_refused():
-    player = PolicyPlayer(settings('CartPole-v1'))
-    with pytest.raises(ValueError, match='weights: names'):
-        player.load({})
-    player.close()

@@ -1,6 +1,7 @@
 """A checkpoint's policy comes back with its environment, or the reason why it does not."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -35,6 +36,12 @@ def saved(tmp_path):
     return save
 
 
+def same(a, b):
+    """Return whether two policies have the same tensors, bit by bit."""
+    a, b = a.state_dict(), b.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
 def broken(path, **changes):
     """Change what a checkpoint holds of the learner; None takes it out."""
     found = load_checkpoint(path)
@@ -53,63 +60,40 @@ def refused(path, message, **wanted):
     assert '\n' not in str(error.value)
 
 
-@pytest.mark.parametrize('settings', [
-    {}, {'lstm_size': 5}, {'normalize_observations': True}], ids=str)
-@pytest.mark.parametrize('algorithm', ALGORITHMS)
-def test_a_policy_comes_back_with_what_it_was_learned_in(saved, same, algorithm, settings):
-    path, learner = saved(algorithm=algorithm, **settings)
-    if learner.policy.normalizer is not None:
-        learner.policy.normalizer.update(torch.randn(50, 3) * 9)
-        broken(path, policy=learner.policy.state_dict())
-    found = load_policy(path)
-    assert same(dict(found.policy.state_dict()), dict(learner.policy.state_dict()))
-    assert found.policy.state_size == learner.policy.state_size
-    assert (found.env, found.train) == (ENV, learner.config)
-    assert found.action_space == factory.spaces(ENV)[1]
-    assert (found.version, found.agent_steps) == (7, 99)
-    assert not found.policy.training
+def test_a_policy_comes_back_with_what_it_was_learned_in(saved):
+    settings = itertools.cycle(({}, {'lstm_size': 5}, {'normalize_observations': True}))
+    for algorithm, more in zip(ALGORITHMS, settings, strict=False):
+        path, learner = saved(algorithm=algorithm, **more)
+        if learner.policy.normalizer is not None:
+            learner.policy.normalizer.update(torch.randn(50, 3) * 9)
+            broken(path, policy=learner.policy.state_dict())
+        found = load_policy(path)
+        assert same(found.policy, learner.policy), algorithm
+        assert found.policy.state_size == learner.policy.state_size
+        assert (found.env, found.train) == (ENV, learner.config)
+        assert found.action_space == factory.spaces(ENV)[1]
+        assert (found.version, found.agent_steps) == (7, 99)
+        assert not found.policy.training
 
 
-@pytest.mark.parametrize('wanted', [
-    {}, {'env_id': 'vdl/Counter-v0'}, {'algorithm': 'ppo'},
-    {'env_id': 'vdl/Counter-v0', 'algorithm': 'ppo'}])
-def test_the_one_that_is_wanted_is_loaded(saved, wanted):
+def test_what_is_no_policy_or_not_the_one_that_is_wanted_is_said(saved, tmp_path):
     path, _ = saved(algorithm='ppo')
+    wanted = {'env_id': 'vdl/Counter-v0', 'algorithm': 'ppo'}
     assert load_policy(path, **wanted).train.algorithm == 'ppo'
-
-
-def test_another_environment_or_algorithm_is_refused_with_both_names(saved):
-    path, _ = saved(algorithm='ppo')
     refused(path, "env_id is 'vdl/Counter-v0', not 'CartPole-v1'", env_id='CartPole-v1')
     refused(path, "algorithm is 'ppo', not 'dqn'", algorithm='dqn')
-    refused(path, "algorithm is 'ppo', not 'dqn'", env_id='vdl/Counter-v0', algorithm='dqn')
-
-
-def test_weights_of_another_network_are_refused(saved):
-    path, _ = saved(hidden_size=4, config={'hidden_size': 5})
+    for changes in ({'policy': None}, {'version': None}, {'policy': 3}, {'agent_steps': []}):
+        path, _ = saved()
+        broken(path, **changes)
+        refused(path, 'not a policy for vdl/Counter-v0: ')
+    path, _ = saved(config={'hidden_size': 5})
     refused(path, 'not a policy for vdl/Counter-v0: ')
     refused(path, 'size mismatch')
     path, _ = saved(algorithm='impala', config={'algorithm': 'dqn'})
-    refused(path, 'not a policy for vdl/Counter-v0: ')
     refused(path, 'value_head')
-
-
-@pytest.mark.parametrize('changes', [
-    {'policy': None}, {'version': None}, {'agent_steps': None}, {'policy': 3},
-    {'version': 'seven'}, {'agent_steps': []}], ids=str)
-def test_what_is_missing_or_of_no_use_is_said(saved, changes):
-    path, _ = saved()
-    broken(path, **changes)
-    refused(path, 'not a policy for vdl/Counter-v0: ')
-
-
-def test_a_setting_that_is_not_allowed_is_said(saved):
     path, _ = saved(config={'network': 'transformer'})
     with pytest.raises(SettingError, match="^network: 'transformer' is not allowed"):
         load_policy(path)
-
-
-def test_no_file_is_said(tmp_path):
     refused(tmp_path / 'nothing.pt', 'no such file')
 
 
@@ -126,35 +110,26 @@ def test_values_of_actions_explore_as_at_the_end_of_the_run(saved):
     assert (drawn != best).mean() == pytest.approx(0.125, abs=0.03)
 
 
-@pytest.fixture
-def same():
-    """Return a function: whether two dicts of tensors are the same, bit by bit."""
-    return lambda a, b: a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
-
-
-def test_a_policy_alone_is_small_and_the_same(saved, same, tmp_path):
+def test_a_policy_alone_is_small_and_the_same(saved, tmp_path):
     path, learner = saved(config={'run_dir': '/home/somebody/runs/1', 'device': 'cpu'},
                           algorithm='ppo', normalize_observations=True)
     alone = tmp_path / 'policy.pt'
     save_policy(path, alone)
     assert alone.stat().st_size < 0.6 * path.stat().st_size
     found = load_policy(alone)
-    assert same(dict(found.policy.state_dict()), dict(learner.policy.state_dict()))
+    assert same(found.policy, learner.policy)
     assert (found.env, found.version, found.agent_steps) == (ENV, 7, 99)
     assert b'somebody' not in alone.read_bytes()
     with pytest.raises(ValueError, match='algorithm'):
         learner.load_state(load_checkpoint(alone)['learner'])
 
 
-def test_a_video_shows_the_policy_of_a_checkpoint(saved, tmp_path):
+def test_a_video_shows_the_policy_of_a_checkpoint_where_there_are_pictures(saved, tmp_path):
     path, _ = saved(EnvConfig(env_id='vdl/Reach1D-v0'), algorithm='ppo')
     line = record_video(path, tmp_path / 'video.mp4')
     assert line.startswith(f'{tmp_path}/video.mp4: 5 episodes, ')
     assert (tmp_path / 'video.mp4').stat().st_size > 1000
-
-
-def test_an_environment_without_pictures_has_no_video(saved, tmp_path):
     path, _ = saved()
     with pytest.raises(ValueError, match='vdl/Counter-v0 cannot render images'):
-        record_video(path, tmp_path / 'video.mp4')
-    assert not (tmp_path / 'video.mp4').exists()
+        record_video(path, tmp_path / 'other.mp4')
+    assert not (tmp_path / 'other.mp4').exists()

@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.process
 def test_what_starts_processes_does_not_import_pytorch():
     files = [str(each) for each in sorted((ROOT / 'launch').glob('*.launch.py'))]
     assert len(files) > 5

@@ -1,14 +1,22 @@
-"""The schedule of attacks, the attack's own state, and its path to a gradient."""
+"""Modes of attacks, their schedules, the attack's own state, and its path to a gradient."""
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
-from vdl_ros.attacks.attack_config import AttackConfig
+from vdl_ros.attacks.attack_config import (
+    AttackConfig,
+    Schedule,
+    SurrogateConfig,
+    schedule,
+    verify_attack,
+)
 from vdl_ros.attacks.attacker import Attacker
 from vdl_ros.attacks.victim import PolicyVictim, Seen
+from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.policy.weights import load_weights, weights
+from vdl_ros.rl.train_config import TrainConfig
 
 B = 3
 NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -34,7 +42,36 @@ def resets(*where):
     return found
 
 
-def test_noise_changes_in_every_step_without_a_policy():
+def test_modes_have_a_schedule_and_contradictions_are_refused():
+    for mode, expected in (
+            ('fgsm', Schedule()), ('fgsm_skip5', Schedule(5)), ('fgsm_skip10', Schedule(10)),
+            ('fgsm_reuse5', Schedule(5, reuse=True)), ('fgsm_vf', Schedule(by_value=True)),
+            ('random', Schedule()), ('patch', Schedule())):
+        assert schedule(mode) == expected
+    for mode in ('', 'FGSM', 'fgsm_skip', 'fgsm_skip0', 'fgsm_reuse12345'):
+        with pytest.raises(SettingError, match=f"^adversarial_mode: '{mode}' is not allowed: "):
+            verify_attack(AttackConfig(mode), TrainConfig())
+    exact = TrainConfig(precision='bfloat16')
+    assert verify_attack(AttackConfig(), exact) == exact
+    assert verify_attack(AttackConfig('fgsm'), TrainConfig()).precision == 'float32'
+    central = TrainConfig(inference='learner')
+    for mode, train, surrogate, message in (
+            ('fgsm', exact, None, "^precision: 'bfloat16' is not allowed with advers"),
+            ('fgsm_vf', TrainConfig(algorithm='sac'), None,
+             "^adversarial_mode: 'fgsm_vf' is not allowed with alg"),
+            # Actors have no weights.
+            ('fgsm_skip5', central, SurrogateConfig(),
+             "^adversarial_mode: 'fgsm_skip5' is not allowed with ")):
+        with pytest.raises(SettingError, match=message):
+            verify_attack(AttackConfig(mode), train, surrogate)
+    surrogate = SurrogateConfig(adversarial_checkpoint='other.pt')
+    assert verify_attack(AttackConfig('fgsm'), central, surrogate).inference == 'learner'
+    assert verify_attack(AttackConfig('random'), central, SurrogateConfig())
+    # The learner does not know what its actors have.
+    assert verify_attack(AttackConfig('fgsm'), central)
+
+
+def test_noise_needs_no_policy_and_other_modes_wait_for_one(make):
     attacker = attack('random')
     found = [attacker.perturb(images(0), None, resets()) for _ in range(2)]
     for each in found:
@@ -44,9 +81,6 @@ def test_noise_changes_in_every_step_without_a_policy():
         # The root mean square of a uniform number from 0 to e is e / sqrt(3).
         np.testing.assert_allclose(each.l2, 0.05 / 3 ** 0.5, rtol=0.05)
     assert not torch.equal(found[0].image, found[1].image)
-
-
-def test_other_modes_wait_for_a_policy(make):
     attacker = attack('fgsm')
     waiting = attacker.perturb(images(0), None, resets(0, 1, 2))
     assert torch.equal(waiting.image, images(0))
@@ -72,14 +106,12 @@ def test_a_period_counts_from_the_start_of_each_episode(make, mode):
                 for step in range(7)]
     if mode == 'fgsm_skip3':
         assert injected == computed
-        for step, b in np.argwhere(~np.array(injected)):
-            assert not noises[step][b].any()
+        assert not any(noises[step][b].any() for step, b in np.argwhere(~np.array(injected)))
         return
     assert np.all(injected)
-    for step in range(1, 7):
-        for b in range(B):
-            same = torch.allclose(noises[step][b], noises[step - 1][b], atol=1e-6)
-            assert same == (not computed[step][b]), (step, b)
+    for step, b in np.ndindex(6, B):
+        same = torch.allclose(noises[step + 1][b], noises[step][b], atol=1e-6)
+        assert same == (not computed[step + 1][b]), (step, b)
 
 
 def test_what_is_reused_must_have_been_computed(make):
@@ -106,8 +138,8 @@ def test_the_value_decides_which_observations_are_perturbed(make):
     assert ((found.l2 > 0) == found.injects).all()
 
 
-@pytest.mark.parametrize('last_action_reward', [False, True])
-@pytest.mark.parametrize('mode', ['fgsm', 'fgsm_skip2', 'fgsm_vf'])
+@pytest.mark.parametrize(('mode', 'last_action_reward'), [
+    ('fgsm', False), ('fgsm_skip2', True), ('fgsm_vf', True)])
 def test_its_state_is_that_of_the_attacked_policy_and_is_cut_at_resets(
         make, mode, last_action_reward):
     policy = make(network='universe', lstm_size=8, last_action_reward=last_action_reward)
@@ -127,11 +159,11 @@ def test_its_state_is_that_of_the_attacked_policy_and_is_cut_at_resets(
     assert attacker._state.abs().sum() > 0
 
 
-@pytest.mark.parametrize('mode', ['fgsm', 'pgd', 'pgd_l2'])
-@pytest.mark.parametrize(('actions', 'settings'), [
-    (gymnasium.spaces.Discrete(4), {}), (gymnasium.spaces.MultiDiscrete([3, 2]), {}),
-    (FORCES, {}), (FORCES, {'action_distribution': 'squashed'}),
-    (gymnasium.spaces.Discrete(4), {'algorithm': 'dqn'})],
+@pytest.mark.parametrize(('mode', 'actions', 'settings'), [
+    ('fgsm', gymnasium.spaces.Discrete(4), {}),
+    ('pgd', gymnasium.spaces.MultiDiscrete([3, 2]), {}), ('pgd_l2', FORCES, {}),
+    ('fgsm', FORCES, {'action_distribution': 'squashed'}),
+    ('pgd', gymnasium.spaces.Discrete(4), {'algorithm': 'dqn'})],
     ids=['discrete', 'parts', 'forces', 'squashed', 'values'])
 def test_it_makes_the_best_actions_less_likely_in_every_action_space(
         make, mode, actions, settings):
@@ -166,9 +198,8 @@ def test_numbers_are_perturbed_in_their_standard_deviations(make):
     np.testing.assert_allclose(found.l2, 0.2, rtol=1e-4)
 
 
-@pytest.mark.parametrize('lstm_size', [0, 8])
-def test_there_is_a_gradient_although_acting_is_in_inference_mode_and_bfloat16(make, lstm_size):
-    policy = make(network='universe', precision='bfloat16', lstm_size=lstm_size)
+def test_there_is_a_gradient_although_acting_is_in_inference_mode_and_bfloat16(make):
+    policy = make(network='universe', precision='bfloat16', lstm_size=8)
     attacker = attack('fgsm', policy, epsilon=0.001)
     with torch.inference_mode():
         for step in range(2):
@@ -188,10 +219,3 @@ def test_weights_that_the_policy_loads_later_count(make):
     with torch.no_grad():
         expected = policy(images(0)[None], seen.is_reset[None], seen.state).parameters[0]
         torch.testing.assert_close(victim.output(images(0), seen).parameters, expected)
-
-
-def test_the_same_seed_gives_the_same_noise(make):
-    policy = make(NUMBERS, FORCES)
-    found = [attack('fgsm', policy).perturb(torch.zeros(B, 4), None, resets()).image
-             for _ in range(2)]
-    assert torch.equal(*found)

@@ -27,11 +27,6 @@ def found(make):
     return run
 
 
-def test_the_most_frequent_action_wins_and_the_smallest_of_several():
-    actions = np.array([[0, 2, 1], [1, 2, 1], [1, 0, 0], [0, 2, 2]])
-    assert most_frequent(actions, 3).tolist() == [0, 2, 1]
-
-
 def test_the_plane_goes_through_the_observation_and_the_attack(found):
     boundaries_, policy = found(network='universe', lstm_size=4)
     assert len(boundaries_) == 2
@@ -61,16 +56,16 @@ def test_boundaries_are_repeated_by_their_seed_and_actions_can_be_folded(found):
     assert len(np.unique(one.actions)) == 2
     (folded, *_), _ = found(network='universe', folded={1: 0})
     assert not folded.actions.any()
+    # Of several actions the smallest is noted.
+    actions = np.array([[0, 2, 1], [1, 2, 1], [1, 0, 0], [0, 2, 2]])
+    assert most_frequent(actions, 3).tolist() == [0, 2, 1]
 
 
-def test_only_perturbed_observations_count(found):
+def test_only_perturbed_observations_count_and_what_has_no_boundary_is_refused(found):
     boundaries_, _ = found(AttackConfig('fgsm_skip3', 0.1), frames=3, env_id='CartPole-v1')
     assert [each.step for each in boundaries_[:3]] == [0, 3, 6]
-
-
-@pytest.mark.parametrize(('attack', 'env_id', 'message'), [
-    (AttackConfig(), 'CartPole-v1', "^adversarial_mode: 'none' is not allowed"),
-    (FGSM, 'vdl/Reach1D-v0', '^actions: Box.* is not allowed: one discrete action')])
-def test_what_has_no_boundary_is_refused(found, attack, env_id, message):
-    with pytest.raises(SettingError, match=message):
-        found(attack, env_id=env_id)
+    for attack, env_id, message in (
+            (AttackConfig(), 'CartPole-v1', "^adversarial_mode: 'none' is not allowed"),
+            (FGSM, 'vdl/Reach1D-v0', '^actions: Box.* is not allowed: one discrete action')):
+        with pytest.raises(SettingError, match=message):
+            found(attack, env_id=env_id)

@@ -20,7 +20,7 @@ def cross_entropy(network, labels):
     return lambda inputs: nn.functional.cross_entropy(network(inputs), labels, reduction='none')
 
 
-def test_the_gradient_of_a_linear_network_is_the_derived_one():
+def test_the_gradient_of_a_linear_network_is_the_derived_one_and_noise_that_of_rl_attack_vf():
     network = nn.Linear(5, 3)
     inputs, labels = images(4, 5), torch.tensor([0, 2, 1, 0])
     found = gradient(cross_entropy(network, labels), inputs)
@@ -30,11 +30,8 @@ def test_the_gradient_of_a_linear_network_is_the_derived_one():
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(
         fgsm(cross_entropy(network, labels), inputs, 0.1, UNIT), 0.1 * expected.sign())
-
-
-def test_random_noise_is_that_of_rl_attack_vf():
     noise = random_noise(torch.zeros(1000, 10), 0.2, torch.Generator().manual_seed(0))
-    assert noise.min() >= 0.0
+    assert 0.0 <= noise.min() < 0.01
     assert 0.19 < noise.max() < 0.2
     assert noise.mean().item() == pytest.approx(0.1, abs=0.002)
 
@@ -66,41 +63,10 @@ def test_attacks_on_a_policy_are_those_of_foolbox(make, ours, theirs):
     assert (victim.output(expected[0], seen).parameters.argmax(-1) != labels).any()
 
 
-def test_the_root_mean_square_of_pgd_is_at_most_epsilon_in_both_norms(make):
-    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 3))
-    inputs, labels = images(4, 4, 4), torch.tensor([0, 1, 2, 0])
-    for attack in (pgd, pgd_l2):
-        found = attack(cross_entropy(network, labels), inputs, 0.05, UNIT, 8)
-        rms = found.flatten(1).norm(dim=1) / 4.0
-        assert (rms <= 0.05 * 1.0001).all()
-        assert (rms > 0.04).all()
-        assert (found.abs().max() <= 0.05 * 1.0001) == (attack is pgd)
-
-
-def test_the_unit_scales_what_is_tried_and_not_the_result():
-    network = nn.Linear(2, 2, bias=False)
-    with torch.no_grad():
-        network.weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
-    seen = []
-
-    def loss(inputs):
-        seen.append(inputs.detach())
-        return nn.functional.cross_entropy(network(inputs), torch.tensor([0]), reduction='none')
-
-    unit = torch.tensor([1.0, 100.0])
-    found = pgd_l2(loss, torch.ones(1, 2), 0.1, unit, 2)
-    # The second number counts a hundred times as much, so the perturbation is nearly all there.
-    assert abs(found[0, 1]) > 50 * abs(found[0, 0])
-    torch.testing.assert_close(found.norm(), torch.tensor(0.1 * 2 ** 0.5))
-    assert abs(seen[1][0, 1] - 1.0) > 10.0
-
-
-@pytest.mark.parametrize(('shape', 'channels_last', 'area'), [
-    ((3, 40, 50), False, (8, 10)), ((40, 50, 3), True, (8, 10))])
-def test_a_patch_changes_its_corner_in_all_images_alike_and_learns(shape, channels_last, area):
-    patch = Patch(shape, 0.2, channels_last)
-    rows, columns = area
-    pictures = images(2, *shape)
+@pytest.mark.parametrize('channels_last', [False, True])
+def test_a_patch_changes_its_corner_in_all_images_alike_and_learns(channels_last):
+    shape, rows, columns = (40, 50, 3) if channels_last else (3, 40, 50), 8, 10
+    patch, pictures = Patch(shape, 0.2, channels_last), images(2, *shape)
     weights = torch.randn(shape, generator=torch.Generator().manual_seed(2))
 
     def loss(inputs):
@@ -112,11 +78,10 @@ def test_a_patch_changes_its_corner_in_all_images_alike_and_learns(shape, channe
     shown = patch.apply(pictures)
     assert loss(shown).sum() > before
     assert set(patch.pixels.flatten().tolist()) <= {0.0, 0.5, 1.0}
-    changed = (shown != pictures) if channels_last else (shown != pictures).movedim(1, -1)
+    changed = shown != pictures
+    if not channels_last:
+        changed, shown = changed.movedim(1, -1), shown.movedim(1, -1)
     assert not changed[:, rows:].any()
     assert not changed[:, :, columns:].any()
     assert changed[:, :rows, :columns].all()
-    corner = shown if channels_last else shown.movedim(1, -1)
-    assert torch.equal(corner[0, :rows, :columns], corner[1, :rows, :columns])
-    if not channels_last:
-        assert torch.equal(shown[0, 0, :rows, :columns], shown[0, 2, :rows, :columns])
+    assert torch.equal(shown[0, :rows, :columns], shown[1, :rows, :columns])

@@ -3,14 +3,15 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/PixelCounter-v0',
-       'vdl/MixedCounter-v0', 'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
+IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/MixedCounter-v0',
+       'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
 
 
 def roll(env, steps, rng):
@@ -20,7 +21,7 @@ def roll(env, steps, rng):
     space = env.single_action_space
     shape = (env.num_envs, *space.shape)
     for _ in range(steps):
-        if isinstance(space, gymnasium.spaces.Box):
+        if isinstance(space, spaces.Box):
             actions = rng.uniform(-1, 1, shape).astype(np.float32)
         else:
             actions = rng.integers(0, getattr(space, 'nvec', getattr(space, 'n', 0)), shape)
@@ -29,51 +30,38 @@ def roll(env, steps, rng):
         kept.append(observation.copy())
         rewards.append(reward)
         ends.append(terminated | truncated)
+    env.close()
     # An environment that wrote into an array it had handed out would differ from the copies.
     assert all(np.array_equal(a, b) for a, b in zip(observations, kept, strict=True))
     return np.stack(observations), np.stack(rewards), np.stack(ends)
 
 
 @pytest.mark.parametrize('env_id', IDS)
-def test_step_after_the_end_is_a_reset_step_without_reward(env_id):
-    config = EnvConfig(env_id=env_id, time_limit=7)
-    env = make(config, seed=3, num_envs=4)
-    observations, rewards, ends = roll(env, 40, np.random.default_rng(0))
-    env.close()
-    assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
-    assert observations.shape == (41, 4, *env.single_observation_space.shape)
-    assert observations.dtype == env.single_observation_space.dtype
+def test_the_step_after_the_end_is_a_reset_without_reward_and_the_seed_decides(env_id):
+    def rolled(seed):
+        env = make(EnvConfig(env_id=env_id, time_limit=7), seed=seed, num_envs=2)
+        assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
+        return env.single_observation_space, *roll(env, 40, np.random.default_rng(0))
+
+    space, observations, rewards, ends = rolled(3)
+    assert observations.shape == (41, 2, *space.shape)
+    assert observations.dtype == space.dtype
     assert rewards.dtype == np.float32
     assert ends.dtype == np.bool_
-    assert ends.sum() >= 4 * 4
+    assert ends.sum() >= 2 * 4
     after = np.zeros_like(ends)
     after[1:] = ends[:-1]
     assert not rewards[after].any()
     assert not ends[after].any()
     # No episode is longer than the limit: ends of one copy are at most 7 steps and a reset apart.
-    for column in ends.T:
-        gaps = np.diff(np.flatnonzero(column))
-        assert gaps.max() <= 8
+    assert all(np.diff(np.flatnonzero(column)).max() <= 8 for column in ends.T)
+    assert np.array_equal(observations, rolled(3)[1])
+    assert not np.array_equal(observations, rolled(4)[1])
+    assert not np.array_equal(observations[:, 0], observations[:, 1])
 
 
-@pytest.mark.parametrize('env_id', IDS)
-def test_seed_decides_the_episodes(env_id):
-    def first(seed):
-        env = make(EnvConfig(env_id=env_id), seed=seed, num_envs=3)
-        # Pong's first frames are alike, whatever the seed.
-        result = roll(env, 12, np.random.default_rng(0))[0]
-        env.close()
-        return result
-
-    one = first(1)
-    assert np.array_equal(one, first(1))
-    assert not np.array_equal(one, first(2))
-    assert not np.array_equal(one[:, 0], one[:, 1])
-
-
-@pytest.mark.parametrize('env_id', ['CartPole-v1', 'vdl/Counter-v0', 'ALE/Pong-v5'])
-def test_reset_can_take_a_seed_and_goes_on_without_one(env_id):
-    env = make(EnvConfig(env_id=env_id), seed=1, num_envs=2)
+def test_reset_can_take_a_seed_and_goes_on_without_one():
+    env = make(EnvConfig(), seed=1, num_envs=2)
 
     def episode(seed=None):
         observations = [env.reset(seed=seed)[0]]
@@ -96,62 +84,101 @@ def test_seeds_are_distinct_and_not_shared_between_neighbours():
         seeds_for(-1, 1)
 
 
-@pytest.mark.parametrize('mode', [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_another_autoreset_mode_is_refused(mode):
-    env = SyncVectorEnv([lambda: gymnasium.make('CartPole-v1')], autoreset_mode=mode)
-    with pytest.raises(EnvError, match='SyncVectorEnv: autoreset mode .* NEXT_STEP'):
-        CheckedVectorEnv(env, seed=0)
-    assert env.closed
-
-
 def test_an_environment_that_cannot_be_served_is_closed_and_named():
     def endless():
         env = gymnasium.make('CartPole-v1')
-        env.observation_space = gymnasium.spaces.Text(5)
+        env.observation_space = spaces.Text(5)
         return env
 
-    env = SyncVectorEnv([endless])
-    with pytest.raises(EnvError, match='^observations: Text is not supported: Box, '):
-        CheckedVectorEnv(env, seed=0)
-    assert env.closed
+    for made, mode, message in (
+            (endless, AutoresetMode.NEXT_STEP, '^observations: Text is not supported: Box, '),
+            (lambda: gymnasium.make('CartPole-v1'), AutoresetMode.SAME_STEP,
+             'SyncVectorEnv: autoreset mode .* NEXT_STEP'),
+            (lambda: gymnasium.make('CartPole-v1'), AutoresetMode.DISABLED, 'autoreset mode')):
+        env = SyncVectorEnv([made], autoreset_mode=mode)
+        with pytest.raises(EnvError, match=message):
+            CheckedVectorEnv(env, seed=0)
+        assert env.closed, message
 
 
-def test_observations_of_several_parts_are_one_vector():
-    env = make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=2)
+def test_observations_of_several_parts_are_one_vector_within_a_limit(monkeypatch):
+    config = EnvConfig(env_id='Blackjack-v1')
+    monkeypatch.setattr('vdl_ros.envs.checked_vector_env._LARGEST_OBSERVATIONS', 2 * 45 * 4)
+    env = make(config, seed=0, num_envs=2)
     observations, _ = env.reset()
-    assert observations.shape == (2, 32 + 11 + 2)
-    assert (observations.reshape(2, -1).sum(1) == 3).all()
     env.close()
-
-
-def test_converted_observations_that_fill_the_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(
-        'vdl_ros.envs.checked_vector_env._LARGEST_OBSERVATIONS', 2 * 45 * 4)
-    make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=2).close()
+    assert observations.shape == (2, 32 + 11 + 2)
+    assert (observations.sum(1) == 3).all()
     with pytest.raises(EnvError, match='^num_envs: 3 observations of 180 bytes are not allowed'):
-        make(EnvConfig(env_id='Blackjack-v1'), seed=0, num_envs=3)
+        make(config, seed=0, num_envs=3)
 
 
-@pytest.mark.parametrize('env_id', ['CartPole-v1', 'ALE/Pong-v5'])
-@pytest.mark.parametrize('actions', [
-    np.array([0, 6]), np.array([-1, 0]), np.array([0]), np.array([0.0, 1.0]), [0, 1],
-    np.array([[0, 1]]),
-])
-def test_wrong_actions_are_refused_before_they_can_hang_a_worker(monkeypatch, env_id, actions):
-    env = make(EnvConfig(env_id=env_id), seed=0, num_envs=2)
+def test_wrong_actions_are_refused_before_they_can_hang_a_worker(monkeypatch):
+    env = make(EnvConfig(env_id='ALE/Pong-v5'), seed=0, num_envs=2)
     env.reset()
     with monkeypatch.context() as patch:
         patch.setattr(env.env, 'step', lambda _: pytest.fail('reached the environment'))
-        with pytest.raises(EnvError, match='actions: '):
-            env.step(actions)
+        for actions in (np.array([0, 6]), np.array([-1, 0]), np.array([0]), np.array([0.0, 1.0]),
+                        [0, 1], np.array([[0, 1]])):
+            with pytest.raises(EnvError, match='actions: '):
+                env.step(actions)
     env.step(np.array([0, 1]))
     env.close()
-
-
-def test_box_actions_must_be_finite_but_may_be_large():
+    # Numbers may be large, but must be finite.
     env = make(EnvConfig(env_id='vdl/Reach1D-v0'), seed=0, num_envs=2)
     env.reset()
     env.step(np.array([[9.0], [-9.0]], np.float32))
     with pytest.raises(EnvError, match='finite'):
         env.step(np.array([[np.nan], [0.0]], np.float32))
     env.close()
+
+
+FOUR = spaces.Box(-1.0, 1.0, (4,), np.float32)
+PARTS = spaces.Dict({'arm': FOUR, 'goal': spaces.Discrete(3)})
+
+
+class Answers(gymnasium.Env):
+    """Returns what it was given, from reset and from every step."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space, at_reset, at_step):
+        self.observation_space, self._at_reset, self._at_step = space, at_reset, at_step
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._at_reset, {}
+
+    def step(self, action):
+        return self._at_step, 0.0, False, False, {}
+
+
+def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(monkeypatch):
+    def answers(*given):
+        monkeypatch.setitem(gymnasium.registry, 'test/Answers-v0', gymnasium.envs.registration.
+                            EnvSpec('test/Answers-v0', lambda render_mode=None: Answers(*given)))
+        return make(EnvConfig(env_id='test/Answers-v0'), seed=0, num_envs=2)
+
+    four = np.zeros(4, np.float32)
+    for space, wrong, reason in (
+            (FOUR, four[:3], ' has the shape (3,), its space has (4,)'),
+            (FOUR, 0.5, ' has the shape (), its space has (4,)'),
+            (FOUR, [[0.0], [0.0, 1.0]],
+             ' is a list of unequal parts, its space has the shape (4,)'),
+            (PARTS, four, ' is of ndarray, its space is Dict'),
+            (PARTS, {'arm': four, 'target': 1},
+             " has the parts ['arm', 'target'], its space has ['arm', 'goal']"),
+            (PARTS, {'arm': four[:, None], 'goal': 1},
+             "['arm'] has the shape (4, 1), its space has (4,)")):
+        with pytest.raises(EnvError) as caught:
+            answers(space, wrong, wrong).reset()
+        assert str(caught.value) == f'env_id: test/Answers-v0: the observation of reset(){reason}'
+        env = answers(space, four if space is FOUR else {'arm': four, 'goal': 1}, wrong)
+        env.reset()
+        with pytest.raises(EnvError) as caught:
+            env.step(np.zeros(2, np.int64))
+        assert str(caught.value) == f'env_id: test/Answers-v0: the observation of step(){reason}'
+    # Those beyond the bounds of their space pass.
+    env = answers(FOUR, [0.0, 0.0, 0.0, 1.5], four)
+    assert env.reset()[0][0, 3] == 1.5
+    assert env.step(np.zeros(2, np.int64))[0].shape == (2, 4)

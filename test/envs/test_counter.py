@@ -1,16 +1,20 @@
 """Test environments: observations, rewards and episodes as documented."""
 
 import numpy as np
-import pytest
 
-from vdl_ros.envs.counter import PIXEL_FRAMES, Reach1DEnv, episode_length
+from vdl_ros.envs.counter import PIXEL_FRAMES, episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 
+def made(*env_ids, num_envs=2):
+    """Return environments and their first observations."""
+    envs = [make(EnvConfig(env_id=each), seed=5, num_envs=num_envs) for each in env_ids]
+    return *envs, *(each.reset()[0] for each in envs)
+
+
 def test_counter_counts_episodes_steps_and_ends():
-    env = make(EnvConfig(env_id='vdl/Counter-v0'), seed=5, num_envs=3)
-    observations, _ = env.reset()
+    env, observations = made('vdl/Counter-v0', num_envs=3)
     identities = observations[:, 2].astype(int)
     assert len(set(identities)) == 3
     expected = [(0, 0)] * 3
@@ -19,8 +23,7 @@ def test_counter_counts_episodes_steps_and_ends():
         for b, identity in enumerate(identities):
             episode, time = expected[b]
             over = time == episode_length(episode, identity)
-            expected[b] = (episode + 1, 0) if over else (episode, time + 1)
-            episode, time = expected[b]
+            expected[b] = episode, time = (episode + 1, 0) if over else (episode, time + 1)
             assert observations[b].tolist() == [episode, time, identity]
             assert rewards[b] == time
             over = time == episode_length(episode, identity)
@@ -28,41 +31,29 @@ def test_counter_counts_episodes_steps_and_ends():
             assert truncated[b] == (over and episode % 2 == 1)
     env.close()
     assert min(episode for episode, _ in expected) > 10
-
-
-def test_episode_lengths_vary():
     assert [episode_length(0, 0), episode_length(1, 0), episode_length(0, 8)] == [5, 12, 13]
     assert {episode_length(episode, 3) for episode in range(11)} == set(range(5, 16))
 
 
 def test_pixel_counter_is_the_counter_in_stacked_frames():
-    clock = make(EnvConfig(env_id='vdl/Counter-v0'), seed=5, num_envs=2)
-    pixels = make(EnvConfig(env_id='vdl/PixelCounter-v0'), seed=5, num_envs=2)
-    clock.reset()
-    stacks, _ = pixels.reset()
+    clock, pixels, _, stacks = made('vdl/Counter-v0', 'vdl/PixelCounter-v0')
     shown = [[] for _ in range(2)]
-    expected = np.zeros((2, PIXEL_FRAMES), np.uint8)
     restarts = [True, True]
     for count in range(400):
         for b in range(2):
-            value = 1 + count % 255
             shown[b] = [0] * (PIXEL_FRAMES - 1) if restarts[b] else shown[b][1:]
-            shown[b].append(value)
-            expected[b] = shown[b]
+            shown[b].append(1 + count % 255)
         assert stacks.dtype == np.uint8
-        assert (stacks == expected[:, :, None, None]).all()
+        assert (stacks == np.array(shown)[:, :, None, None]).all()
         times, *clock_result, _ = clock.step(np.zeros(2, np.int64))
         stacks, *pixel_result, _ = pixels.step(np.zeros(2, np.int64))
         assert np.array_equal(clock_result, pixel_result)
         restarts = times[:, 1] == 0
-    clock.close()
-    pixels.close()
 
 
 def test_mixed_counter_is_the_counter_as_image_and_numbers():
-    ids = ('vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0')
-    clock, pixels, mixed = (make(EnvConfig(env_id=each), seed=5, num_envs=2) for each in ids)
-    counts, stacks, rows = (each.reset()[0] for each in (clock, pixels, mixed))
+    clock, pixels, mixed, counts, stacks, rows = made(
+        'vdl/Counter-v0', 'vdl/PixelCounter-v0', 'vdl/MixedCounter-v0')
     for _ in range(100):
         images, vectors = mixed.single_observation_space.split(rows)
         assert (images == stacks[:, :, :1, :1]).all()
@@ -75,38 +66,3 @@ def test_mixed_counter_is_the_counter_as_image_and_numbers():
         stacks, *_ = pixels.step(np.zeros(2, np.int64))
         rows, *mixed_result, _ = mixed.step(np.ones((2, 2), np.int64))
         assert np.array_equal(mixed_result, result)
-    for each in (clock, pixels, mixed):
-        each.close()
-
-
-@pytest.mark.parametrize('gain', [5.0, 0.0])
-def test_reach_is_solved_by_going_there_and_not_by_standing(gain):
-    env = make(EnvConfig(env_id='vdl/Reach1D-v0'), seed=0, num_envs=32)
-    observations, _ = env.reset()
-    ended = np.zeros(32, bool)
-    solved = np.zeros(32, bool)
-    for _ in range(20):
-        actions = gain * (observations[:, 1:] - observations[:, :1])
-        observations, rewards, terminated, truncated, _ = env.step(actions.astype(np.float32))
-        alive = ~ended
-        distance = abs(observations[:, 1] - observations[:, 0])
-        np.testing.assert_allclose(rewards[alive], -distance[alive], atol=1e-6)
-        solved |= terminated & alive
-        ended |= terminated | truncated
-    env.close()
-    assert ended.all()
-    if gain:
-        assert solved.all()
-    else:
-        assert solved.mean() < 0.3
-
-
-def test_reach_draws_its_point_and_goal():
-    env = Reach1DEnv(render_mode='rgb_array')
-    env.reset(seed=1)
-    env._state[:] = (-1.0, 1.0)
-    picture = env.render()
-    assert picture.shape == (48, 160, 3)
-    assert picture[24, 4].tolist() == [255, 255, 255]
-    assert picture[24, 155].tolist() == [0, 200, 0]
-    assert not picture[24, 80].any()

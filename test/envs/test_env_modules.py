@@ -1,5 +1,6 @@
 """Modules of this host: they register environments, and give their own wrappers; nothing else."""
 
+import importlib
 import sys
 
 import gymnasium
@@ -112,72 +113,68 @@ def test_the_vector_api_is_used_unless_single_environments_are_wrapped(module):
     assert "doesn't have an entry point" in refusal(config('own/Vector-v0'))
 
 
-@pytest.mark.parametrize(('given', 'message'), [
-    (config(wrappers=''),
-     "observations: part 'mission': Text is not supported: Box, Discrete, MultiDiscrete, "
-     'MultiBinary, Dict, Tuple; env_wrappers:=\'[{"FilterObservation": {"filter_keys": '
-     '["numbers"]}}]\' leaves it out'),
-    (config(kwargs='{"size": 0}'),
-     'env_id: own/Own-v0 cannot be created with env_kwargs \'{"size": 0}\': size: 0 is not '
-     'allowed'),
-    (config(kwargs='{"sise": 1}'),
-     'env_id: own/Own-v0 cannot be created with env_kwargs \'{"sise": 1}\': Own.__init__() got '
-     "an unexpected keyword argument 'sise'"),
-    (config(kwargs='{"size": 100}'), 'AssertionError: too large (own_module.py:13)'),
-    (config(kwargs='{"fail": "now"}'), "AttributeError: 'Own' object has no attribute 'missing'"),
-    (config(wrappers='[{"NoText": {"faktor": 2}}]'),
-     "env_wrappers: NoText: TypeError: NoText.__init__() got an unexpected keyword argument "
-     "'faktor'"),
-    (config(wrappers='NoTxt'), "no wrapper 'NoTxt' in the env_modules of this host, or among "
-                               "Gymnasium's that may be named; did you mean 'NoText'?"),
-])
-def test_what_an_environment_refuses_is_one_line(module, given, message):
+def test_what_an_environment_refuses_is_one_line(module):
     import_modules(module())
-    assert message in refusal(given)
+    for given, message in (
+            (config(wrappers=''),
+             "observations: part 'mission': Text is not supported: Box, Discrete, MultiDiscrete, "
+             'MultiBinary, Dict, Tuple; env_wrappers:=\'[{"FilterObservation": {"filter_keys": '
+             '["numbers"]}}]\' leaves it out'),
+            (config(kwargs='{"size": 0}'),
+             'env_id: own/Own-v0 cannot be created with env_kwargs \'{"size": 0}\': size: 0 is '
+             'not allowed'),
+            (config(kwargs='{"sise": 1}'), "got an unexpected keyword argument 'sise'"),
+            (config(kwargs='{"size": 100}'), 'AssertionError: too large (own_module.py:13)'),
+            (config(kwargs='{"fail": "now"}'),
+             "AttributeError: 'Own' object has no attribute 'missing'"),
+            (config(wrappers='[{"NoText": {"faktor": 2}}]'),
+             'env_wrappers: NoText: TypeError: NoText.__init__() got an unexpected keyword '
+             "argument 'faktor'"),
+            (config(wrappers='NoTxt'),
+             "no wrapper 'NoTxt' in the env_modules of this host, or among Gymnasium's that may "
+             "be named; did you mean 'NoText'?")):
+        assert message in refusal(given)
 
 
-@pytest.mark.parametrize('name', [
-    'RecordVideo', 'own_module.RecordVideo', 'gymnasium.wrappers.RecordVideo', 'Vector', 'Own',
-    'own_module', 'antigravity.Wrapper', 'os.system', 'TransformObservation', '__class__'])
-def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module, name):
+def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module):
     import_modules(module())
-    assert f'env_wrappers: no wrapper {name!r} in the env_modules' in refusal(
-        config(wrappers=name))
+    for name in ('RecordVideo', 'own_module.RecordVideo', 'gymnasium.wrappers.RecordVideo',
+                 'Vector', 'Own', 'own_module', 'antigravity.Wrapper', 'os.system',
+                 'TransformObservation', '__class__'):
+        assert f'env_wrappers: no wrapper {name!r} in the env_modules' in refusal(
+            config(wrappers=name))
     assert 'antigravity' not in sys.modules
-
-
-def test_a_wrapper_of_two_modules_needs_its_module(module):
-    import_modules(module())
+    # One of two modules needs its module.
     import_modules(module(OWN.replace('own/', 'own2/'), 'own_module_2'))
     assert 'NoText\' is not unique: own_module.NoText, own_module_2.NoText' in refusal(config())
     make(config(wrappers='own_module_2.NoText'), seed=0).close()
 
 
-@pytest.mark.parametrize(('text', 'cause'), [
-    ('x = (', "SyntaxError: '(' was never closed (own_module.py, line 1)"),
-    ('\nraise KeyError("a\\nb")', "KeyError: 'a\\nb' (own_module.py:2)"),
-    ('raise SystemExit(3)', 'SystemExit: 3 (own_module.py:1)'),
-    ('import not_installed_at_all', "ModuleNotFoundError: No module named 'not_installed_at_all'"),
-])
-def test_a_module_that_does_not_import_is_named_with_the_cause(module, text, cause):
-    with pytest.raises(SettingError) as caught:
-        import_modules(module(text))
-    assert str(caught.value).startswith(f"env_modules: 'own_module' cannot be imported: {cause}")
-    assert '\n' not in str(caught.value)
-
-
-def test_a_module_that_is_not_found_is_named_with_what_helps(tmp_path, monkeypatch):
+def test_a_module_that_does_not_import_is_named_with_the_cause_or_what_helps(
+        module, tmp_path, monkeypatch):
+    for text, cause in (
+            ('x = (', "SyntaxError: '(' was never closed (own_module.py, line 1)"),
+            ('\nraise KeyError("a\\nb")', "KeyError: 'a\\nb' (own_module.py:2)"),
+            ('raise SystemExit(3)', 'SystemExit: 3 (own_module.py:1)'),
+            ('import not_installed', "ModuleNotFoundError: No module named 'not_installed'")):
+        importlib.invalidate_caches()
+        with pytest.raises(SettingError) as caught:
+            import_modules(module(text))
+        assert str(caught.value).startswith(
+            f"env_modules: 'own_module' cannot be imported: {cause}")
+        assert '\n' not in str(caught.value)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingError, match="^env_modules: 'nowhere.envs' cannot be imported: No "
                                            "module named 'nowhere'; install it, or add its"):
         import_modules(EnvModulesConfig(env_modules='nowhere.envs'))
+
+
+def test_only_names_of_modules_are_allowed_and_the_folder_is_not_searched(tmp_path, monkeypatch):
+    for name in ('../own', 'a b', 'a:B', '1a', 'a..b', '.a', 'x' * 10 + '\x1b'):
+        with pytest.raises(SettingError, match='^env_modules: .* is not allowed: names of mod'):
+            import_modules(EnvModulesConfig(env_modules=f'os,{name}'))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / 'nowhere.py').touch()
     with pytest.raises(
             SettingError, match='in this folder: export PYTHONPATH=.PWD:.PYTHONPATH$'):
         import_modules(EnvModulesConfig(env_modules=' nowhere, os'))
-
-
-@pytest.mark.parametrize('name', ['../own', 'a b', 'a:B', '1a', 'a..b', '.a', 'x' * 10 + '\x1b'])
-def test_only_names_of_modules_are_allowed(name):
-    with pytest.raises(SettingError, match='^env_modules: .* is not allowed: names of modules'):
-        import_modules(EnvModulesConfig(env_modules=f'os,{name}'))

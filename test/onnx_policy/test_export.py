@@ -108,19 +108,20 @@ def test_a_graph_that_differs_from_pytorch_is_not_written(checkpoint, tmp_path, 
     assert not [*tmp_path.glob('*.onnx*')]
 
 
-@pytest.mark.parametrize(('missing', 'output', 'reason'), [
-    ('', 'policy.pt', 'policy.pt does not end in .onnx'),
-    ('', 'nowhere/policy.onnx', 'No such file or directory'),
-    ('onnx', 'policy.onnx', 'onnx is not installed here: pip install onnx onnxruntime'),
-    ('onnxruntime', 'policy.onnx', 'onnxruntime is not installed here: pip install onnxruntime'),
-])
 def test_what_cannot_be_exported_is_refused_in_one_line(
-        checkpoint, tmp_path, monkeypatch, capsys, missing, output, reason):
-    if missing:
-        monkeypatch.setitem(tool.sys.modules, missing, None)
-    status = tool.main([str(checkpoint(COUNTER)), '--output', str(tmp_path / output)])
-    assert status == 2
-    found = capsys.readouterr()
-    assert found.out == ''
-    assert reason in found.err
-    assert found.err.count('\n') == 1
+        checkpoint, tmp_path, monkeypatch, capsys):
+    path = str(checkpoint(COUNTER))
+    for missing, output, reason in (
+            ('', 'policy.pt', 'policy.pt does not end in .onnx'),
+            ('', 'nowhere/policy.onnx', 'No such file or directory'),
+            ('onnx', 'policy.onnx', 'onnx is not installed here: pip install onnx onnxruntime'),
+            ('onnxruntime', 'policy.onnx',
+             'onnxruntime is not installed here: pip install onnxruntime')):
+        with monkeypatch.context() as patch:
+            if missing:
+                patch.setitem(tool.sys.modules, missing, None)
+            assert tool.main([path, '--output', str(tmp_path / output)]) == 2, reason
+        found = capsys.readouterr()
+        assert found.out == ''
+        assert reason in found.err
+        assert found.err.count('\n') == 1, reason

@@ -37,15 +37,26 @@ def options(command):
     return dict(zip(command[3::2], command[4::2], strict=True))
 
 
+def check_order(phases):
+    """Each phase comes after the one that it begins with."""
+    known = ['']
+    for name, phase in phases.items():
+        assert phase.after in known, name
+        known.append(name)
+
+
 def test_there_are_the_32_phases_each_after_the_one_that_it_begins_with():
     assert len(PHASES) == 32
-    known = ['']
-    for name, phase in PHASES.items():
-        assert phase.after in known
-        known.append(name)
+    check_order(PHASES)
     counts = {name: sum(name in each for each in PHASES) for name in (
         'learned-random-', 'frozen-fgsm_', '-of-learned-', 'values-')}
     assert counts == {'learned-random-': 6 + 6, 'frozen-fgsm_': 6, '-of-learned-': 9, 'values-': 2}
+    # Sizes are scaled, and values of another task replace those of Pong.
+    phases = make_phases(50.0, (5.0, 7.0))
+    assert len(phases) == 32
+    assert phases['learned-random-25'].epsilon == 25.0
+    assert phases['frozen-fgsm-0.5-of-learned-random-5'].epsilon == 0.5
+    assert phases['frozen-fgsm_vf-0.05-above-5'].value_threshold == 5.0
 
 
 def test_phases_are_chosen_with_those_that_they_build_on():
@@ -81,6 +92,7 @@ def test_an_interrupted_phase_goes_on_and_a_complete_one_is_kept(grid):
         '--resume': str(grid.folder(1, learned.name)), '--total_steps': '1000'}
 
 
+@pytest.mark.process
 def test_what_follows_a_failed_phase_is_not_run(grid):
     grid.config(1).parent.mkdir()
     one = dataclasses.replace(grid, policies=grid.policies[:1])
@@ -106,21 +118,10 @@ def test_the_table_has_means_and_intervals_over_seeds():
         '| baseline | fgsm | 0.01 | 25% | 1 | 4.5 |  | 3 | 4.5 |']
 
 
-def test_sizes_are_scaled_and_values_of_another_task_replace_those_of_pong():
-    phases = make_phases(50.0, (5.0, 7.0))
-    assert len(phases) == 32
-    assert phases['learned-random-25'].epsilon == 25.0
-    assert phases['frozen-fgsm-0.5-of-learned-random-5'].epsilon == 0.5
-    assert phases['frozen-fgsm_vf-0.05-above-5'].value_threshold == 5.0
-
-
 @pytest.mark.parametrize(('images', 'policies', 'attacks'), [(True, 7, 5), (False, 5, 5)])
 def test_every_defence_meets_every_attack(images, policies, attacks):
     phases = defence_phases(2.0, images=images)
-    known = ['']
-    for name, phase in phases.items():
-        assert phase.after in known
-        known.append(name)
+    check_order(phases)
     learned = [phase for phase in phases.values() if not phase.freeze]
     # The first policy without an attack is the baseline itself.
     assert len(phases) - len(learned) == policies * attacks
@@ -146,16 +147,12 @@ def test_a_defence_keeps_its_smoothing_and_what_transfers_is_of_the_first_policy
     assert '--adversarial_checkpoint' not in grid.command(1, phases['learned-smoothed'])
 
 
-def test_smoothing_keeps_lines_and_removes_noise():
+def test_figures_are_smoothed_and_written_in_three_forms(tmp_path):
     line = np.linspace(-3.0, 8.0, 400)
     assert smoothed(line) == pytest.approx(line)
     assert smoothed(line[:5]) == pytest.approx(line[:5])
     noise = np.random.default_rng(0).normal(size=400)
-    inner = smoothed(line + noise)[60:-60] - line[60:-60]
-    assert np.abs(inner).max() < 0.5
-
-
-def test_figures_are_written_in_three_forms(tmp_path):
+    assert np.abs(smoothed(line + noise)[60:-60] - line[60:-60]).max() < 0.5
     steps = np.arange(1.0, 300.0)
     phases = [Episodes('baseline', steps, np.sin(steps)), Episodes('none', steps[:0], steps[:0]),
               Episodes('fgsm', steps, -np.sin(steps))]

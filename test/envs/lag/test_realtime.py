@@ -1,4 +1,4 @@
-"""Environments on their own clock: late actions, held actions, reaction time, errors, threads."""
+"""Environments on their own clock: late actions, reaction time, threads, steps in between."""
 
 import threading
 import time
@@ -12,6 +12,7 @@ from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.envs.lag.realtime import RealTimeVectorEnv
+from vdl_ros.envs.lag.tick_window import Outcome, TickWindow
 
 LIMIT = 60.0
 
@@ -90,23 +91,17 @@ def test_a_late_action_is_counted_and_the_last_one_is_held_meanwhile(start):
     assert before + rewards[0] == observations[0, 0] >= first + late + 2
 
 
-def test_rewards_of_all_ticks_arrive_once(start):
+def test_every_action_is_applied_in_order_and_rewards_of_all_ticks_arrive_once(start):
     ticks, env = start()
     env.reset()
     total = 0.0
-    for action in range(1, 6):
-        ticks.wait_for(action)
+    for action in range(1, 50):
+        if action < 6:
+            ticks.wait_for(action)
         observations, rewards, _, _, _ = env.step(np.array([action]))
         total += rewards[0]
         assert total == observations[0, 0]
-
-
-def test_every_action_is_applied_in_order(start):
-    ticks, env = start()
-    env.reset()
-    for action in range(1, 50):
-        env.step(np.array([action]))
-    held = ticks.applied
+    held = list(ticks.applied)
     assert list(dict.fromkeys(held))[-49:] == list(range(1, 50))
     assert held == sorted(held)
 
@@ -141,7 +136,7 @@ def test_steps_do_not_pile_up_after_a_standstill(start):
     assert len(ticks.applied) == 2
 
 
-def test_a_new_episode_begins_with_no_action(start):
+def test_a_new_episode_begins_with_no_action_and_all_calls_are_made_in_one_thread(start):
     ticks, env = start()
     env.reset()
     env.step(np.array([9]))
@@ -149,12 +144,6 @@ def test_a_new_episode_begins_with_no_action(start):
     ticks.applied.clear()
     ticks.wait_for(2)
     assert set(ticks.applied[1:]) == {0}
-
-
-def test_all_calls_are_made_in_one_thread_that_ends(start):
-    ticks, env = start()
-    env.reset()
-    env.step(np.array([1]))
     assert len(env.render()) == 1
     env.close()
     env.close()
@@ -183,9 +172,74 @@ def test_environments_of_all_kinds_run_on_their_own_clock(env_id):
     while ends < 4:
         found = env.step(env.action_space.sample())
         ends += (found[2] | found[3]).sum()
-    assert found[4]['reaction_time'].shape == (2, 4)
-    assert found[4]['reaction_time'].dtype == np.float32
+    env.close()
+    reaction = found[4]['reaction_time']
+    assert (reaction.shape, reaction.dtype) == ((2, 4), np.float32)
     assert found[4]['late_actions'].shape == (2,)
     # At least the delay that is simulated, beside the time until the next tick.
-    assert (found[4]['reaction_time'].sum(axis=1) >= 0.005 - 1e-6).all()
-    env.close()
+    assert (reaction.sum(axis=1) >= 0.005 - 1e-6).all()
+
+
+def tick(*rows):
+    """Return a step of environments: of each observation, reward, end (' ', 't' or 'u')."""
+    observations, rewards, ends = zip(*rows, strict=True)
+    terminated, truncated = (np.array([end == kind for end in ends]) for kind in 'tu')
+    return Outcome(np.array(observations, float)[:, None], np.array(rewards, np.float32),
+                   terminated, truncated, {'is_success': terminated, 'of_all': 'text'})
+
+
+def taken(window):
+    """Return the rows of what is taken, as of :func:`tick`."""
+    found = window.take()
+    ends = np.where(found.terminated, 't', np.where(found.truncated, 'u', ' '))
+    assert found.info['of_all'] == 'text'
+    assert np.array_equal(found.info['is_success'], found.terminated)
+    return [(o, r, str(e)) for o, r, e in zip(
+        found.observations[:, 0], found.rewards, ends, strict=True)]
+
+
+def window(count=1):
+    return TickWindow(np.zeros((count, 1)))
+
+
+def test_the_latest_observation_and_the_sum_of_rewards_are_taken():
+    steps = window(2)
+    steps.add(tick((1, 1, ' '), (11, 5, ' ')))
+    steps.add(tick((2, 2, ' '), (12, 5, ' ')))
+    first = steps.take()
+    steps.add(tick((3, 4, ' '), (13, 1, ' ')))
+    assert taken(steps) == [(3, 4, ' '), (13, 1, ' ')]
+    # What was taken is not written to.
+    assert first.observations.tolist() == [[2], [12]]
+    assert first.rewards.tolist() == [3, 10]
+
+
+def test_the_end_of_an_episode_is_taken_before_the_first_observation_of_the_next():
+    steps = window(2)
+    for rows in (((1, 1, ' '), (11, 1, ' ')), ((2, 2, 'u'), (12, 1, ' ')),
+                 ((100, 0, ' '), (13, 1, ' ')), ((101, 4, ' '), (14, 1, ' '))):
+        steps.add(tick(*rows))
+    assert taken(steps) == [(2, 3, 'u'), (14, 4, ' ')]
+    assert steps.is_whole
+    steps.add(tick((102, 8, ' '), (15, 1, ' ')))
+    # The reset has no reward: the step after has that of all ticks of its episode.
+    assert taken(steps) == [(102, 0, ' '), (15, 1, ' ')]
+    steps.add(tick((103, 16, ' '), (16, 1, ' ')))
+    assert taken(steps) == [(103, 4 + 8 + 16, ' '), (16, 1, ' ')]
+
+
+def test_a_reset_is_waited_for_and_an_episode_that_nobody_saw_is_left_out():
+    steps = window()
+    steps.add(tick((1, 1, 't')))
+    assert taken(steps) == [(1, 1, 't')]
+    assert not steps.is_whole
+    for rows, expected in (
+            ([(100, 0, ' ')], (100, 0, ' ')),
+            ([(101, 1, 't'), (200, 0, ' '), (201, 50, 't'), (300, 0, ' '), (301, 2, ' ')],
+             (101, 1, 't')),
+            ([(302, 60, 't'), (400, 0, ' ')], (400, 0, ' ')),
+            ([(401, 3, ' ')], (401, 3, ' '))):
+        for row in rows:
+            steps.add(tick(row))
+        assert steps.is_whole
+        assert taken(steps) == [expected]

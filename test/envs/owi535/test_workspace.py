@@ -1,32 +1,50 @@
-"""Targets: free of collisions, reachable, uniform in space; twins: within their ranges."""
+"""Targets: free, reachable, uniform in space; twins: within their ranges, or as measured."""
 
 import dataclasses
 
+import gymnasium
 import numpy as np
 import pytest
 
+import vdl_ros.envs  # noqa: F401
+from vdl_ros.arm.calibration.calibration_file import Calibration, write
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.arm.simulation.collisions import CollisionChecker
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.arm.twins.twin_parameters import TwinParameters
+from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.owi535.reach_task import ReachTask
 from vdl_ros.envs.owi535.twin_ranges import HELD_OUT, INSIDE, NOMINAL, TwinRanges
 from vdl_ros.envs.owi535.workspace import CUBE, Workspace
+from vdl_ros.envs.registration import REACH
 
 CHECKER = CollisionChecker(build_scene())
 GEOMETRY = CHECKER.scene.geometry
+MEASURED = {'base_speed': 0.5, 'dead_zone': 0.04, 'command_delay': 0.3, 'load_slowdown': 0.0}
 
 
-@pytest.mark.parametrize('straight', [False, True])
-def test_poses_are_free_and_places_are_theirs(straight):
-    space = Workspace(CHECKER, straight=straight, count=3000)
-    assert len(space.poses) > 1000
-    assert not CHECKER.collides(space.poses).any()
-    assert np.abs(space.places - Kinematics(GEOMETRY).pose(space.poses)[:, :3, 3]).max() < 1e-12
-    assert (space.poses >= GEOMETRY.lower).all()
-    assert (space.poses <= GEOMETRY.upper).all()
-    assert (space.poses[:, 3] == 0.0).all() == straight
+def test_poses_are_free_and_places_are_theirs_as_those_of_their_neighbours():
+    for straight in (True, False):
+        space = Workspace(CHECKER, straight=straight, count=3000)
+        assert len(space.poses) > 1000
+        assert not CHECKER.collides(space.poses).any()
+        places = Kinematics(GEOMETRY).pose(space.poses)[:, :3, 3]
+        assert np.abs(space.places - places).max() < 1e-12
+        assert (space.poses >= GEOMETRY.lower).all()
+        assert (space.poses <= GEOMETRY.upper).all()
+        assert (space.poses[:, 3] == 0.0).all() == straight
+    random = np.random.default_rng(0)
+    indices = space.draw(random, 200)
+    poses = space.neighbours(random, indices, 8)
+    assert poses.shape == (200, 8, 5)
+    assert np.array_equal(poses[:, 0], space.poses[indices])
+    places = Kinematics(GEOMETRY).pose(poses.reshape(-1, 5))[:, :3, 3].reshape(200, 8, 3)
+    cubes = np.floor(places / CUBE)
+    assert (cubes == cubes[:, :1]).all()
+    # Of places with several poses, not always the same.
+    assert len(np.unique(poses.reshape(-1, 5), axis=0)) > 1.2 * len(np.unique(indices))
 
 
 def test_drawn_places_are_uniform_in_space():
@@ -48,42 +66,55 @@ def test_drawn_places_are_uniform_in_space():
     assert crowded.max() / crowded.min() > 2.0
 
 
-def test_neighbours_have_places_in_the_same_cube():
-    space = Workspace(CHECKER, count=3000)
-    random = np.random.default_rng(0)
-    indices = space.draw(random, 200)
-    poses = space.neighbours(random, indices, 8)
-    assert poses.shape == (200, 8, 5)
-    assert np.array_equal(poses[:, 0], space.poses[indices])
-    places = Kinematics(GEOMETRY).pose(poses.reshape(-1, 5))[:, :3, 3].reshape(200, 8, 3)
-    cubes = np.floor(places / CUBE)
-    assert (cubes == cubes[:, :1]).all()
-    # Of places with several poses, not always the same.
-    assert len(np.unique(poses.reshape(-1, 5), axis=0)) > 1.2 * len(np.unique(indices))
-
-
-@pytest.mark.parametrize(('ranges', 'count'), [(INSIDE, 2000), (HELD_OUT, 2000)])
-def test_twins_lie_within_their_ranges(ranges, count):
-    twins = ranges.draw(np.random.default_rng(0), GEOMETRY, count)
-    values = {field.name: getattr(twins.parameters, field.name)
-              for field in dataclasses.fields(TwinParameters)}
-    values['speed'] = values['speed'] / GEOMETRY.velocity
-    values |= {'age': twins.age, 'noise': twins.noise}
-    for field in dataclasses.fields(TwinRanges):
-        drawn = values[field.name]
-        assert np.shape(drawn)[0] == count
-        counts = [((low <= drawn) & (drawn <= high)).mean()
-                  for low, high in getattr(ranges, field.name)]
-        assert sum(counts) == pytest.approx(1.0), field.name
-        assert min(counts) > 0.3, field.name
-
-
-def test_held_out_twins_lie_outside_of_every_range():
+def test_twins_lie_within_their_ranges_and_held_out_ones_outside_of_the_others():
+    for ranges in (INSIDE, HELD_OUT):
+        twins = ranges.draw(np.random.default_rng(0), GEOMETRY, 2000)
+        values = {field.name: getattr(twins.parameters, field.name)
+                  for field in dataclasses.fields(TwinParameters)}
+        values['speed'] = values['speed'] / GEOMETRY.velocity
+        values |= {'age': twins.age, 'noise': twins.noise}
+        for field in dataclasses.fields(TwinRanges):
+            drawn = values[field.name]
+            assert np.shape(drawn)[0] == 2000
+            counts = [((low <= drawn) & (drawn <= high)).mean()
+                      for low, high in getattr(ranges, field.name)]
+            assert sum(counts) == pytest.approx(1.0), field.name
+            assert min(counts) > 0.3, field.name
     for field in dataclasses.fields(TwinRanges):
         (low, high), = getattr(INSIDE, field.name)
         for begin, end in getattr(HELD_OUT, field.name):
             assert end <= low or begin >= high, field.name
             assert begin < end
+
+
+def drawn(calibration, randomisation, count=200):
+    task = ReachTask(count, randomisation=randomisation, calibration=str(calibration))
+    task.reset(np.arange(count), np.random.default_rng(0))
+    return task._twin.parameters
+
+
+def test_twins_are_drawn_about_the_measured_arm(tmp_path):
+    path = tmp_path / 'arm.yaml'
+    write(path, Calibration('truth', {}, {}, MEASURED, {}))
+    for ranges, name, low, high in (
+            (INSIDE, 'inside', 0.8, 1.2), (HELD_OUT, 'held_out', 0.65, 1.35)):
+        assert (ranges.speed[0][0], ranges.speed[-1][1]) == (low, high)
+        twins = drawn(path, name)
+        for values, nominal in (
+                (twins.speed[:, 0], 0.5), (twins.speed[:, 1], load().velocity[1]),
+                (twins.dead_zone, 0.04), (twins.command_delay, 0.3)):
+            assert values.min() == pytest.approx(low * nominal, rel=0.05)
+            assert values.max() == pytest.approx(high * nominal, rel=0.05)
+        assert not twins.load_slowdown.any()
+    exact = drawn(path, 'none', 2)
+    assert exact.speed[0, 0] == pytest.approx(0.5)
+    assert exact.command_delay.tolist() == pytest.approx([0.3, 0.3])
+    env = gymnasium.make_vec(REACH, 2, calibration=str(path))
+    env.reset(seed=1)
+    assert env.step(env.action_space.sample())[0] in env.observation_space
+    path.write_text('')
+    with pytest.raises(EnvError, match='arm_calibration: .*: the file: None is not a mapping'):
+        drawn(path, 'none')
 
 
 def test_the_nominal_twin_is_the_default_of_the_simulation():

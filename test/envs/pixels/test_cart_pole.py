@@ -14,22 +14,21 @@ from vdl_ros.envs.registration import CART_POLE_PIXELS
 NAME = 'vdl_ros/CartPolePixels-v0'
 
 
-@pytest.mark.parametrize(('position', 'angle'), [
-    (0.0, 0.0), (-1.2, 0.2), (0.71, -0.15), (1.4, 0.05)])
-def test_frames_are_those_of_gymnasium_shrunk(monkeypatch, position, angle):
+def test_frames_are_those_of_gymnasium_shrunk(monkeypatch):
     monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
     env = CartPoleEnv(render_mode='rgb_array')
     env.reset()
-    env.state = np.array([position, 0.0, angle, 0.0])
-    # Bilinear interpolation of 400 pixels to 80 takes the middle one of each five.
-    image = env.render()[:, 100:-100].astype(np.float32).mean(-1)[2::5, 2::5]
+    for position, angle in ((0.0, 0.0), (-1.2, 0.2), (0.71, -0.15), (1.4, 0.05)):
+        env.state = np.array([position, 0.0, angle, 0.0])
+        # Bilinear interpolation of 400 pixels to 80 takes the middle one of each five.
+        image = env.render()[:, 100:-100].astype(np.float32).mean(-1)[2::5, 2::5]
+        drawn, = draw(np.array([position], np.float32), np.array([angle], np.float32))
+        difference = np.abs(shrink(image, bilinear(80, 42)).astype(int) - drawn)
+        # Gymnasium smooths edges, and cuts coordinates to whole pixels.
+        assert (drawn < 200).sum() > 10
+        assert (difference > 30).sum() <= 8, (position, angle)
+        assert difference.mean() < 0.5, (position, angle)
     env.close()
-    drawn, = draw(np.array([position], np.float32), np.array([angle], np.float32))
-    difference = np.abs(shrink(image, bilinear(80, 42)).astype(int) - drawn)
-    # Gymnasium smooths edges, and cuts coordinates to whole pixels.
-    assert (drawn < 200).sum() > 10
-    assert (difference > 30).sum() <= 8
-    assert difference.mean() < 0.5
 
 
 def test_a_step_is_three_of_cart_pole_and_shows_each():
@@ -66,21 +65,21 @@ def test_a_pole_that_falls_early_ends_the_step_and_its_last_frame_is_repeated():
     assert min(lengths) < REPEATS
 
 
-@pytest.mark.parametrize(('name', 'arguments'), CART_POLE_PIXELS.items())
-def test_variants_have_their_physics_limit_and_threshold(name, arguments):
-    env = gymnasium.make(name)
-    assert (env.spec.max_episode_steps, env.spec.reward_threshold) == (200, 195.0)
-    physics = {'gravity': 9.8, 'mass_cart': 1.0, 'mass_pole': 0.1} | arguments
-    pole = env.unwrapped._cart_pole
-    assert {'gravity': pole.gravity, 'mass_cart': pole.masscart,
-            'mass_pole': pole.masspole} == physics
-    assert pole.total_mass == pytest.approx(physics['mass_cart'] + physics['mass_pole'])
-    assert pole.polemass_length == pytest.approx(0.5 * physics['mass_pole'])
-    # The pole of another variant moves in another way.
-    moved = []
-    for each in (env.unwrapped._cart_pole, CartPoleEnv()):
-        each.reset(seed=0)
-        each.state = np.array([0.0, 0.0, 0.1, 0.0])
-        moved.append([each.step(1)[0] for _ in range(3)][-1])
-    assert np.array_equal(*moved) == (not arguments)
-    env.close()
+def test_variants_have_their_physics_limit_and_threshold():
+    def moved(pole):
+        pole.reset(seed=0)
+        pole.state = np.array([0.0, 0.0, 0.1, 0.0])
+        return [pole.step(1)[0] for _ in range(3)][-1]
+
+    for name, arguments in CART_POLE_PIXELS.items():
+        env = gymnasium.make(name)
+        assert (env.spec.max_episode_steps, env.spec.reward_threshold) == (200, 195.0), name
+        physics = {'gravity': 9.8, 'mass_cart': 1.0, 'mass_pole': 0.1} | arguments
+        pole = env.unwrapped._cart_pole
+        assert {'gravity': pole.gravity, 'mass_cart': pole.masscart,
+                'mass_pole': pole.masspole} == physics
+        assert pole.total_mass == pytest.approx(physics['mass_cart'] + physics['mass_pole'])
+        assert pole.polemass_length == pytest.approx(0.5 * physics['mass_pole'])
+        # The pole of another variant moves in another way.
+        assert np.array_equal(moved(pole), moved(CartPoleEnv())) == (not arguments), name
+        env.close()

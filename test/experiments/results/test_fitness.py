@@ -23,28 +23,19 @@ def fitness(returns, steps_each=10):
     return session_fitness(steps_each * np.arange(1.0, len(returns) + 1), returns, TEN)
 
 
-def test_fewer_than_100_episodes_are_worth_nothing():
+def test_parts_of_a_session():
+    # Fewer than 100 episodes are worth nothing.
     assert fitness([10.0] * 99) == (0.0, 0.0, 0.0)
-
-
-def test_a_session_that_is_solved_from_the_start():
-    # The mean of 100 is there after 100 episodes of 10 steps, which is as fast as the standard.
+    # Solved from the start: the mean of 100 is there after 100 episodes of 10 steps, which is as
+    # fast as the standard.
     assert fitness([10.0] * 150) == (pytest.approx(1.0), pytest.approx(1.0), 1.0)
-
-
-def test_a_session_that_never_reaches_the_standard_has_strength_only():
+    # One that never reaches the standard has strength only.
     assert fitness([5.0] * 150 + [-3.0] * 10) == (pytest.approx(0.5), 0.0, 0.0)
-
-
-def test_speed_counts_steps_until_the_mean_of_100_first_reaches_1():
     # 100 episodes of 0, then of 20: after 50 of these the mean is 10.
     strength, speed, stability = fitness([0.0] * 100 + [20.0] * 100)
     assert strength == pytest.approx(2.0)
     assert speed == pytest.approx(1000 / 1500)
     assert stability == 1.0
-
-
-def test_stability_is_the_share_of_episodes_after_that_without_a_drop():
     # 20 episodes follow the first 100; of their 20 changes 4 are drops, one of 0.04 is noise.
     after = [10.0, 9.6, 10.0, 5.0, 10.0, 5.0, 10.0, 5.0, 10.0, 5.0] + [10.0] * 10
     assert fitness([10.0] * 100 + after)[2] == pytest.approx(16 / 20)
@@ -57,19 +48,18 @@ def test_the_moving_mean_is_over_the_last_100():
     assert mean[99:] == pytest.approx([strength[i - 99:i + 1].mean() for i in range(99, 150)])
 
 
-@pytest.mark.parametrize(('sessions', 'consistency'), [
-    ([(1.0, 1.0, 1.0)], 1.0),
-    ([(0.0, 0.0, 0.0)] * 3, 0.0),
-    ([(1.0, 1.0, 1.0), (1.0, 1.04, 1.0)], 1.0),
-    ([(1.0, 1.0, 1.0), (1.0, 1.06, 1.0)], 0.0),
-    # Most are equal: noise is no outlier, another strength is.
-    ([(1.0, 1.0, 1.0)] * 3 + [(1.03, 1.0, 1.0)], 1.0),
-    ([(1.0, 1.0, 1.0)] * 3 + [(0.3, 0.0, 0.0)], 0.75),
-    ([(1.0, 0.9, 1.0), (1.0, 1.0, 1.0), (1.0, 1.1, 1.0), (0.2, 0.0, 0.0)], 0.75),
-])
-def test_consistency_is_the_share_of_sessions_that_are_no_outliers(sessions, consistency):
-    found = trial_fitness([SessionFitness(*each) for each in sessions])
-    assert found.consistency == pytest.approx(consistency)
+def test_consistency_is_the_share_of_sessions_that_are_no_outliers():
+    for sessions, consistency in (
+            ([(1.0, 1.0, 1.0)], 1.0),
+            ([(0.0, 0.0, 0.0)] * 3, 0.0),
+            ([(1.0, 1.0, 1.0), (1.0, 1.04, 1.0)], 1.0),
+            ([(1.0, 1.0, 1.0), (1.0, 1.06, 1.0)], 0.0),
+            # Most are equal: noise is no outlier, another strength is.
+            ([(1.0, 1.0, 1.0)] * 3 + [(1.03, 1.0, 1.0)], 1.0),
+            ([(1.0, 1.0, 1.0)] * 3 + [(0.3, 0.0, 0.0)], 0.75),
+            ([(1.0, 0.9, 1.0), (1.0, 1.0, 1.0), (1.0, 1.1, 1.0), (0.2, 0.0, 0.0)], 0.75)):
+        found = trial_fitness([SessionFitness(*each) for each in sessions])
+        assert found.consistency == pytest.approx(consistency), sessions
 
 
 def test_fitness_is_the_norm_of_the_parts_over_that_of_ones():

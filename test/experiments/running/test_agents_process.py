@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import yaml
 
 from vdl_ros.experiments.running.trials import TrialRunner
@@ -15,6 +16,8 @@ SPEC = {
     'reference': {'random_return': -30, 'standard_return': 0}, 'meta': {'sessions': 1}}
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_an_interrupted_session_of_agents_goes_on_and_each_agent_is_scored(tmp_path, own_signals):
     file = tmp_path / 'file.yaml'
     file.write_text(yaml.safe_dump({'one': SPEC}))

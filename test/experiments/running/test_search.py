@@ -1,15 +1,31 @@
-"""A search with trials that take no time: pruning, failures, several hosts, abandoned trials."""
+"""Searches with trials that take no time: pruning, several hosts, samplers, storages."""
 
+import math
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import optuna
 import pytest
 import yaml
+from optuna.pruners import NopPruner
+from optuna.samplers import RandomSampler
+from optuna.trial import Trial
 
-from vdl_ros.experiments.running.search import Searcher
-from vdl_ros.experiments.running.storage import StorageError
+from vdl_ros.experiments.running.samplers import make_sampler
+from vdl_ros.experiments.running.search import Searcher, _suggest
+from vdl_ros.experiments.running.storage import (
+    StorageError,
+    folder_lock,
+    open_storage,
+    open_study,
+    storage_errors,
+)
 from vdl_ros.experiments.specs.checker import read_specs
+from vdl_ros.experiments.specs.spaces import make_space
+from vdl_ros.experiments.specs.spec import Search, agent_settings
+from vdl_ros.experiments.specs.spec_config import SearchConfig
 from vdl_ros.rl.runs.training_process import TrainingError
 
 CONTENT = {
@@ -17,6 +33,11 @@ CONTENT = {
     'meta': {'sessions': 1, 'trials': 8},
     'search': {'sampler': 'random', 'pruner': 'median', 'startup_trials': 2,
                'agent': {'learning_rate': {'low': 1e-3, 'high': 1e-2}}}}
+KNOWN = agent_settings()
+RATE = make_space(KNOWN['learning_rate'], '', {'low': 1e-4, 'high': 0.1, 'log': True})
+WIDTH = make_space(KNOWN['hidden_size'], '', {'low': 8, 'high': 256})
+SIZES = make_space(KNOWN['lstm_size'], '', [0, 64, 128])
+RATES = make_space(KNOWN['learning_rate'], '', [0.1, 0.01])
 
 
 class FakeRunner:
@@ -32,12 +53,13 @@ class FakeRunner:
             raise TrainingError('failed; see a.log')
         for place in (1, 2, 3):
             report(place, values['learning_rate'])
-        # The return at the first place is known before the session ends.
-        for _ in range(5):
-            if stop():
-                return False
-            threading.Event().wait(0.1)
-        return True
+        # Once the last place is in the study, the decisions about the others have been taken.
+        pause, study = threading.Event(), self.searcher.study
+        while not stop():
+            if len(study.get_trials(deepcopy=False)[number].intermediate_values) == 3:
+                return not stop()
+            pause.wait(0.01)
+        return False
 
 
 @pytest.fixture
@@ -51,10 +73,11 @@ def make(tmp_path):
     def make_searcher(folder='a', url='', fails=()):
         (tmp_path / folder).mkdir(exist_ok=True)
         runner = FakeRunner(specs['one'], tmp_path / folder, fails)
-        return runner, Searcher(
+        runner.searcher = Searcher(
             runner, specs['one'].search,
             lambda number, values: (values['learning_rate'], {'final_return': 0.0}),
             url=url, log=lambda text: None)
+        return runner, runner.searcher
     return make_searcher
 
 
@@ -99,11 +122,126 @@ def test_a_trial_of_this_folder_that_was_abandoned_is_run_and_that_of_another_is
     assert runner.ran == [1]
 
 
-def test_a_spec_that_has_changed_is_refused(make, tmp_path):
-    make()
-    text = (tmp_path / 'file.yaml').read_text()
-    (tmp_path / 'file.yaml').write_text(text.replace('total_steps: 1000', 'total_steps: 2000'))
-    specs, _ = read_specs(tmp_path / 'file.yaml')
-    runner = FakeRunner(specs['one'], tmp_path / 'a')
+def search(sampler, **spaces):
+    return Search(SearchConfig(sampler=sampler, startup_trials=3), spaces)
+
+
+def sampler_of(found, first=None):
+    return make_sampler(found, {name: name for name in found.spaces}, 7, first or {})
+
+
+def draw(trial, found, names=None):
+    for name in names or found.spaces:
+        _suggest(trial, name, found.spaces[name])
+    return trial.params
+
+
+def score(params):
+    return -abs(params['learning_rate'] - 0.01) - params.get('hidden_size', 0) / 1000
+
+
+@pytest.mark.parametrize('found', [
+    search('random', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
+    search('tpe', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
+    search('cmaes', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
+    search('grid', learning_rate=RATES, lstm_size=SIZES)], ids=lambda each: each.config.sampler)
+def test_a_search_that_is_opened_for_each_trial_draws_the_same_and_nothing_twice(found):
+    whole, parts = optuna.storages.InMemoryStorage(), optuna.storages.InMemoryStorage()
+    one = optuna.create_study(storage=whole, sampler=sampler_of(found), direction='maximize')
+    for _ in range(6):
+        trial = one.ask()
+        draw(trial, found)
+        one.tell(trial, score(trial.params))
+    for number in range(6):
+        other = optuna.create_study(storage=parts, study_name='x', sampler=sampler_of(found),
+                                    load_if_exists=True, direction='maximize')
+        # Killed after the first parameter.
+        draw(other.ask(), found, list(found.spaces)[:1])
+        again = optuna.load_study(storage=parts, study_name='x', sampler=sampler_of(found))
+        trial = Trial(again, again.get_trials()[number]._trial_id)
+        draw(trial, found)
+        again.tell(trial, score(trial.params))
+    drawn = [each.params for each in one.get_trials()]
+    assert [each.params for each in again.get_trials()] == drawn
+    assert len({str(each) for each in drawn}) == 6
+
+
+def test_the_first_trial_has_the_known_values():
+    for name in ('random', 'tpe', 'cmaes'):
+        found = search(name, learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES)
+        study = optuna.create_study(
+            sampler=sampler_of(found, {'learning_rate': 0.003, 'lstm_size': 64}))
+        first, second = (draw(study.ask(), found) for _ in range(2))
+        assert (first['learning_rate'], first['lstm_size']) == (0.003, 64), name
+        assert 8 <= first['hidden_size'] <= 256, name
+        assert second['learning_rate'] != 0.003, name
+
+
+def test_cmaes_approaches_a_peak():
+    found = search('cmaes', learning_rate=RATE, hidden_size=WIDTH)
+    study = optuna.create_study(sampler=sampler_of(found), direction='maximize')
+
+    def distance(params):
+        return math.hypot(math.log10(params['learning_rate'] / 1e-3) / 3,
+                          (params['hidden_size'] - 200) / 248)
+
+    for _ in range(90):
+        trial = study.ask()
+        draw(trial, found)
+        study.tell(trial, -distance(trial.params))
+    distances = [-each.value for each in study.get_trials()]
+    assert sum(distances[-18:]) / 18 < 0.25 * sum(distances[:18]) / 18
+
+
+def study_of(storage, content=None):
+    return open_study(storage, 'file/spec', RandomSampler(), NopPruner(), content or {'a': 1})
+
+
+def test_a_folder_belongs_to_one_experiment_at_a_time(tmp_path):
+    with folder_lock(tmp_path / 'a'), \
+            pytest.raises(StorageError, match='is locked by another experiment'), \
+            folder_lock(tmp_path / 'a'):
+        pass
+    with folder_lock(tmp_path / 'a'):
+        pass
+
+
+def test_a_line_that_was_cut_short_and_a_lock_that_was_left_do_not_matter(tmp_path):
+    study_of(open_storage(tmp_path)).ask()
+    journal = tmp_path / 'search.journal'
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + whole.splitlines()[-1][:20])
+    (tmp_path / 'search.journal.lock').symlink_to(journal)
+    study = study_of(open_storage(tmp_path))
+    assert study.ask().number == 1
+
+
+def test_a_file_of_something_else_and_a_changed_spec_are_one_line(tmp_path):
+    study_of(open_storage(tmp_path))
     with pytest.raises(StorageError, match='the spec has changed'):
-        Searcher(runner, specs['one'].search, lambda *_: (0.0, {}), url='', log=print)
+        study_of(open_storage(tmp_path), {'a': 2})
+    (tmp_path / 'search.journal').write_text('[1, 2]\n')
+    with pytest.raises(StorageError, match='is not the file of a search'):
+        open_storage(tmp_path)
+
+
+def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(tmp_path):
+    for url, message in (
+            ('redis://localhost', '--storage: .* cannot be used'),
+            ('postgresql+none://me:secret@host/db', r'--storage: postgresql\+none://me:\*\*\*@h'),
+            ('odd', '--storage: .* cannot be used'),
+            ('sqlite:////does/not/exist/a.db', '--storage: sqlite:.* unable to open')):
+        with pytest.raises(StorageError, match=message) as raised:
+            open_storage(tmp_path, url)
+        assert '\n' not in str(raised.value), url
+    # A database that is locked.
+    url = f'sqlite:///{tmp_path / "search.db"}'
+    storage = optuna.storages.RDBStorage(url, engine_kwargs={'connect_args': {'timeout': 0.1}})
+    other = sqlite3.connect(tmp_path / 'search.db', isolation_level=None)
+    other.execute('BEGIN EXCLUSIVE')
+    with pytest.raises(StorageError, match='database is locked') as raised, \
+            storage_errors('postgresql://me:secret@host/db', tmp_path):
+        study_of(storage)
+    other.close()
+    assert 'secret' not in str(raised.value)
+    assert '\n' not in str(raised.value)

@@ -87,11 +87,6 @@ def test_merged_parts_count_and_the_key_of_the_mapping_itself_overrides(tmp_path
     assert [each.num_trials for each in specs.values()] == [1, 1]
 
 
-def test_bodies_are_copies_of_the_environment():
-    specs, _ = read_specs(ROOT / 'specs' / 'cartpole.yaml')
-    assert specs['multi_body'].settings['num_envs'] == 12
-
-
 SEVERAL_WRONG = '''
 world:
   agent:
@@ -147,3 +142,6 @@ def test_lists_of_agents_and_environments_become_bodies():
         'multi_agent': [[6], [6]], 'multi_agent_multi_env': [[1, 1], [1, 1]],
         'inner': [[4, 0], [0, 4]], 'custom': [[1, 12]], 'push': [[1], [1]]}
     assert specs['push_self_play'].agents is None
+    # Bodies of one agent are copies of the environment.
+    specs, _ = read_specs(ROOT / 'specs' / 'cartpole.yaml')
+    assert specs['multi_body'].settings['num_envs'] == 12

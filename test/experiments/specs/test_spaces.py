@@ -1,10 +1,11 @@
-"""Search spaces: both forms of writing them, what they draw, and what they refuse."""
+"""Search spaces and bodies: what they draw or multiply, and what they refuse."""
 
 import optuna
 import pytest
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.experiments.running.search import _suggest
+from vdl_ros.experiments.specs.bodies import bodies
 from vdl_ros.experiments.specs.spaces import make_space, split_key
 from vdl_ros.experiments.specs.spec import agent_settings
 
@@ -56,19 +57,35 @@ def test_a_normal_distribution_ends_where_the_setting_does():
     assert all(type(each) is int for each in whole)
 
 
-@pytest.mark.parametrize(('key', 'content', 'message'), [
-    ('learning_rate', [0.1], 'one value'), ('hidden_size', [16, 16], 'one value'),
-    ('learning_rate', {'low': 0.1, 'high': 0.1}, 'one value'),
-    ('ppo_epochs__randint', [3, 4], 'one value'),
-    ('learning_rate__normal', [0.1, 0.0], 'one value'),
-    ('hidden_size', [16, 32, 16], 'a value twice'),
-    ('hidden_size__choice', [16, 5000], 'hidden_size: 5000 is not allowed'),
-    ('learning_rate__uniform', [0.2, 0.1], 'low is above high'),
-    ('learning_rate', {'low': 0.0, 'high': 0.1, 'log': True}, 'above 0'),
-    ('learning_rate', {'low': 0.1}, 'is not a space'), ('learning_rate', 0.1, 'is not a space'),
-    ('network', {'low': 0, 'high': 1}, 'it is not a number'),
-    ('hidden_size__uniform', [16.5, 32], 'a whole number'),
-])
-def test_a_space_that_cannot_be_searched_is_refused(key, content, message):
-    with pytest.raises(SettingError, match=message):
-        space(key, content)
+def test_a_space_that_cannot_be_searched_is_refused():
+    for key, content, message in (
+            ('learning_rate', [0.1], 'one value'), ('hidden_size', [16, 16], 'one value'),
+            ('learning_rate', {'low': 0.1, 'high': 0.1}, 'one value'),
+            ('ppo_epochs__randint', [3, 4], 'one value'),
+            ('learning_rate__normal', [0.1, 0.0], 'one value'),
+            ('hidden_size', [16, 32, 16], 'a value twice'),
+            ('hidden_size__choice', [16, 5000], 'hidden_size: 5000 is not allowed'),
+            ('learning_rate__uniform', [0.2, 0.1], 'low is above high'),
+            ('learning_rate', {'low': 0.0, 'high': 0.1, 'log': True}, 'above 0'),
+            ('learning_rate', {'low': 0.1}, 'is not a space'),
+            ('network', {'low': 0, 'high': 1}, 'it is not a number'),
+            ('hidden_size__uniform', [16.5, 32], 'a whole number')):
+        with pytest.raises(SettingError, match=message):
+            space(key, content)
+
+
+def test_bodies_are_the_products_of_slm_lab_and_contradictions_are_refused():
+    assert bodies('outer', 2, agents=2, envs=1) == [(0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1)]
+    assert bodies('inner', 1, agents=2, envs=2) == [(0, 0, 0), (1, 1, 0)]
+    listed = [[0, 0, 0], [0, 1, 0], [0, 1, 1]]
+    assert bodies('custom', listed, agents=1, envs=2) == [tuple(each) for each in listed]
+    for product, num, agents, message in (
+            ('odd', 1, 1, 'product'), ('outer', 0, 1, 'num'),
+            ('outer', [[0, 0, 0]], 1, 'with product outer'), ('custom', 3, 1, 'a list of'),
+            ('custom', [[0, 0]], 1, r'\[agent, environment, body\]'),
+            ('custom', [[0, 1, 0]], 1, 'environment 0 to 0'),
+            ('custom', [[0, 0, 0], [0, 0, 0]], 1, 'twice'),
+            ('custom', [[0, 0, 0], [0, 0, 2]], 1, 'count from 0'),
+            ('inner', 1, 2, '2 agents and 1 environments')):
+        with pytest.raises(ValueError, match=message):
+            bodies(product, num, agents=agents, envs=1)

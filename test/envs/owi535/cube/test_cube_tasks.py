@@ -36,14 +36,7 @@ def started(task, seed=0):
 
 
 @pytest.mark.parametrize('env_id', [PUSH, PICK_PLACE])
-def test_gymnasium_accepts_it(env_id):
-    with warnings.catch_warnings():
-        warnings.simplefilter('error')
-        check_env(gymnasium.make(env_id).unwrapped, skip_render_check=True)
-
-
-@pytest.mark.parametrize('env_id', [PUSH, PICK_PLACE])
-def test_one_arm_and_a_vector_of_one_give_the_same_and_seeds_decide(env_id):
+def test_gymnasium_accepts_it_a_vector_of_one_is_the_same_and_seeds_decide(env_id):
     def rolled(env, seed):
         random = np.random.default_rng(0)
         found = [env.reset(seed=seed)[0].reshape(-1)]
@@ -52,6 +45,9 @@ def test_one_arm_and_a_vector_of_one_give_the_same_and_seeds_decide(env_id):
             found += [observation.reshape(-1), np.reshape(reward, -1)]
         return np.concatenate(found)
 
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(gymnasium.make(env_id).unwrapped, skip_render_check=True)
     one, many = gymnasium.make(env_id), gymnasium.make_vec(env_id, 1)
     assert np.array_equal(rolled(one, 4), rolled(many, 4))
     assert not np.array_equal(rolled(one, 4), rolled(many, 5))
@@ -117,6 +113,13 @@ def test_cubes_and_goals_lie_in_the_area_and_no_arm_touches_its_cube(task):
 
 
 def test_practice_begins_where_closing_the_gripper_holds_the_cube():
+    task = PickPlaceTask(200, practice=0.25)
+    started(task)
+    tool = Kinematics(task.geometry).pose(task.positions)[:, :3, 3]
+    around = np.linalg.norm(tool - task.cubes[:, :3], axis=1) < CLOSE
+    assert around.mean() == pytest.approx(0.25, abs=0.1)
+    with pytest.raises(EnvError, match='^practice: 2 is not allowed: 0 to 1$'):
+        gymnasium.make(PICK_PLACE, practice=2)
     task = PickPlaceTask(32, practice=1.0)
     random, observations = started(task)
     assert all(row in task.observation_space for row in observations)
@@ -129,16 +132,6 @@ def test_practice_begins_where_closing_the_gripper_holds_the_cube():
     for _ in range(15):
         task.step(closed - [0, 1, 0, 0, 0], random)
     assert (task.cubes[:, 2] > EDGE).all()
-
-
-def test_practice_is_a_share_of_the_episodes():
-    task = PickPlaceTask(200, practice=0.25)
-    started(task)
-    tool = Kinematics(task.geometry).pose(task.positions)[:, :3, 3]
-    around = np.linalg.norm(tool - task.cubes[:, :3], axis=1) < CLOSE
-    assert around.mean() == pytest.approx(0.25, abs=0.1)
-    with pytest.raises(EnvError, match='^practice: 2 is not allowed: 0 to 1$'):
-        gymnasium.make(PICK_PLACE, practice=2)
 
 
 def test_what_is_observed_of_the_cube_is_as_late_as_the_joints_and_has_an_error():
@@ -164,14 +157,13 @@ def test_what_is_observed_of_the_cube_is_as_late_as_the_joints_and_has_an_error(
 
 
 def test_held_out_cubes_lie_outside_of_every_range():
-    random = np.random.default_rng(0)
-    held_out = CUBES['held_out'].draw(random, 500)
+    held_out = CUBES['held_out'].draw(np.random.default_rng(0), 500)
     for name in ('mass', 'friction'):
         values = getattr(held_out, name)
         (low, high), = getattr(CUBES['inside'], name)
-        assert ((values <= low) | (values >= high)).all()
-        assert (values < low).any()
-        assert (values > high).any()
+        assert ((values <= low) | (values >= high)).all(), name
+        assert (values < low).any(), name
+        assert (values > high).any(), name
 
 
 def test_by_camera_the_wrist_stays_and_the_gripper_moves():
@@ -186,18 +178,12 @@ def test_by_camera_the_wrist_stays_and_the_gripper_moves():
     assert moved[:, JOINTS.index('gripper')].min() > 0.1
 
 
-@pytest.mark.parametrize('argument', ['reward', 'randomisation', 'feedback'])
-def test_unknown_arguments_are_refused(argument):
-    with pytest.raises(EnvError, match=f"^{argument}: 'odd' is not allowed: one of "):
-        gymnasium.make(PUSH, **{argument: 'odd'})
-
-
-@pytest.mark.parametrize(('task', 'least'), [(PushTask, 4), (PickPlaceTask, 6)])
+@pytest.mark.parametrize(('task', 'least'), [(PushTask, 2), (PickPlaceTask, 3)])
 def test_a_scripted_controller_does_the_task(task, least):
-    made = task(12, randomisation='none')
+    made = task(6, randomisation='none')
     random, observations = started(made)
-    controller, done = ScriptedController(made), np.zeros(12, bool)
-    for _ in range(250):
+    controller, done = ScriptedController(made), np.zeros(6, bool)
+    for _ in range(130):
         outcome = made.step(controller.act(observations), random)
         done |= outcome.success
     assert done.sum() >= least
