@@ -97,7 +97,7 @@ class Reporter:
         """Run failed tests with processes once more, each alone."""
         stats = self._terminal.stats
         failures = [*stats.get('failed', ()), *stats.get('error', ())]
-        again = {each.nodeid for each in failures if 'process' in each.keywords}
+        again = {each.nodeid for each in failures if 'process' in getattr(each, 'keywords', ())}
         if self._config.getoption('once') or len(again) > MAX_SECOND_RUNS \
                 or exitstatus != pytest.ExitCode.TESTS_FAILED:
             return

@@ -4,7 +4,8 @@ Learning on a CUDA device, checked against the CPU, and how fast it is; run by h
     python3 test/rl/cuda_check.py [--device cuda] [--seconds 2] [--threads 16] [--only check|speed]
 
 No test of the suite needs a GPU, so this is what shows that learning on one is right. It needs
-PyTorch, Gymnasium, psutil and PyYAML, no ROS. ``--device cpu`` tries the script itself. Exit status 0: all is well; 1: something differs; 2: there is no such device.
+PyTorch, Gymnasium, psutil and PyYAML, no ROS. ``--device cpu`` tries the script itself. Exit
+status 0: all is well; 1: something differs; 2: there is no such device.
 """
 
 import argparse
