@@ -1,17 +1,16 @@
-"""bench_actor_learner: shares of time, ratios, break-even, errors, and short runs."""
+"""bench_actor_learner and bench_link: shares of time, ratios, break-even, tables, and errors."""
 
-import json
 import math
-import subprocess
 
 import pytest
 
-from benchmarks import bench_actor_learner
+from benchmarks import bench_actor_learner, bench_link
 from benchmarks.actor_learner import table
-
-COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_actor_learner')
-
-
+from vdl_ros.common.settings import select, settings_of
+from vdl_ros.envs.dummy import parse
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
+from vdl_ros.rl.train_config import TrainConfig
 
 
 def test_time_is_split_into_computation_and_communication():
@@ -74,20 +73,24 @@ def test_all_modes_have_episodes_of_the_same_length():
                                    'episodes': episodes}}) == {'serial': 200.0}
 
 
-@pytest.mark.parametrize(('points', 'size', 'says', 'again'), [
-    # Half mode between logs: 2 and 1/2 are as far from 1, so the geometric mean of the sizes.
-    ([(1000, 2.0), (16000, 0.5)], 4000, 'crossed', False),
-    ([(10, 2.0), (100, 1.25), (1000, 0.8), (10000, 0.1)], math.sqrt(1e5), 'crossed', False),
-    ([(100, 2.0), (800, 1.0), (6400, 0.5)], 800, 'crossed', False),
-    ([(100, 2.0), (1000, 1.0)], None, 'not crossed', False),
-    ([(100, 1.5)], None, 'not crossed', False),
-    ([(100, 0.99), (1000, 0.5)], None, 'never paid', False),
-    ([(100, 0.9), (1000, 1.1)], None, 'never paid', True),
-    ([(10, 4.0), (160, 0.25), (1000, 1.5), (5000, 0.5)], 40, 'crossed', True),
-])
-def test_break_even_is_interpolated_between_two_sizes(points, size, says, again):
-    assert table.crossing(points) == {
-        'bytes': size and pytest.approx(size), 'says': says, 'pays_again': again}
+def test_break_even_is_interpolated_between_two_sizes():
+    for points, size, says, again in (
+            # Half way between logs: 2 and 1/2 are as far from 1: the geometric mean of the sizes.
+            ([(1000, 2.0), (16000, 0.5)], 4000, 'crossed', False),
+            ([(10, 2.0), (100, 1.25), (1000, 0.8), (10000, 0.1)], math.sqrt(1e5), 'crossed', False),
+            ([(100, 2.0), (800, 1.0), (6400, 0.5)], 800, 'crossed', False),
+            ([(100, 2.0), (1000, 1.0)], None, 'not crossed', False),
+            ([(100, 1.5)], None, 'not crossed', False),
+            ([(100, 0.99), (1000, 0.5)], None, 'never paid', False),
+            ([(100, 0.9), (1000, 1.1)], None, 'never paid', True),
+            ([(10, 4.0), (160, 0.25), (1000, 1.5), (5000, 0.5)], 40, 'crossed', True)):
+        assert table.crossing(points) == {
+            'bytes': size and pytest.approx(size), 'says': says, 'pays_again': again}, points
+    even = table.curve(4.0, {size: {'actor': {'ratio': ratio, 'ratio_min': ratio,
+                                              'ratio_max': ratio}}
+                             for size, ratio in ((16000, 0.5), (1000, 2.0))}, 'actor')
+    assert even['break_even']['bytes'] == pytest.approx(4000)
+    assert even['break_even']['bytes_per_ms'] == pytest.approx(1000)
 
 
 def cases(*words):
@@ -107,10 +110,6 @@ def test_cases_of_the_table_and_of_the_sweep():
     assert sweep[0].settings['num_envs'] == '3'
     assert len(cases('--quick')) == 3
     # An unknown setting would end each run.
-    from vdl_ros.common.settings import select, settings_of
-    from vdl_ros.envs.env_config import EnvConfig
-    from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
-    from vdl_ros.rl.train_config import TrainConfig
     known = settings_of(EnvConfig, TrainConfig)
     for case in (rows[0], sweep[0]):
         values = {name: known[name].parse(value) for name, value in case.settings.items()}
@@ -133,7 +132,6 @@ def test_missing_environment_is_an_error_only_if_it_was_named(monkeypatch):
 
 
 def test_dummy_environment_has_the_requested_step_time():
-    from vdl_ros.envs.dummy import parse
     dummy_id = bench_actor_learner.dummy_id
     for step_ms in (0.01, 1 / 3, 1.0, 7.0, 10000.0):
         for busy in (False, True):
@@ -187,34 +185,27 @@ def test_tables_have_all_rows_and_columns(found):
         assert lines[start - 1].count('|') == head.count('|') == lines[start + 1].count('|')
 
 
-def test_break_even_in_bytes_per_ms():
-
-    def with_ratio(ratio):
-        return {'actor': {'ratio': ratio, 'ratio_min': ratio, 'ratio_max': ratio}}
-
-    even = table.curve(4.0, {16000: with_ratio(0.5), 1000: with_ratio(2.0)}, 'actor')
-    assert even['break_even']['bytes'] == pytest.approx(4000)
-    assert even['break_even']['bytes_per_ms'] == pytest.approx(1000)
+def link_row(size, *ratios):
+    links = [{'mbit': 100, 'compression': compression, 'steps_per_s': 800 * ratio, 'ratio': ratio,
+              'lost': 1, 'bytes_per_step': size} for compression, ratio in zip(
+                  ('none', 'zstd'), ratios, strict=True)]
+    name = f'dummy/OBS{size}-FPS1000-SERIAL-v0' if size else 'ALE/Pong-v5'
+    return {'env_id': name, 'one_process': 800.0, 'links': links}
 
 
-def test_short_run_prints_only_one_json_object(tmp_path):
-    done = subprocess.run(
-        [*COMMAND, '--only', 'table', '--env', 'CartPole-v1', '--inference', 'learner',
-         '--rounds', '1', '--seconds', '0.3', '--warm-up', '0', '--json', '--output', 'out.json'],
-        cwd=tmp_path, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert json.loads((tmp_path / 'out.json').read_text()) == found
-    assert [path.name for path in tmp_path.iterdir()] == ['out.json']
-    assert (found['problems'], found['break_even']) == ({}, [])
-    each = found['environments']['CartPole-v1']
-    serial, central = each['cell']['serial'], each['cell']['learner']
-    assert central['ratio'] == pytest.approx(central['steps_per_s'] / serial['steps_per_s'])
-    assert each['seconds']['serial'] / each['seconds']['learner'] == pytest.approx(
-        central['ratio'])
-    assert central['trajectories_lost'] == central['trajectories_rejected'] == 0
-    # 16 bytes of observation one way, 8 of the action the other to both actors, flags, reward.
-    assert 35 < central['wire_bytes_per_step'] < 80
-    assert set(serial['time']) == {'serial'}
-    assert set(central['time']) == {'actor', 'learner'}
-    assert all(central['time'][kind][part] > 0 for kind in central['time']
-               for part in ('computation', 'communication'))
+def test_the_table_of_links_says_where_two_actors_stop_paying_by_compression():
+    found = {'seconds': 6.0, 'cores': 2, 'rows': [
+        link_row(1000, 2.0, 2.0), link_row(100_000, 0.5, 1.5), link_row(0, 1.0, 1.75)]}
+    lines = bench_link.markdown(found).splitlines()
+    assert lines[0] == '| environment | one process, steps/s | 100 Mbit/s | 100 Mbit/s, zstd |'
+    assert lines[2] == ('| dummy/OBS1000-FPS1000-SERIAL-v0 | 800 | 2.00 (1,000 B) | '
+                        '2.00 (1,000 B) |')
+    assert lines[4] == '| ALE/Pong-v5 | 800 | 1.00 (0 B) | 1.75 (0 B) |'
+    assert '100 Mbit/s, none: crossed at 10,000 bytes for each ms.' in lines
+    assert '100 Mbit/s, zstd: not crossed.' in lines
+    assert lines[-1].endswith('2 cores; 6 trajectories lost.')
+
+
+def test_the_number_of_environments_follows_from_the_kind():
+    assert bench_link.settings('dummy/OBS8-FPS1000-SERIAL-v0')['num_envs'] == '1'
+    assert bench_link.settings('ALE/Pong-v5')['num_envs'] == '16'

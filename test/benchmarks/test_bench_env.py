@@ -1,7 +1,5 @@
-"""bench_env: figures, table, errors, and a short run."""
+"""bench_env: figures, table, back ends, and errors."""
 
-import json
-import subprocess
 import sys
 
 import gymnasium
@@ -12,10 +10,7 @@ from gymnasium import spaces
 from benchmarks import bench_env
 from benchmarks.env import actors, backends, measure, stepping, table
 
-COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_env')
 IMAGE = [{'name': '', 'shape': [2, 3], 'dtype': 'uint8', 'elements': 6, 'bytes': 6}]
-
-
 
 
 def one(speed, memory=1e6):
@@ -69,26 +64,23 @@ def test_size_of_nested_observations():
         ([4, 5, 3], 'uint8', 60, 60), ([7], 'float64', 7, 56), ([], 'int64', 1, 8)]
 
 
-@pytest.mark.parametrize('warm_up', [0.1, 0.25])
-def test_speed_is_measured_after_the_warm_up(warm_up):
-    now = [0.0]
+def test_speed_is_measured_after_the_warm_up_and_a_slow_step_once():
+    for warm_up in (0.1, 0.25):
+        now = [0.0]
 
-    def once():
-        # Slow at first; every second call is a reset.
-        now[0] += 5.0 * warm_up if now[0] < 5.0 * warm_up else 0.125
-        return 4 if int(now[0] * 8) % 2 else 0
+        def once(now=now, slow=5.0 * warm_up):
+            # Slow at first; every second call is a reset.
+            now[0] += slow if now[0] < slow else 0.125
+            return 4 if int(now[0] * 8) % 2 else 0
 
-    assert stepping.frames_per_s(once, 5.0, lambda: now[0], warm_up=warm_up) == 2 / 0.125
+        assert stepping.frames_per_s(
+            once, 5.0, lambda now=now: now[0], warm_up=warm_up) == 2 / 0.125, warm_up
 
-
-def test_slow_step_is_measured_once():
-    now = [0.0]
-
-    def once():
+    def slow():
         now[0] += 10.0
         return 5
 
-    assert stepping.frames_per_s(once, 2.0, lambda: now[0]) == 0.5
+    assert stepping.frames_per_s(slow, 2.0, lambda: now[0]) == 0.5
 
 
 def test_resets_do_not_count_as_frames():
@@ -98,39 +90,35 @@ def test_resets_do_not_count_as_frames():
     env.close()
 
 
-@pytest.mark.parametrize(('name', 'expected'), [
-    ('CartPole-v1', ('sync', 'async', 'own', 'actors')),
-    ('Acrobot-v1', ('sync', 'async', 'actors')),
-    ('ALE/Breakout-v5', ('sync', 'async', 'own', 'own-threads', 'actors')),
-    ('ALE/Breakout-v5:84x84x4', ('own', 'own-threads', 'actors')),
-    ('dummy/OBS8-FPS9-v0', ('sync', 'async', 'own', 'actors')),
-])
-def test_back_ends_of_an_environment(name, expected):
-    assert backends.backends(name) == expected
+def test_back_ends_of_an_environment():
+    for name, expected in (
+            ('CartPole-v1', ('sync', 'async', 'own', 'actors')),
+            ('Acrobot-v1', ('sync', 'async', 'actors')),
+            ('ALE/Breakout-v5', ('sync', 'async', 'own', 'own-threads', 'actors')),
+            ('ALE/Breakout-v5:84x84x4', ('own', 'own-threads', 'actors')),
+            ('dummy/OBS8-FPS9-v0', ('sync', 'async', 'own', 'actors'))):
+        assert backends.backends(name) == expected, name
 
 
-@pytest.mark.parametrize(('backend', 'shape'), [
-    ('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
-    ('own-threads', (2, 1, 210, 160, 3))])
-def test_back_ends_of_raw_atari_give_frames_of_the_same_size(backend, shape):
-    env = backends.make('ALE/Breakout-v5', backend, 2)
-    observations, _ = env.reset(seed=0)
-    assert observations.shape == shape
-    assert observations.dtype == np.uint8
-    env.close()
+def test_back_ends_of_raw_atari_give_frames_of_the_same_size():
+    for backend, shape in (('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
+                           ('own-threads', (2, 1, 210, 160, 3))):
+        env = backends.make('ALE/Breakout-v5', backend, 2)
+        observations, _ = env.reset(seed=0)
+        assert (observations.shape, observations.dtype) == (shape, np.uint8), backend
+        env.close()
 
 
-@pytest.mark.parametrize(('module', 'name', 'advice'), [
-    ('ale_py', 'ALE/Breakout-v5', 'pip install ale-py'),
-    ('vizdoom', 'VizdoomDeathmatch', 'pip install --no-deps vizdoom'),
-    ('mujoco', 'Hopper-v5', 'pip install mujoco, or make setup'),
-])
-def test_missing_library_is_named_with_its_install_command(monkeypatch, module, name, advice):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(backends.NotInstalledError, match=f'^{advice}'):
-        backends.prepare(name)
-    # The other environments are measured all the same.
-    assert bench_env.arguments(['--env', name]).env == [name]
+def test_missing_library_is_named_with_its_install_command(monkeypatch):
+    for module, name, advice in (
+            ('ale_py', 'ALE/Breakout-v5', 'pip install ale-py'),
+            ('vizdoom', 'VizdoomDeathmatch', 'pip install --no-deps vizdoom'),
+            ('mujoco', 'Hopper-v5', 'pip install mujoco, or make setup')):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(backends.NotInstalledError, match=f'^{advice}'):
+            backends.prepare(name)
+        # The other environments are measured all the same.
+        assert bench_env.arguments(['--env', name]).env == [name]
 
 
 def test_environment_groups_and_defaults_with_quick():
@@ -142,32 +130,17 @@ def test_environment_groups_and_defaults_with_quick():
     assert (quick.num_envs, quick.seconds, quick.rounds) == (8, 0.2, 2)
 
 
-@pytest.mark.parametrize(('num_envs', 'cores', 'expected'), [
-    (16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])])
-def test_copies_are_shared_equally_among_processes(num_envs, cores, expected):
-    assert actors.shares(num_envs, cores) == expected
+def test_copies_are_shared_equally_among_processes():
+    assert actors.shares(16, 2) == [8, 8]
+    assert actors.shares(7, 3) == [3, 2, 2]
+    assert actors.shares(2, 16) == [1, 1]
 
 
 def test_hanging_or_failing_measurement_is_ended_with_its_error(monkeypatch):
-    assert bench_env.run('Nothing-v1', 'sync', 1, 0.01) == {
-        'error': "--env: no environment 'Nothing-v1'"}
     monkeypatch.setattr(bench_env, 'PATIENCE_S', 0.0)
-    assert bench_env.run('CartPole-v1', 'sync', 1, 0.01) == {'error': 'not ended after 0.02 s'}
-
-
-def test_short_run_prints_only_one_json_object(tmp_path):
-    done = subprocess.run(
-        [*COMMAND, '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
-         '--seconds', '0.02', '--rounds', '1', '--json', '--output', 'out.json'], cwd=tmp_path,
-        capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert json.loads((tmp_path / 'out.json').read_text()) == found
-    assert [path.name for path in tmp_path.iterdir()] == ['out.json']
-    assert [each['name'] for each in found['rows']] == ['CartPole-v1', 'dummy/OBS1000-v0']
-    for each, size in zip(found['rows'], (16, 1000), strict=True):
-        assert each['observation_bytes'] == size
-        assert set(each['vectorised']) == {'sync', 'async', 'own', 'actors'}
-        assert each['best'] in each['vectorised']
-        for figures in (each['single'], *each['vectorised'].values()):
-            assert figures['frames_per_s'] > 0
-            assert figures['memory_bytes'] >= 0
+    for script, seconds, error in (('echo a warning >&2; echo it broke >&2; exit 3', 600, 'it broke'),
+                                   ('exit 3', 600, 'status 3'),
+                                   ('exec sleep 600', 0.01, 'not ended after 0.02 s')):
+        monkeypatch.setattr(
+            bench_env, 'module_command', lambda *_, script=script: ['sh', '-c', script])
+        assert bench_env.run('CartPole-v1', 'sync', 1, seconds) == {'error': error}

@@ -1,9 +1,6 @@
-"""bench_scaling: law, figures, tables, plot, errors, and short runs."""
+"""bench_scaling: law, figures, tables, plot, and errors."""
 
-import contextlib
-import dataclasses
 import json
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,16 +17,15 @@ def points(*parameters, numbers=(1, 2, 4, 8, 16), noise=0.0):
     return list(zip(numbers, speeds * factors, strict=True))
 
 
-@pytest.mark.parametrize('sharpness', [0.8, 1.0, 2.5, 6.0])
-def test_fit_recovers_the_parameters_of_a_law(sharpness):
-    found = fit.fit(points(800.0, 5000.0, sharpness))
-    assert (found.per_actor, found.limit, found.sharpness) == pytest.approx(
-        (800.0, 5000.0, sharpness), rel=1e-3)
-    assert found.error < 1e-4
-    assert found.knee == pytest.approx(6.25, rel=1e-3)
-    assert found.begun
-    assert found.reached
-    assert found.predict(found.actors_for(0.9)) == pytest.approx(0.9 * found.limit)
+def test_fit_recovers_the_parameters_of_a_law():
+    for sharpness in (0.8, 1.0, 2.5, 6.0):
+        found = fit.fit(points(800.0, 5000.0, sharpness))
+        assert (found.per_actor, found.limit, found.sharpness) == pytest.approx(
+            (800.0, 5000.0, sharpness), rel=1e-3)
+        assert found.error < 1e-4
+        assert found.knee == pytest.approx(6.25, rel=1e-3)
+        assert (found.begun, found.reached) == (True, True), sharpness
+        assert found.predict(found.actors_for(0.9)) == pytest.approx(0.9 * found.limit)
 
 
 def test_sharp_law_is_the_minimum_of_two_lines():
@@ -41,15 +37,11 @@ def test_sharp_law_is_the_minimum_of_two_lines():
     assert law(np.array([1e-6, 1e9]), 100.0, 1000.0, 16.0) == pytest.approx([1e-4, 1000.0])
 
 
-def test_fit_with_noise_is_close():
+def test_fit_with_noise_is_close_and_of_few_numbers_of_actors_has_a_fixed_sharpness():
     numbers = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32)
-    found = fit.fit(points(800.0, 5000.0, 3.0, numbers=numbers,
-                                           noise=0.03))
+    found = fit.fit(points(800.0, 5000.0, 3.0, numbers=numbers, noise=0.03))
     assert (found.per_actor, found.limit) == pytest.approx((800.0, 5000.0), rel=0.05)
     assert 0.01 < found.error < 0.05
-
-
-def test_fit_of_few_numbers_of_actors_has_a_fixed_sharpness():
     found = fit.fit(points(800.0, 2000.0, 2.0, numbers=(1, 4)))
     assert found.sharpness == 2.0
     assert (found.per_actor, found.limit) == pytest.approx((800.0, 2000.0), rel=1e-3)
@@ -68,13 +60,14 @@ def test_sentence_of_a_law_without_a_measured_knee():
     assert text(of([(4, 40.0), (8, 40.0)])).endswith('4 actors fill it already.')
 
 
-@pytest.mark.parametrize(('wrong', 'message'), [
-    ([], '0 numbers of actors are too few'), ([(2, 5.0), (2, 6.0)], '1 numbers of actors are too'),
-    ([(1, 5.0), (2, 0.0)], 'above 0'), ([(0, 5.0), (2, 5.0)], 'above 0'),
-    ([(1, float('nan')), (2, 5.0)], 'above 0')])
-def test_fit_rejects_too_few_or_non_positive_points(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        fit.fit(wrong)
+def test_fit_rejects_too_few_or_non_positive_points():
+    for wrong, message in (
+            ([], '0 numbers of actors are too few'),
+            ([(2, 5.0), (2, 6.0)], '1 numbers of actors are too'),
+            ([(1, 5.0), (2, 0.0)], 'above 0'), ([(0, 5.0), (2, 5.0)], 'above 0'),
+            ([(1, float('nan')), (2, 5.0)], 'above 0')):
+        with pytest.raises(ValueError, match=message):
+            fit.fit(wrong)
 
 
 def test_last_point_is_predicted_from_the_others():
@@ -92,25 +85,20 @@ def test_law_of_the_seed_has_the_published_limit():
     assert found['error'] < 0.1
 
 
-def test_plan_of_an_iteration_has_its_samples():
+def test_plans_have_the_samples_of_an_iteration_and_as_many_actors_for_each_learner():
     made, settings = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 20_000, 8.0)
     assert (made.num_actors, made.seconds, made.warm_up) == (1, 8.0, 2.0)
     assert settings['num_envs'] * settings['unroll_length'] * settings['batch_size'] == 20_000
     # One actor alone can fill a batch.
     assert settings['max_policy_lag'] == settings['batch_size']
-    _, settings = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
+    one, settings = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
     assert (settings['env_id'], settings['unroll_length']) == ('dummy/OBS28224-FPS50-v0', 20)
-
-
-def test_every_learner_has_the_same_number_of_actors():
+    four = runs.Cell(runs.ACTORS, 4).plan(one)
+    assert (four.num_learners, four.num_actors) == (1, 4)
     one, _ = runs.plan(runs.LEARNERS, runs.LEARNERS.sleeping, 20_000, 8.0, 3)
     assert (one.num_learners, one.num_actors) == (1, 3)
     four = runs.Cell(runs.LEARNERS, 4).plan(one)
     assert (four.num_learners, four.num_actors) == (4, 12)
-    # In the other tables, one learner has them all.
-    one, _ = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
-    four = runs.Cell(runs.ACTORS, 4).plan(one)
-    assert (four.num_learners, four.num_actors) == (1, 4)
 
 
 def test_sleeping_environments_are_recognised():
@@ -247,24 +235,21 @@ def test_tables_have_all_rows_and_columns(found):
     assert json.loads(json.dumps(found)) == found
 
 
-@pytest.mark.parametrize(('only', 'own'), [
-    ('samplers', {'samplers'}), ('learners', {'learners'}),
-    ('actors', {'actors', 'most_steps_per_s', 'law', 'seed_law'})])
-def test_only_one_table_is_measured_and_printed(found, only, own):
+def test_only_one_table_is_measured_and_printed(found):
     measured = {('samplers', 1): [run(100.0)], ('learners', 1): [group_run(300.0, 0.5)]} | {
         ('actors', n): [run(100.0 * n)] for n in (1, 2, 4, 8, 16)}
-    options = bench_scaling.arguments(['--only', only])
-    assert {name for name in bench_scaling.TABLES if getattr(options, name)} == {only}
-    cells = list(runs.order(
-        {name: getattr(options, name) for name in bench_scaling.TABLES}, 0))
-    assert {cell.shape.name for cell in cells} == {only}
-    alone = bench_scaling.result(options, measured)
     everything = {'samplers', 'learners', 'actors', 'most_steps_per_s', 'law', 'seed_law'}
-    assert everything & set(alone) == own
-    assert set(alone) | everything == set(found) - {'cores'}
-    text = bench_scaling.markdown(alone | {'cores': 2})
-    assert text.startswith(f'{only.title()}: ')
-    assert text.count('\n|---') == (2 if only == 'actors' else 1)
+    for only, own in (('samplers', {'samplers'}), ('learners', {'learners'}),
+                      ('actors', {'actors', 'most_steps_per_s', 'law', 'seed_law'})):
+        options = bench_scaling.arguments(['--only', only])
+        cells = runs.order({name: getattr(options, name) for name in bench_scaling.TABLES}, 0)
+        assert {cell.shape.name for cell in cells} == {only}
+        alone = bench_scaling.result(options, measured)
+        assert everything & set(alone) == own
+        assert set(alone) | everything == set(found) - {'cores'}
+        text = bench_scaling.markdown(alone | {'cores': 2})
+        assert text.startswith(f'{only.title()}: ')
+        assert text.count('\n|---') == (2 if only == 'actors' else 1), only
 
 
 def test_plot_has_its_titles(found, tmp_path):
@@ -275,25 +260,9 @@ def test_plot_has_its_titles(found, tmp_path):
         assert f'<!-- {title} -->' in text
 
 
-@pytest.mark.parametrize(('error', 'status', 'said'), [
-    (KeyboardInterrupt(), 130, 'interrupted'), (RuntimeError('it broke'), 1, 'it broke')])
-def test_exit_status_of_an_interrupt_and_of_a_failure(monkeypatch, capsys, error, status, said):
-    def fail(_):
-        raise error
+def test_failed_run_does_not_affect_other_figures(monkeypatch):
+    broken = {'samplers': {3}, 'actors': {4}, 'learners': {2}}
 
-    monkeypatch.setattr(bench_scaling, 'measure', fail)
-    monkeypatch.setattr(sys, 'argv', ['bench_scaling'])
-    monkeypatch.setattr('signal.signal', lambda *_: None)
-    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: SimpleNamespace(name=''))
-    assert bench_scaling.main() == status
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ('', f'bench_scaling: {said}\n')
-
-
-@pytest.mark.parametrize(('broken', 'left'), [
-    ({'samplers': {3}, 'actors': {4}, 'learners': {2}}, True), ({'samplers': {1}}, False),
-    ({'actors': {1, 2}}, False), ({'learners': {1}}, False)])
-def test_failed_run_does_not_affect_other_figures(monkeypatch, broken, left):
     def run_graph(plan, listener):
         table = {'40': 'samplers', '16': 'actors', '4': 'learners'}[plan.settings['num_envs']]
         number = plan.num_learners if table == 'learners' else plan.num_actors
@@ -306,10 +275,6 @@ def test_failed_run_does_not_affect_other_figures(monkeypatch, broken, left):
         train_runs, 'Listener', lambda: SimpleNamespace(close=lambda: None))
     options = bench_scaling.arguments(
         ['--samplers', '1,3', '--actors', '1,2,4', '--learners', '1,2,4', '--rounds', '1'])
-    if not left:
-        with pytest.raises(RuntimeError, match='^1 (samplers|actors|learners): measurement: not'):
-            bench_scaling.measure(options)
-        return
     measured, problems = bench_scaling.measure(options)
     assert problems == {f'{n} {name}': 'measurement: not within 1 s'
                         for n, name in ((3, 'samplers'), (4, 'actors'), (2, 'learners'))}
@@ -317,37 +282,7 @@ def test_failed_run_does_not_affect_other_figures(monkeypatch, broken, left):
     assert [row['samplers'] for row in found['samplers']] == [1]
     assert [row['actors'] for row in found['actors']] == [1, 2]
     assert [row['learners'] for row in found['learners']] == [1, 4]
-
-
-def test_short_run_of_two_samplers():
-    made, _ = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 800, 0.5)
-    with contextlib.closing(train_runs.Listener()) as listener:
-        found = train_runs.run_graph(
-            dataclasses.replace(made, num_actors=2), listener)
-        assert listener.delivering() == 2
-    assert set(found['time_shares']) == {'learner', 'actor_0', 'actor_1'}
-    row = table.sampler_row(2, [found], 800, 'asleep')
-    assert row['trajectories_lost'] == 0
-    assert 0 < row['collection_s'] <= 1.02 * row['iteration_s']
-    assert 0 < row['learning_s'] <= 1.02 * row['iteration_s']
-    # An update takes twenty trajectories.
-    assert found['summary']['updates'] * 20 <= found['summary']['trajectories_received']
-
-
-def test_short_run_of_two_learners():
-    one, settings = runs.plan(runs.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
-    with contextlib.closing(train_runs.Listener()) as listener:
-        found = train_runs.run_graph(runs.Cell(runs.LEARNERS, 2).plan(one), listener)
-    nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
-    assert set(found['time_shares']) == nodes
-    assert set(found['processes']) == nodes | {'launch'}
-    row = learners.learner_row(2, 2, [found], 'asleep')
-    summary = found['summary']
-    assert (summary['learners'], summary['learner_restarts']) == (2, 0)
-    assert row['trajectories_lost'] == 0
-    # An update takes two trajectories of each learner, and one step in 1001 is a reset.
-    most = 2 * settings['batch_size'] * settings['num_envs'] * settings['unroll_length']
-    assert 0.998 * most < summary['agent_steps'] / summary['updates'] <= most
-    assert row['steps_per_s'] / row['updates_per_s'] == pytest.approx(
-        summary['agent_steps'] / summary['updates'])
-    assert 0 < row['learner_learns'] < 1 - row['learner_waits'] < 1
+    # Without these there is no table.
+    for broken in ({'samplers': {1}}, {'actors': {1, 2}}, {'learners': {1}}):
+        with pytest.raises(RuntimeError, match=f'^1 {next(iter(broken))}: measurement: not'):
+            bench_scaling.measure(options)

