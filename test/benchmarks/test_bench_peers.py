@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,65 +12,33 @@ from benchmarks import bench_peers
 from benchmarks.peers import peers, runs
 
 
-@pytest.fixture
-def training(monkeypatch):
-    """
-    Return a function that lets commands print reports of (s, agent steps, mean return).
+def test_a_training_is_timed_until_its_mean_return(monkeypatch):
+    # Its mean return is that of 100 episodes from the second update on.
+    lines = ['A line that is no report', '[1]', '{"wall_s": 2}', *(
+        json.dumps({'wall_s': wall, 'agent_steps': 640 * wall, 'mean_return': mean})
+        for wall, mean in ((1, None), (2, 470.0), (3, 480.0), (4, 500.0))), '{"wall_s": 5, "age']
+    now = []
 
-    A command prints each when that time has come; then it goes on, or has ended.
-    """
-    def prints(reports, ends=False):
-        now = [0.0]
+    def sleep(seconds):
+        now[0] += 1.0
 
-        def write(log):
-            log.write_text('A line that is no report\n' + ''.join(
-                json.dumps({'wall_s': wall, 'agent_steps': steps, 'mean_return': mean}) + '\n'
-                for wall, steps, mean in reports if wall <= now[0]))
+    monkeypatch.setattr(runs, 'time', SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    for case, ends, goal, expected in (
+            ('ends', True, 475.0, (3.0, 1920.0)), ('goes on', False, 475.0, (3.0, 1920.0)),
+            ('does not reach it', True, 501.0, None), ('takes too long', False, 501.0, None)):
+        now[:] = [0.0]
 
         @contextlib.contextmanager
-        def launched(*words, log, may_end=False):
-            write(log)
+        def launched(*words, log, may_end, ends=ends):
+            log.write_text('')
+            yield SimpleNamespace(poll=lambda: 0 if ends and now[0] > 5 else None)
 
-            def sleep(seconds):
-                now[0] += seconds
-                write(log)
+        def read(text):
+            return [row for row in runs.rows('\n'.join(lines)) if row.wall_s <= now[0]]
 
-            monkeypatch.setattr(runs, 'time', SimpleNamespace(monotonic=lambda: now[0],
-                                                              sleep=sleep))
-            yield SimpleNamespace(pid=os.getpid(), poll=lambda: (
-                0 if ends and now[0] > reports[-1][0] else None))
-
-        monkeypatch.setattr(runs, 'time', SimpleNamespace(monotonic=lambda: 0.0))
         monkeypatch.setattr(runs, 'launched', launched)
-    return prints
-
-
-def test_what_is_no_whole_report_is_skipped():
-    text = ('A.L.E\n{"wall_s": 1.5, "agent_steps": 640, "mean_return": null}\n{"wall_s": 2}\n[1]\n'
-            '3\n{"wall_s": 2.5, "agent_steps": 1280, "mean_return": 9.5}\n{"wall_s": 3.5, "agen')
-    assert runs.rows(text) == [(1.5, 640.0, float('-inf')), (2.5, 1280.0, 9.5)]
-
-
-def test_the_speed_of_a_peer_is_without_warm_up(training):
-    # Ten steps/s at first, then a hundred.
-    training([(each, each * 10, None) for each in range(4)] + [
-        (3 + each / 10, 30 + each * 10, None) for each in range(1, 200)])
-    peer = peers.Peer('Another System 1.0', ('A2C', 'PPO'), (), Path('worker.py'))
-    speed, memory = runs.run_peer(peer, Path('python'), 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
-    assert speed == pytest.approx(100.0)
-    assert memory > 2
-
-
-def test_a_training_is_timed_until_its_mean_return(training):
-    # Its mean return is that of 100 episodes from the second update on.
-    reports = [(1, 640, None), (2, 1280, 470.0), (3, 1920, 480.0), (4, 2560, 500.0)]
-    for case, ends, goal, expected in (
-            ('ends', True, 475.0, 1920.0), ('goes on', False, 475.0, 1920.0),
-            ('does not reach it', True, 501.0, None), ('takes too long', False, 501.0, None)):
-        training(reports, ends)
-        found = runs.until_return(['train'], runs.rows, mean_return=goal, limit=60.0)
-        assert (found and found[1]) == expected, case
-        assert found is None or 3.0 <= found[0] < 3.5, case
+        assert runs.until_return(
+            ['train'], read, mean_return=goal, limit=60.0) == expected, case
 
 
 def test_a_peer_is_installed_once_into_an_environment_of_its_own(tmp_path, monkeypatch):
@@ -99,7 +66,7 @@ def test_what_cannot_be_installed_is_an_error(tmp_path, monkeypatch):
     for answer, message in (
             (lambda command, **_: subprocess.CompletedProcess(command, 1, '', 'no such wheel\n'),
              '--clear .*: status 1\nno such wheel'),
-            (lambda command, **_: Path('/no/such/git').open(), '/no/such/git: no such command')):
+            (lambda command, **_: Path('/no/git').read_text(), '/no/git: no such command')):
         monkeypatch.setattr(peers.subprocess, 'run', answer)
         with pytest.raises(RuntimeError, match=message):
             peers.install(peer, tmp_path / 'peer')

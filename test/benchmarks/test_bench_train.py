@@ -9,13 +9,6 @@ from benchmarks.train import runs, table
 from vdl_ros.ros.statistics.thread_time_statistics import Share
 
 
-def test_incomplete_rows_of_progress_are_skipped():
-    text = ('agent_steps,wall_s,mean_return_100\n100,0.5,nan\n300,1.25,9.0\nbad,2,3\n'
-            '600,2.0,9.0\n900,2.')
-    assert table.progress_rows(text) == [(0.5, 100), (1.25, 300), (2.0, 600)]
-    assert table.progress_rows('') == []
-
-
 def test_steady_rate_excludes_the_warm_up_and_needs_rows_after_it():
     rate = table.steady_rate
     # Slow at first, then 100 a second.
@@ -59,19 +52,6 @@ def test_incomplete_reports_are_dropped():
     assert whole([*first, *third]) == [*first, *third]
     assert whole([*first[1:], *third]) == third
     assert whole(first[:1]) == []
-
-
-def test_share_of_a_phase_that_is_missing_in_some_reports():
-    def report(**phases):
-        return [Share('/run/learner', 'training', phase, 1.0, share)
-                for phase, share in phases.items()]
-
-    assert runs.shares_by_thread([
-        *report(wait=1.0), *report(learn=0.5, wait=0.5),
-        Share('/run/actor_0', 'acting', 'step', 2.0, 1.0)]) == {
-            'learner': {'training': {'learn': 0.25, 'wait': 0.75}},
-            'actor_0': {'acting': {'step': 1.0}}}
-    assert runs.shares_by_thread([]) == {}
 
 
 def run(speed, lost=0, shares=None):

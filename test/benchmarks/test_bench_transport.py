@@ -4,13 +4,10 @@ import socket
 import struct
 
 import pytest
-from rclpy.serialization import serialize_message
-from std_msgs.msg import Header
 
 from benchmarks import bench_transport
-from benchmarks.transport import dds, table, tcp
+from benchmarks.transport import table, tcp
 from benchmarks.transport.cell import Cell
-from vdl_ros.msg import Trajectory
 
 
 def cell(way='tcp', task='throughput', clients=2, size=1_000_000, packets=10, token=5):
@@ -34,14 +31,6 @@ def sampled(rates, size=800_000):
     return samples
 
 
-def test_window_is_at_least_two_packets_and_at_most_the_topic_depth():
-    sizes = (1, 8_000, 800_000, 4_000_000, 64_000_000)
-    assert [bench_transport.window(size, 3) for size in sizes] == [64, 64, 5, 2, 2]
-    depth = dds.STREAM.depth
-    for clients in range(1, bench_transport.MOST_CLIENTS + 1):
-        assert 2 <= clients * bench_transport.window(1, clients) <= depth
-
-
 def test_rounds_begin_with_another_way_and_tokens_are_unique():
     options = bench_transport.parse(['--quick', '--ways', 'tcp,dds-events,dds-multi'])
     first, second = (list(bench_transport.cells(options, number)) for number in (0, 1))
@@ -52,19 +41,6 @@ def test_rounds_begin_with_another_way_and_tokens_are_unique():
     assert sizes == {('throughput', size, clients) for size in (8_000, 800_000, 4_000_000)
                      for clients in (1, 2, 3)} | {
         ('round_trip', size, 1) for size in (100, 28_000, 230_000)}
-
-
-def test_a_packet_of_another_cell_has_no_client():
-    one, other = cell(token=5), cell(token=6)
-    assert [one.client(one.start_id(index)) for index in (0, 1, 2)] == [0, 1, None]
-    assert other.client(one.start_id(0)) is None
-
-
-def test_start_id_is_read_from_serialized_bytes():
-    for name in ('', 'c', 'client_0', 'client_10', 'client_100'):
-        message = Trajectory(header=Header(frame_id=name[1:]), actor_id=name, start_id=2**62 + 7,
-                             sequence=9)
-        assert dds.start_id_of(serialize_message(message)) == 2**62 + 7, name
 
 
 def test_throughput_counts_what_was_received():

@@ -20,75 +20,50 @@ BAD_INPUT = {
         (['--sizes', '8', '0'], '--sizes: 0 is not allowed: 1 to 67108864'),
         (['--sizes', '8', '8'], '--sizes: 8 alone is not allowed: at least two')],
     'bench_capture': [(['--frames', '0'], '--frames: 0 is not allowed: 1 to 1000000')],
-    'bench_cube': [
-        (['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 10000'),
-        (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
+    'bench_cube': [(['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 10000')],
     'bench_env': [
         (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.01 to 600'),
         (['--env', 'os:CartPole-v1'], "--env: no environment 'os:CartPole-v1'"),
-        (['--env', 'CartPole-v1:84x84x4'], '--env: CartPole-v1:84x84x4 is not allowed: '),
-        (['--env', 'dummy/OBS0-v0'], 'env_id: OBS0 is not allowed: 1 to ')],
+        (['--env', 'CartPole-v1:84x84x4'], '--env: CartPole-v1:84x84x4 is not allowed: ')],
     'bench_exchange': [
         (['--learners', '1'], '--learners: 1 is not allowed: 2 to 64'),
         (['--periods', '1,3'], '--batches: 20 is not allowed: a multiple of --periods, 3')],
     'bench_intake': [
         (['--actors', '10,0'], "--actors: '10,0' is not allowed: numbers from 1 to 100000")],
     'bench_lag': [
-        (['--episodes', '0'], '--episodes: 0 is not allowed: 1 to 100000'),
         (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),
-        (['--trained', 'naive,50'],
-         "--trained: '50' is not allowed: some of naive, 40, 100, 200, aware")],
+        (['--trained', 'naive,50'], "--trained: '50' is not allowed: some of naive, 40")],
     'bench_link': [(['--mbit', '0'], '--mbit: 0 is not allowed: 1 to 100000')],
-    'bench_peers': [
-        (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
-        (['--env', 'Acrobot-v1'],
-         "--env: 'Acrobot-v1' is not allowed: an Atari game, ALE/..., or CartPole-v1")],
+    'bench_peers': [(['--env', 'Acrobot-v1'], "--env: 'Acrobot-v1' is not allowed: an Atari")],
     'bench_policy': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
-    'bench_policy_files': [
-        (['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000'),
-        (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
+    'bench_policy_files': [(['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
     'bench_pose': [(['--rounds', '0'], '--rounds: 0 is not allowed: 1 to 1000')],
     'bench_reach': [
-        (['--targets', '0'], '--targets: 0 is not allowed: 1 to 10000'),
         (['--delays', '0,2000'], "--delays: '0,2000' is not allowed: numbers from 0 to 1000"),
         (['--checkpoint', '/nowhere.pt'], '/nowhere.pt: ')],
     'bench_scaling': [
-        (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.5 to 3600'),
         (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
-        (['--samplers', '1,x'], "--samplers: '1,x' is not allowed: numbers from 1 to 56"),
         (['--actors', '4'], '--actors: one number is too few for a law'),
-        (['--learners', '2,4'], '--learners: there is no 1, and speed-ups are over one'),
         (['--actors-each', '45'], "--learners: '1,2,4' is not allowed: numbers from 1 to 1 with "
                                   'commas between, --actors-each 45'),
-        (['--learner-env', 'CartPol-v1'], UNKNOWN_ENV), (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
+        (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
         (['--only', 'actors', '--picture', 'law.png'],
          '--picture: law.png is not allowed with --only actors: it shows samplers and actors'),
-        (['--samples', '1000'],
-         '--samples: 1000 is not allowed: a multiple of 800 from 800 to 8000'),
-        (['--picture', 'law.txt'],
-         '--picture: law.txt is not allowed: a file that ends in one of '),
-        (['--picture', '/nowhere/law.png'],
-         '--picture: /nowhere/law.png is not allowed: there is no')],
+        (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800 from 800 to '),
+        (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one '),
+        (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there ')],
     'bench_servo': [(['--targets', '0'], '--targets: 0 is not allowed: 1 to 100000')],
     'bench_train': [
-        (['--num-actors', '257'], '--num-actors: 257 is not allowed: 1 to 256'),
         (['--batch-size', '9'], 'max_policy_lag: 4 is not allowed: '),
-        (['--env', 'CartPol-v1'], UNKNOWN_ENV),
         (['--env', 'CartPole-v1', '--network', 'nature'], "network 'nature' needs images"),
         (['--set', 'discount'], "--set: 'discount' is not allowed: name:=value"),
         (['--set', 'discont:=0.9'], "--set: no such setting 'discont'; did you mean 'discount'?"),
         (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
-        (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own'),
-        (['--set', 'num_learners:=2'],
-         '--set: num_learners is not allowed: the benchmark has its own')],
+        (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own')],
     'bench_transport': [
-        (['--rounds', '-1'], '--rounds: -1 is not allowed: 1 to 1000'),
         (['--ways', 'udp'], "--ways: 'udp' is not one of tcp, tcp-kept"),
-        (['--clients', '0'], "--clients: '0' is not allowed: numbers from 1 to 16"),
         (['--sizes', '8000,x'], "--sizes: '8000,x' is not allowed: numbers from 1 to 64000000")],
-    'bench_twin': [
-        (['--arms', '16,x'], "--arms: '16,x' is not allowed: numbers from 1 to 4096"),
-        (['--pixel-arms', '0'], '--pixel-arms: 0 is not allowed: 1 to 4096')],
+    'bench_twin': [(['--pixel-arms', '0'], '--pixel-arms: 0 is not allowed: 1 to 4096')],
 }
 
 

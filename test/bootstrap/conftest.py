@@ -11,13 +11,14 @@ import atexit
 import contextlib
 import importlib
 import io
+import itertools
 import logging
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -60,34 +61,27 @@ class Program(asyncio.SubprocessTransport):
 
     `1 TEXT` and `2 TEXT` write a line to that stream, `stay` keeps it from ending, `ignore NAME`
     lets it ignore that signal, and `exit N` gives it an exit status.
-
-    Attributes:
-        files: content of the parameter files that it got.
-        rules: remappings that it got.
-        signals: names of the signals that it got.
     """
 
-    def __init__(self, protocol: asyncio.SubprocessProtocol, pid: int, command: list[str]):
+    def __init__(self, protocol, pid, command):
         super().__init__()
-        self.command = command
-        pairs = list(zip(command, command[1:], strict=False))
+        self.command, self.signals = command, []
+        pairs = list(itertools.pairwise(command))
         self.files = [yaml.safe_load(Path(after).read_text())
                       for word, after in pairs if word == '--params-file']
         self.rules = [after for word, after in pairs if word == '-r']
-        self.signals: list[str] = []
         self._protocol, self._pid, self._status = protocol, pid, None
-        self._ignored = {word.removeprefix('ignore ') for word in command}
 
-    def get_pid(self) -> int:
+    def get_pid(self):
         return self._pid
 
-    def get_returncode(self) -> int | None:
+    def get_returncode(self):
         return self._status
 
-    def close(self) -> None:
+    def close(self):
         pass
 
-    def run(self) -> None:
+    def run(self):
         self._protocol.connection_made(self)
         for word in self.command:
             if word[:2] in ('1 ', '2 '):
@@ -95,13 +89,12 @@ class Program(asyncio.SubprocessTransport):
         if 'stay' not in self.command:
             self.end(next((int(word[5:]) for word in self.command if word.startswith('exit ')), 0))
 
-    def send_signal(self, number: int) -> None:
-        name = signal.Signals(number).name
-        self.signals.append(name)
-        if name not in self._ignored:
+    def send_signal(self, number):
+        self.signals.append(signal.Signals(number).name)
+        if f'ignore {self.signals[-1]}' not in self.command:
             self.end(-number)
 
-    def end(self, status: int) -> None:
+    def end(self, status):
         self._status = status
         for fd in (1, 2):
             self._protocol.pipe_connection_lost(fd, None)
@@ -109,44 +102,20 @@ class Program(asyncio.SubprocessTransport):
 
 
 class Output(io.StringIO):
-    """What a command prints; it calls functions when it has their texts."""
+    """What a command prints; it calls functions once it has the texts in ``when``."""
 
-    def __init__(self, when: dict[str, Callable[[], object]]):
+    def __init__(self, when):
         super().__init__()
         self._when = dict(when)
 
-    def reconfigure(self, **_: object) -> None:
+    def reconfigure(self, **_):
         pass
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         count = super().write(text)
         for each in [each for each in self._when if each in self.getvalue()]:
             self._when.pop(each)()
         return count
-
-
-class Command:
-    """
-    A `ros2` command that has ended.
-
-    Attributes:
-        status: its exit status.
-        output: what it printed.
-        programs: those that it started.
-    """
-
-    def __init__(self, status: int, output: str, programs: list[Program]):
-        self.status, self.output, self.programs = status, output.removesuffix('\n'), programs
-
-    @property
-    def lines(self) -> list[str]:
-        return self.output.splitlines()
-
-    @property
-    def messages(self) -> list[str]:
-        """The messages of the LogInfo actions."""
-        mark = '[INFO] [launch.user]: '
-        return [line.removeprefix(mark) for line in self.lines if line.startswith(mark)]
 
 
 class Workspace:
@@ -154,9 +123,8 @@ class Workspace:
 
     standin = STANDIN
 
-    def __init__(self, directory: Path):
-        self.directory = directory
-        self.prefix = directory / 'prefix'
+    def __init__(self, directory):
+        self.directory, self.prefix = directory, directory / 'prefix'
         self.share = self.prefix / 'share' / PACKAGE
         self.libexec = self.prefix / 'lib' / PACKAGE
         index = self.prefix / 'share' / 'ament_index' / 'resource_index' / 'packages'
@@ -164,11 +132,10 @@ class Workspace:
             path.mkdir(parents=True)
         (index / PACKAGE).touch()
         self.executable('program', '')
-        self.programs: list[Program] = []
-        self.at_exit: list[Callable[[], object]] = []
-        self.on_start: Callable[[Program], object] = lambda program: None
+        self.programs, self.at_exit = [], []
+        self.on_start = lambda program: None
 
-    def launch_file(self, body: str, name: str = 'test.launch.py', installed: bool = False) -> str:
+    def launch_file(self, body, name='test.launch.py', installed=False):
         """Write a launch file from the body of its function, or from `[...]`, its entities."""
         body = textwrap.dedent(body).strip()
         if body.startswith('['):
@@ -177,20 +144,19 @@ class Workspace:
         path.write_text(f'{HEADER}{textwrap.indent(body, "    ")}\n')
         return str(path)
 
-    def executable(self, name: str, script: str) -> str:
-        """Write an executable of the package, a Python script; return its path."""
+    def executable(self, name, script):
+        """Write an executable of the package, a Python script."""
         path = self.libexec / name
         path.write_text(f'#!{sys.executable}\n{textwrap.dedent(script)}')
         path.chmod(0o755)
-        return str(path)
 
-    def run(self, *arguments: str, when: dict[str, Callable[[], object]] | None = None) -> Command:
-        """Run `ros2`; ``when`` maps texts of its output to functions that are called then."""
-        output, self.programs = Output(when or {}), []
+    def run(self, *arguments, when=()):
+        """Run `ros2` to its end; return its exit status, output and programs."""
+        output, self.programs = Output(when), []
         with (imported_anew() as ros2, contextlib.redirect_stdout(output),
               contextlib.redirect_stderr(output)):
             try:
-                status = ros2.main(arguments)
+                status = ros2.main(arguments) or 0
             except SystemExit as end:
                 status = end.code
             if isinstance(status, str):  # as sys.exit does
@@ -198,10 +164,13 @@ class Workspace:
                 status = 1
             while self.at_exit:
                 self.at_exit.pop()()
-        return Command(status or 0, output.getvalue(), self.programs)
+        lines, mark = output.getvalue().splitlines(), '[INFO] [launch.user]: '
+        return SimpleNamespace(
+            status=status, output=output.getvalue().rstrip('\n'), lines=lines,
+            messages=[line.removeprefix(mark) for line in lines if line.startswith(mark)],
+            programs=self.programs)
 
-    def launch(self, body: str, *arguments: str,
-               when: dict[str, Callable[[], object]] | None = None) -> Command:
+    def launch(self, body, *arguments, when=()):
         """Run a launch file."""
         return self.run('launch', self.launch_file(body), *arguments, when=when)
 

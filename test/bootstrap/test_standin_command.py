@@ -23,12 +23,6 @@ def real(workspace, monkeypatch):
     return [sys.executable, '-m', 'ros2_command']
 
 
-def test_launch_finds_a_file_by_package_name(workspace):
-    workspace.launch_file("[LogInfo(msg=['a=', Config('a')])]", 'x.launch.py', installed=True)
-    command = workspace.run('launch', PACKAGE, 'x.launch.py', 'a:=1')
-    assert (command.status, command.messages) == (0, ['a=1'])
-
-
 def test_missing_packages_files_and_executables_are_one_line(workspace):
     (workspace.libexec / 'not_executable').touch()
     workspace.launch_file('[]', 'y.launch.py', installed=True)
@@ -51,7 +45,9 @@ def test_missing_packages_files_and_executables_are_one_line(workspace):
         assert command.lines[0].startswith(line), words
 
 
-def test_pkg_finds_packages_and_executables(workspace):
+def test_packages_their_files_and_executables_are_found(workspace):
+    workspace.launch_file("[LogInfo(msg=['a=', Config('a')])]", 'x.launch.py', installed=True)
+    assert workspace.run('launch', PACKAGE, 'x.launch.py', 'a:=1').messages == ['a=1']
     for words, line in (('prefix', workspace.prefix), ('prefix --share', workspace.share),
                         ('executables', f'{PACKAGE} program')):
         command = workspace.run('pkg', *words.split(), PACKAGE)
@@ -71,27 +67,20 @@ def test_help_lists_verbs_and_options_and_those_missing_are_named(workspace):
         assert f'{missing} is not part of this stand-in' in command.lines[-1]
 
 
-def test_run_becomes_the_executable_with_its_arguments(workspace, monkeypatch):
-    became = []
-    monkeypatch.setattr(os, 'execvp', lambda name, words: became.append((name, words)))
-    workspace.run('run', '--prefix', "env 'STANDIN_P=a b'", PACKAGE, 'program', '--ros-args', '-h')
-    assert became == [('env', [
-        'env', 'STANDIN_P=a b', str(workspace.libexec / 'program'), '--ros-args', '-h'])]
-
-
-def test_the_process_of_run_gets_the_signals_and_gives_the_exit_status(workspace, real, launch):
+def test_run_becomes_the_executable_with_arguments_signals_and_status(workspace, real, launch):
     workspace.executable('wait', """
-        import signal, sys
+        import os, signal, sys
         signal.signal(signal.SIGINT, lambda number, frame: sys.exit(5))
-        print('up', sys.argv[1:], flush=True)
+        print('up', os.environ['STANDIN_P'], sys.argv[1:], flush=True)
         while True:
             signal.pause()
     """)
-    command = launch(*real, 'run', PACKAGE, 'wait', '-p', 'a:=1')
+    command = launch(*real, 'run', '--prefix', "env 'STANDIN_P=a b'", PACKAGE, 'wait',
+                     '--ros-args', '-h')
     command.wait_for(lambda: 'up' in command.output, 'the executable')
     command.process.send_signal(signal.SIGINT)
     assert command.wait() == 5
-    assert command.output == "up ['-p', 'a:=1']\n"
+    assert command.output == "up a b ['--ros-args', '-h']\n"
 
 
 def test_ctrl_c_in_a_terminal_reaches_a_process_once(workspace, real):

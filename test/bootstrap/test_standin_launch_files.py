@@ -10,7 +10,7 @@ INNER = """[
 INCLUDED = "[FindPackageShare('standin_test_package'), 'launch', 'inner.launch.py']"
 
 
-def test_defaults_hold_and_of_several_values_the_last(workspace):
+def test_defaults_hold_and_arguments_missing_not_allowed_or_malformed_are_named(workspace):
     body = """[
         DeclareLaunchArgument('a', default_value='A'),
         DeclareLaunchArgument('b', default_value=['x', Config('a')]),
@@ -19,9 +19,6 @@ def test_defaults_hold_and_of_several_values_the_last(workspace):
     assert workspace.launch(body).messages == ['A xA False']
     given = workspace.launch(body, 'a:=1', 'a:=2:=3')
     assert (given.status, given.messages) == (0, ['2:=3 x2:=3 False'])
-
-
-def test_arguments_that_are_missing_not_allowed_or_malformed_are_named(workspace):
     command = workspace.launch(
         "[DeclareLaunchArgument('must', description='why'), LogInfo(msg='not reached')]")
     assert command.status == 1
@@ -41,39 +38,20 @@ def test_arguments_that_are_missing_not_allowed_or_malformed_are_named(workspace
 def test_show_args_lists_arguments_of_groups_and_includes(workspace):
     workspace.launch_file(INNER, 'inner.launch.py', installed=True)
     command = workspace.launch(f"""[
-        DeclareLaunchArgument('plain'),
         DeclareLaunchArgument('sum', default_value=[Config('plain'), '/']),
         GroupAction([DeclareLaunchArgument('one_of', choices=['1', '2'], default_value='1')]),
-        DeclareLaunchArgument('both', choices=['1'], description='Text', default_value='1'),
+        DeclareLaunchArgument('both', choices=['1'], description='Text'),
         IncludeLaunchDescription(PathJoinSubstitution({INCLUDED}),
                                  launch_arguments={{'needed': '1'}}.items()),
         IncludeLaunchDescription(Config('known only when the launch runs')),
     ]""", '--show-args')
     assert command.status == 0
-    assert command.output == """\
-Arguments (pass arguments as '<name>:=<value>'):
-
-    'plain':
-        no description given
-
-    'sum':
-        no description given
-        (default: LaunchConfig('plain') + '/')
-
-    'one_of':
-        One of: ['1', '2']
-        (default: '1')
-
-    'both':
-        Text. Valid choices are: ['1']
-        (default: '1')
-
-    'needed':
-        what is needed
-
-    'other':
-        no description given
-        (default: 'default')"""
+    assert [line.strip() for line in command.lines if line] == [
+        "Arguments (pass arguments as '<name>:=<value>'):",
+        "'sum':", 'no description given', "(default: LaunchConfig('plain') + '/')",
+        "'one_of':", "One of: ['1', '2']", "(default: '1')",
+        "'both':", "Text. Valid choices are: ['1']", "'needed':", 'what is needed',
+        "'other':", 'no description given', "(default: 'default')"]
     assert workspace.launch('[]', '-s').lines[-1] == '  No arguments.'
 
 
@@ -99,7 +77,7 @@ def test_an_include_sets_its_arguments_and_needs_the_required_ones(workspace):
             "(description: 'what is needed'), given: [other]") in command.output
 
 
-def test_groups_are_scopes_of_configurations_and_environment(workspace):
+def test_groups_are_scopes_and_opaque_functions_get_context_and_arguments(workspace):
     command = workspace.launch("""[
         SetLaunchConfiguration('a', '1'),
         GroupAction([
@@ -112,31 +90,26 @@ def test_groups_are_scopes_of_configurations_and_environment(workspace):
         LogInfo(msg=[Config('a'), PathJoinSubstitution(['a', Config('b', default='c'), 'd'])]),
     ]""")
     assert command.messages == ['2set', '1unset', '3a/c/d']
+    command = workspace.launch("""
+        def now(context, *args, **kwargs):
+            return [LogInfo(msg=[str(args), str(kwargs), Config('a'), str(context.is_shutdown)])]
+
+        return LaunchDescription([SetLaunchConfiguration('a', 'A'), OpaqueFunction(
+            function=now, args=[1], kwargs={'x': 2})])
+    """)
+    assert (command.status, command.messages) == (0, ["(1,){'x': 2}AFalse"])
 
 
 def test_a_failing_substitution_ends_the_launch(workspace):
     for substitution, message in (
             ("Config('nope')", "launch configuration 'nope' does not exist"),
-            ("EnvironmentVariable('STANDIN_NOPE')", "environment variable 'STANDIN_NOPE' does not"),
+            ("EnvironmentVariable('STANDIN_NOPE')", "environment variable 'STANDIN_NOPE' does"),
             ("FindPackageShare('standin_nope')", "package 'standin_nope' not found")):
         command = workspace.launch(f"[LogInfo(msg={substitution}), LogInfo(msg='not reached')]")
         assert command.status == 1, substitution
         assert '[ERROR] [launch]: Caught exception in launch (see debug' in command.output
         assert message in command.output
         assert command.messages == [], substitution
-
-
-def test_opaque_functions_get_context_and_arguments(workspace):
-    command = workspace.launch("""
-        def now(context, *args, **kwargs):
-            return [LogInfo(msg=[str(args), str(kwargs), Config('a'), str(context.is_shutdown)])]
-
-        return LaunchDescription([
-            SetLaunchConfiguration('a', 'A'),
-            OpaqueFunction(function=now, args=[1], kwargs={'x': 2}),
-        ])
-    """)
-    assert (command.status, command.messages) == (0, ["(1,){'x': 2}AFalse"])
 
 
 def test_missing_names_and_keywords_are_named_in_one_line(workspace):
@@ -150,7 +123,7 @@ def test_missing_names_and_keywords_are_named_in_one_line(workspace):
             ("LogInfo(msg='', condition=None)", 'LogInfo(): keyword argument condition'),
             ("sh('true', cwd='/')", 'ExecuteProcess(): keyword argument cwd'),
             ("node(ros_arguments='y')", 'Node(): keyword argument ros_arguments'),
-            ('OnShutdown(on_shutdown=[], handle_once=1)', 'OnShutdown(): keyword argument handle_'),
+            ('OnShutdown(on_shutdown=[], handle_once=1)', 'OnShutdown(): keyword argument'),
             ("sh('true', respawn=Config('r'))", 'respawn='),
             ('TimerAction(period=1.0, actions=[])', 'cancel_on_shutdown=False'),
             ('ParameterValue([1], value_type=list[int])', 'value_type=list[int]')):
