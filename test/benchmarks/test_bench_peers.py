@@ -2,14 +2,10 @@
 
 import contextlib
 import json
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from benchmarks import bench_peers
-from benchmarks.peers import peers, runs
+from benchmarks.peers import runs
 
 
 def test_a_training_is_timed_until_its_mean_return(monkeypatch):
@@ -39,38 +35,6 @@ def test_a_training_is_timed_until_its_mean_return(monkeypatch):
         monkeypatch.setattr(runs, 'launched', launched)
         assert runs.until_return(
             ['train'], read, mean_return=goal, limit=60.0) == expected, case
-
-
-def test_a_peer_is_installed_once_into_an_environment_of_its_own(tmp_path, monkeypatch):
-    commands = []
-
-    def run(command, **_):
-        commands.append(' '.join(command).replace(str(tmp_path), 'T'))
-        (tmp_path / 'bin').mkdir(exist_ok=True)
-        (tmp_path / 'bin' / 'python').touch()
-        return subprocess.CompletedProcess(command, 0, '', '')
-
-    monkeypatch.setattr(peers.subprocess, 'run', run)
-    peer = peers.Peer('Scripts', ('PPO', 'PPO'), ('torch',), tmp_path, peers.Clone('URL', 'abc'))
-    alone = 'env -u PYTHONPATH -u LD_LIBRARY_PATH T/bin/python'
-    for _ in range(2):
-        assert peers.install(peer, tmp_path) == tmp_path / 'bin' / 'python'
-        assert commands[0].endswith('-m venv --clear T')
-        assert commands[1:] == [f'{alone} -m pip install --quiet torch',
-                                'git clone --quiet --no-checkout URL T/clone',
-                                'git -C T/clone checkout --quiet abc']
-
-
-def test_what_cannot_be_installed_is_an_error(tmp_path, monkeypatch):
-    peer = peers.Peer('Scripts', ('PPO', 'PPO'), ('torch',), tmp_path)
-    for answer, message in (
-            (lambda command, **_: subprocess.CompletedProcess(command, 1, '', 'no such wheel\n'),
-             '--clear .*: status 1\nno such wheel'),
-            (lambda command, **_: Path('/no/git').read_text(), '/no/git: no such command')):
-        monkeypatch.setattr(peers.subprocess, 'run', answer)
-        with pytest.raises(RuntimeError, match=message):
-            peers.install(peer, tmp_path / 'peer')
-    assert not (tmp_path / 'peer' / 'requirements.txt').exists()
 
 
 def test_the_mean_of_fewer_than_100_episodes_of_the_graph_does_not_count(tmp_path):

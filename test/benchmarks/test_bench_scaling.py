@@ -52,22 +52,6 @@ def test_law_is_of_few_numbers_sharp_far_from_the_knee_and_held_out_at_the_last_
     assert 30 < seed['knee'] < 45
 
 
-def test_plans_have_the_samples_of_an_iteration_and_as_many_actors_for_each_learner():
-    made, settings = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 20_000, 8.0)
-    assert (made.num_actors, made.seconds, made.warm_up) == (1, 8.0, 2.0)
-    assert settings['num_envs'] * settings['unroll_length'] * settings['batch_size'] == 20_000
-    # One actor alone can fill a batch.
-    assert settings['max_policy_lag'] == settings['batch_size']
-    one, settings = runs.plan(runs.ACTORS, runs.ACTORS.sleeping, 20_000, 8.0)
-    assert (settings['env_id'], settings['unroll_length']) == ('dummy/OBS28224-FPS50-v0', 20)
-    four = runs.Cell(runs.ACTORS, 4).plan(one)
-    assert (four.num_learners, four.num_actors) == (1, 4)
-    one, _ = runs.plan(runs.LEARNERS, runs.LEARNERS.sleeping, 20_000, 8.0, 3)
-    assert (one.num_learners, one.num_actors) == (1, 3)
-    four = runs.Cell(runs.LEARNERS, 4).plan(one)
-    assert (four.num_learners, four.num_actors) == (4, 12)
-
-
 def run(speed, learn=0.25, step=0.5, lost=0):
     """Return what one run of a graph with two actors found."""
     def acting(share):
@@ -93,17 +77,10 @@ def test_iteration_is_split_into_collecting_and_learning():
     assert (row['trajectories_lost'], row['cores'], row['environments']) == (3, 0.75, 'asleep')
     assert row['seed'] == pytest.approx(
         {'collection_s': 7.38, 'learning_s': 2.46, 'total_s': 9.84})
-
-
-def test_speedups_are_over_one_sampler():
-    rows = table.with_speedups([
-        table.sampler_row(n, [run(speed)], 1000, 'asleep') for n, speed in (
-            (1, 100.0), (3, 250.0), (20, 800.0))])
+    rows = table.with_speedups([table.sampler_row(n, [run(speed)], 1000, 'asleep')
+                                for n, speed in ((1, 100.0), (3, 250.0), (20, 800.0))])
     assert [row['collection_speedup'] for row in rows] == pytest.approx([1.0, 2.5, 8.0])
-    assert rows[1]['seed'] is None
-    assert rows[2]['seed']['collection_speedup'] == pytest.approx(0.233 / 0.012)
     assert rows[2]['seed']['total_speedup'] == pytest.approx(0.268 / 0.050)
-    assert 'iteration_speedup' not in rows[2]['seed']
 
 
 def test_speed_of_a_learner_without_waiting():
@@ -136,19 +113,12 @@ def test_learner_figures_are_means_over_all_learners():
     # A learner is at it for 0.5 of a second that has two, and 0.5625 of one that has eight.
     assert row['update_s'] == (0.25 + 0.0703125) / 2
     assert (row['policy_lag'], row['trajectories_lost'], row['cores']) == (1.5, 0, 0.75)
-
-
-def test_efficiency_is_speedup_over_number_of_learners():
     rows = learners.with_efficiencies([
         learners.learner_row(n, 2 * n, [group_run(speed, *[0.5] * n)], 'asleep')
-        for n, speed in ((1, 400.0), (4, 1200.0), (9, 1800.0))])
-    assert [row['speedup'] for row in rows] == [1.0, 3.0, 4.5]
-    assert [row['efficiency'] for row in rows] == [1.0, 0.75, 0.5]
+        for n, speed in ((1, 400.0), (4, 1200.0))])
+    assert (rows[1]['speedup'], rows[1]['efficiency']) == (3.0, 0.75)
     assert rows[1]['seed'] == pytest.approx(
         {'steps_per_s': 18800.0, 'speedup': 3.2414, 'efficiency': 0.81034}, rel=1e-4)
-    assert rows[2]['seed'] is None
-    found = [round(speed / 5800 / n, 2) for n, speed in learners.SEED_LEARNERS.items()]
-    assert found == [1.0, 0.93, 0.9, 0.81, 0.72, 0.62, 0.53, 0.47]
 
 
 @pytest.fixture
@@ -184,14 +154,21 @@ def test_tables_and_plot_have_all_rows_columns_and_titles(found, tmp_path):
     assert 'Learners: dummy/OBS28224-FPS50-v0 (asleep), 2 actors for each learner, 4 ' in text
     assert json.loads(json.dumps(found)) == found
     plot.draw(tmp_path / 'law.svg', found)
-    text = (tmp_path / 'law.svg').read_text()
-    for title in ('agent steps/s, environments asleep', 'knee at 2.5 actors',
-                  'speed-up over one sampler'):
-        assert f'<!-- {title} -->' in text
-    for only in ('samplers', 'learners', 'actors'):
-        options = bench_scaling.arguments(['--only', only])
-        cells = runs.order({name: getattr(options, name) for name in bench_scaling.TABLES}, 0)
-        assert {cell.shape.name for cell in cells} == {only}
+    assert '<!-- knee at 2.5 actors -->' in (tmp_path / 'law.svg').read_text()
+
+
+def test_rounds_alternate_and_each_learner_has_the_same_number_of_actors():
+    numbers = {'samplers': (1, 2), 'actors': (1, 4, 8), 'learners': (1,)}
+    names = [[f'{cell.shape.name[0]}{cell.processes}' for cell in runs.order(numbers, number)]
+             for number in (0, 1)]
+    assert names[0] == ['s1', 'a1', 'l1', 's2', 'a4', 'a8']
+    assert names[1] == names[0][::-1]
+    _, settings = runs.plan(runs.SAMPLERS, runs.SAMPLERS.sleeping, 20_000, 8.0)
+    assert settings['num_envs'] * settings['unroll_length'] * settings['batch_size'] == 20_000
+    for shape, actors, numbers in ((runs.LEARNERS, 3, (4, 12)), (runs.ACTORS, 1, (1, 4))):
+        one, _ = runs.plan(shape, shape.sleeping, 20_000, 8.0, actors)
+        four = runs.Cell(shape, 4).plan(one)
+        assert (four.num_learners, four.num_actors) == numbers
 
 
 def test_failed_run_does_not_affect_other_figures(monkeypatch):
@@ -216,7 +193,7 @@ def test_failed_run_does_not_affect_other_figures(monkeypatch):
     assert [row['samplers'] for row in found['samplers']] == [1]
     assert [row['actors'] for row in found['actors']] == [1, 2]
     assert [row['learners'] for row in found['learners']] == [1, 4]
-    # Without these there is no table.
-    for broken in ({'samplers': {1}}, {'actors': {1, 2}}, {'learners': {1}}):
-        with pytest.raises(RuntimeError, match=f'^1 {next(iter(broken))}: measurement: not'):
-            bench_scaling.measure(options)
+    # Without one sampler there is no table.
+    broken = {'samplers': {1}}
+    with pytest.raises(RuntimeError, match='^1 samplers: measurement: not'):
+        bench_scaling.measure(options)

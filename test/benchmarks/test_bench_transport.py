@@ -43,46 +43,30 @@ def test_rounds_begin_with_another_way_and_tokens_are_unique():
         ('round_trip', size, 1) for size in (100, 28_000, 230_000)}
 
 
-def test_throughput_counts_what_was_received():
+def test_figures_count_what_was_received():
     line = table.sample(
         'one host', 0, cell(), found((10, 5), (0.1, 0.2), (10, 9), cpu=0.3))
     assert (line['asked'], line['sent'], line['received'], line['lost']) == (20, 19, 15, 5)
-    assert line['MBps'] == pytest.approx(75.0)
-    assert line['MBps_each'] == pytest.approx((100.0 + 25.0) / 2)
-    assert line['MBps_least'] == pytest.approx(25.0)
-    assert line['packets_per_s'] == pytest.approx(75.0)
-    assert line['cpu_ms_per_MB'] == pytest.approx(20.0)
-
-
-def test_no_division_by_zero_if_nothing_was_received():
-    line = table.sample(
-        'one host', 0, cell(), found((0, 0), (0.0, 0.0), (4, 4)))
+    assert [line[name] for name in (
+        'MBps', 'MBps_each', 'MBps_least', 'packets_per_s', 'cpu_ms_per_MB')] == pytest.approx(
+            [75.0, (100.0 + 25.0) / 2, 25.0, 75.0, 20.0])
+    line = table.sample('one host', 0, cell(), found((0, 0), (0.0, 0.0), (4, 4)))
     assert (line['MBps'], line['cpu_ms_per_MB'], line['lost']) == (0.0, None, 20)
     line = table.sample(
         'one host', 0, cell(task='round_trip', clients=1), found((0,), (0.0,), (1,)))
     assert (line['p50_ms'], line['lost']) == (None, 10)
-
-
-def test_percentiles_are_measured_values():
-    percentile = table.percentile
+    # Percentiles are measured values.
     values = list(range(100, 0, -1))
-    assert (percentile(values, 0.5), percentile(values, 0.99)) == (51, 100)
-    assert percentile([3.0], 0.99) == 3.0
-    assert percentile([], 0.5) is None
+    assert [table.percentile(values, each) for each in (0.5, 0.99)] == [51, 100]
 
 
-def test_ratios_are_taken_within_a_round():
+def test_ratios_are_taken_within_a_round_and_the_aim_is_half_of_tcp():
     # Each round's ratio is 0.5, 0.5, 0.1; that of the medians would be 0.4.
-    rows = table.rows(
-        sampled([(100, 50), (200, 100), (400, 40)]))
-    tcp, dds = rows
+    tcp, dds = table.rows(sampled([(100, 50), (200, 100), (400, 40)]))
     assert (tcp['way'], tcp['of_tcp'], tcp['rounds']) == ('tcp', 1.0, 3)
     assert dds['MBps'] == pytest.approx(50.0)
     assert dds['of_tcp'] == pytest.approx(0.5)
     assert (dds['asked'], dds['received']) == (30, 30)
-
-
-def test_the_aim_is_half_of_tcp():
     for speed, reached in ((50, [True]), (49, [False]), (0, [])):
         rows = table.rows(sampled([(100, speed)]))
         assert [each['reached'] for each in table.aims(rows)] == reached, speed

@@ -102,13 +102,10 @@ def test_bench_scaling_with_two_learners():
     assert set(found['time_shares']) == nodes
     assert set(found['processes']) == nodes | {'launch'}
     row = learners.learner_row(2, 2, [found], 'asleep')
-    assert found['summary']['learners'] == 2
     assert found['summary']['learner_restarts'] == row['trajectories_lost'] == 0
     # An update takes two trajectories of each learner, and one step in 1001 is a reset.
     most = 2 * settings['batch_size'] * settings['num_envs'] * settings['unroll_length']
-    steps = found['summary']['agent_steps'] / found['summary']['updates']
-    assert 0.998 * most < steps <= most
-    assert row['steps_per_s'] / row['updates_per_s'] == pytest.approx(steps)
+    assert 0.998 * most < row['steps_per_s'] / row['updates_per_s'] <= most
     assert 0 < row['learner_learns'] < 1 - row['learner_waits'] < 1
 
 
@@ -136,6 +133,9 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     peer = peers.Peer('Scripts', ('PPO', 'PPO'), (), tmp_path / 'peer' / 'clone' / 'worker.py',
                       peers.Clone(str(origin), first))
     python = peers.install(peer, tmp_path / 'peer')
+    (tmp_path / 'peer' / 'kept').touch()
+    assert peers.install(peer, tmp_path / 'peer') == python
+    assert (tmp_path / 'peer' / 'kept').exists(), 'it is installed once'
     speed, memory = peer_runs.run_peer(
         peer, python, 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
     assert speed == pytest.approx(100.0)
@@ -146,6 +146,9 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
         words, peer_runs.rows, mean_return=120.0, limit=600.0)[1] == 1200.0
     assert not [each for each in psutil.process_iter(['cmdline'])
                 if str(peer.worker) in (each.info['cmdline'] or ())]
+    wrong = peers.Peer('Missing', ('PPO', 'PPO'), (str(tmp_path / 'no.whl'),), peer.worker)
+    with pytest.raises(RuntimeError, match=r'no\.whl'):
+        peers.install(wrong, tmp_path / 'wrong')
     peer.worker.write_text((origin / 'worker.py').read_text())
     with pytest.raises(RuntimeError, match='no such game'):
         peer_runs.run_peer(peer, python, 'ALE/Pong-v5', warm_up=1.0, seconds=1.0)

@@ -50,12 +50,11 @@ def test_arguments_remappings_and_parameter_files(workspace, monkeypatch):
 
 def test_wrong_names_executables_and_parameters_are_refused(workspace):
     for options, message in (
-            ("name='bad name'", 'Invalid node name'), ("name='9'", 'Invalid node name'),
+            ("name='bad name'", 'Invalid node name'),
             ("namespace='a//b'", 'Invalid namespace'),
             ("parameters=[{'p': TextSubstitution(text='{a: b}')}]", 'is neither bool, int, float'),
             ("parameters=[{'p': TextSubstitution(text='a: b: c')}]", "'a: b: c' is not YAML"),
             ("parameters=[{'p': [1, 'a']}]", 'items must be of one type'),
-            ("parameters=[{'p': []}]", 'items must be of one type'),
             ("parameters=[{'p': object()}]", 'is neither bool, int, float, text nor a list'),
             ("parameters=[{'p': ParameterValue(Config('x'), value_type=int)}]",
              "invalid literal for int() with base 10: '2"),
@@ -75,10 +74,8 @@ def test_wrong_names_executables_and_parameters_are_refused(workspace):
 # Parameters as launch files give them, and as rclpy reads them.
 VALUES = {
     '1': ['INTEGER', 1],
-    '2.0': ['DOUBLE', 2.0],
     '1e-7': ['DOUBLE', 1e-07],
     'True': ['BOOL', True],
-    "'x'": ['STRING', 'x'],
     "'12'": ['STRING', '12'],
     "''": ['STRING', ''],
     "'a\\nb: c\\n'": ['STRING', 'a\nb: c\n'],
@@ -91,8 +88,6 @@ VALUES = {
     "TextSubstitution(text='')": ['STRING', ''],
     "TextSubstitution(text='[a, b]')": ['STRING_ARRAY', ['a', 'b']],
     "ParameterValue(Config('x'), value_type=str)": ['STRING', '2.5'],
-    "ParameterValue(Config('x'), value_type=float)": ['DOUBLE', 2.5],
-    "ParameterValue('2.5', value_type=str)": ['STRING', '2.5'],
     "ParameterValue(['tr', TextSubstitution(text='ue')], value_type=bool)": ['BOOL', True],
 }
 

@@ -29,7 +29,7 @@ def lesson(launch, tmp_path, monkeypatch):
 
 
 def test_the_environment_is_played_a_policy_learns_reaches_and_fails_under_attack(lesson):
-    assert re.search(r'random motors: return -?\d+\.\d after \d+ steps', lesson('1_environment.py'))
+    assert re.search(r'random motors: return -?\d+\.\d after \d', lesson('1_environment.py'))
     curve = [float(each) for each in re.findall(r'\d steps +([\d.]+) #', lesson('2_training.py'))]
     assert len(curve) >= 5
     assert curve[-1] > 3 * curve[0]
