@@ -1,8 +1,8 @@
-"""bench_actor_learner and bench_link: shares of time, ratios, break-even, tables, and errors."""
+"""bench_actor_learner: shares of time, ratios, break-even, tables, and errors."""
 
 import pytest
 
-from benchmarks import bench_actor_learner, bench_link
+from benchmarks import bench_actor_learner
 from benchmarks.actor_learner import table
 from vdl_ros.common.settings import select, settings_of
 from vdl_ros.envs.env_config import EnvConfig
@@ -133,24 +133,3 @@ def test_tables_have_all_rows_and_columns(found):
         assert line in lines
     for number in [number for number, line in enumerate(lines) if line.startswith('|---')]:
         assert len({line.count('|') for line in lines[number - 1:number + 2]}) == 1
-
-
-def link_row(size, *ratios):
-    links = [{'mbit': 100, 'compression': compression, 'steps_per_s': 800 * ratio, 'ratio': ratio,
-              'lost': 1, 'bytes_per_step': size} for compression, ratio in zip(
-                  ('none', 'zstd'), ratios, strict=True)]
-    name = f'dummy/OBS{size}-FPS1000-SERIAL-v0' if size else 'ALE/Pong-v5'
-    return {'env_id': name, 'one_process': 800.0, 'links': links}
-
-
-def test_the_table_of_links_says_where_two_actors_stop_paying_by_compression():
-    found = {'seconds': 6.0, 'cores': 2, 'rows': [
-        link_row(1000, 2.0, 2.0), link_row(100_000, 0.5, 1.5), link_row(0, 1.0, 1.75)]}
-    lines = bench_link.markdown(found).splitlines()
-    assert lines[0] == '| environment | one process, steps/s | 100 Mbit/s | 100 Mbit/s, zstd |'
-    assert lines[2] == ('| dummy/OBS1000-FPS1000-SERIAL-v0 | 800 | 2.00 (1,000 B) | '
-                        '2.00 (1,000 B) |')
-    assert lines[4] == '| ALE/Pong-v5 | 800 | 1.00 (0 B) | 1.75 (0 B) |'
-    assert '100 Mbit/s, none: crossed at 10,000 bytes for each ms.' in lines
-    assert '100 Mbit/s, zstd: not crossed.' in lines
-    assert lines[-1].endswith('2 cores; 6 trajectories lost.')

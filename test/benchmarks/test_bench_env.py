@@ -73,14 +73,7 @@ def test_speed_is_measured_after_the_warm_up_and_a_slow_step_once():
     env.close()
 
 
-def test_back_ends_of_an_environment():
-    for name, expected in (
-            ('CartPole-v1', ('sync', 'async', 'own', 'actors')),
-            ('Acrobot-v1', ('sync', 'async', 'actors')),
-            ('ALE/Breakout-v5', ('sync', 'async', 'own', 'own-threads', 'actors')),
-            ('ALE/Breakout-v5:84x84x4', ('own', 'own-threads', 'actors')),
-            ('dummy/OBS8-FPS9-v0', ('sync', 'async', 'own', 'actors'))):
-        assert backends.backends(name) == expected, name
+def test_copies_are_shared_equally_among_processes():
     for copies, cores, each in ((16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])):
         assert actors.shares(copies, cores) == each
 

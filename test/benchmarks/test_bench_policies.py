@@ -31,6 +31,7 @@ def saved(**env_settings):
     return SavedPolicy(policy.eval(), env, train, spaces[1], 0, 7, {})
 
 
+@pytest.mark.slow
 def test_reaching_has_the_same_places_for_all_and_the_delay_of_the_measurement(monkeypatch):
     tasks = []
 

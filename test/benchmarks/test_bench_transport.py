@@ -37,10 +37,6 @@ def test_rounds_begin_with_another_way_and_tokens_are_unique():
     assert [each.way for each in first[:3]] == ['tcp', 'dds-events', 'dds-multi']
     assert [each.way for each in second[:3]] == ['dds-events', 'dds-multi', 'tcp']
     assert len({each.token for each in first + second}) == len(first + second)
-    sizes = {(each.task, each.size, each.clients) for each in first}
-    assert sizes == {('throughput', size, clients) for size in (8_000, 800_000, 4_000_000)
-                     for clients in (1, 2, 3)} | {
-        ('round_trip', size, 1) for size in (100, 28_000, 230_000)}
 
 
 def test_figures_count_what_was_received():
