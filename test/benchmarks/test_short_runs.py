@@ -1,4 +1,4 @@
-"""Benchmarks that really run, as short as they can: what they print, and what cannot run."""
+"""Benchmarks that really run, as short as they can."""
 
 import contextlib
 import json

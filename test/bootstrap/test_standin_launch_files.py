@@ -52,6 +52,7 @@ def test_show_args_lists_arguments_of_groups_and_includes(workspace):
         "'one_of':", "One of: ['1', '2']", "(default: '1')",
         "'both':", "Text. Valid choices are: ['1']", "'needed':", 'what is needed',
         "'other':", 'no description given', "(default: 'default')"]
+    assert "    'both':" in command.lines, 'the completion in bash relies on four spaces'
     assert workspace.launch('[]', '-s').lines[-1] == '  No arguments.'
 
 
@@ -137,10 +138,9 @@ def test_missing_names_and_keywords_are_named_in_one_line(workspace):
 
 def test_errors_of_a_launch_file_name_the_file(workspace):
     for name, text, message in (
-        ('a.launch.xml', '<launch/>', 'in XML or YAML is not part of this stand-in'),
-        ('nonsense.launch.py', 'nonsense', "NameError: name 'nonsense' is not defined"),
-        ('empty.launch.py', '', 'there is no function generate_launch_description()'),
-    ):
+            ('a.launch.xml', '<launch/>', 'in XML or YAML is not part of this stand-in'),
+            ('nonsense.launch.py', 'nonsense', "NameError: name 'nonsense' is not defined"),
+            ('empty.launch.py', '', 'there is no function generate_launch_description()')):
         path = workspace.directory / name
         path.write_text(text)
         for options in ([], ['--show-args']):
