@@ -1,42 +1,22 @@
-"""bench_train: rates, figures, tables, errors, and a short run."""
-
-import json
-import subprocess
-import sys
-from types import SimpleNamespace
+"""bench_train and bench_intake: rates, figures, tables, and errors."""
 
 import pytest
 
-from benchmarks import bench_train
+from benchmarks import bench_intake, bench_train
 from benchmarks.train import runs, table
-from vdl_ros.common.thread_timer import PHASES
 from vdl_ros.ros.statistics.thread_time_statistics import Share
 
-COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_train', '--env', 'CartPole-v1', '--num-actors', '1')
 
-
-
-
-def test_incomplete_rows_of_progress_are_skipped():
-    text = ('agent_steps,wall_s,mean_return_100\n100,0.5,nan\n300,1.25,9.0\nbad,2,3\n'
-            '600,2.0,9.0\n900,2.')
-    assert table.progress_rows(text) == [(0.5, 100), (1.25, 300), (2.0, 600)]
-    assert table.progress_rows('') == []
-
-
-def test_steady_rate_excludes_the_warm_up():
+def test_steady_rate_excludes_the_warm_up_and_needs_rows_after_it():
     rate = table.steady_rate
     # Slow at first, then 100 a second.
     rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610), (40.0, 9999)]
     assert rate(rows, 10.0, 20.0) == (100.0, 10.0, 15.0)
     assert rate(rows[:-1], 6.0) == (100.0, 10.0, 15.0)
     assert rate(rows[:-1], 0.0) == (60.0, 5.0, 15.0)
-
-
-@pytest.mark.parametrize('rows', [[], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]])
-def test_too_few_rows_raise(rows):
-    with pytest.raises(table.TooFewRowsError, match='are too few'):
-        table.steady_rate(rows, 2.0)
+    for few in ([], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]):
+        with pytest.raises(table.TooFewRowsError, match='are too few'):
+            rate(few, 2.0)
 
 
 def test_node_has_reported_when_all_threads_sent_a_whole_report():
@@ -70,19 +50,6 @@ def test_incomplete_reports_are_dropped():
     assert whole([*first, *third]) == [*first, *third]
     assert whole([*first[1:], *third]) == third
     assert whole(first[:1]) == []
-
-
-def test_share_of_a_phase_that_is_missing_in_some_reports():
-    def report(**phases):
-        return [Share('/run/learner', 'training', phase, 1.0, share)
-                for phase, share in phases.items()]
-
-    assert runs.shares_by_thread([
-        *report(wait=1.0), *report(learn=0.5, wait=0.5),
-        Share('/run/actor_0', 'acting', 'step', 2.0, 1.0)]) == {
-            'learner': {'training': {'learn': 0.25, 'wait': 0.75}},
-            'actor_0': {'acting': {'step': 1.0}}}
-    assert runs.shares_by_thread([]) == {}
 
 
 def run(speed, lost=0, shares=None):
@@ -120,16 +87,13 @@ def test_roofline_and_ratios_are_of_the_medians(found):
         [1000 / 4000, 3000 * 1.1e-3 / 2, 1500 * 1.3e-3 / 2])
 
 
-def test_losses_are_summed_and_policies_counted_for_each_actor(found):
+def test_losses_are_summed_shares_are_means_and_policies_count_for_each_actor(found):
     assert found['trajectories_lost'] == 3
     assert found['wire_bytes_per_step_in'] == 5.0
     assert found['wire_bytes_per_step_out'] == pytest.approx(3 * 0.7)
     assert found['wire_bytes_per_step'] == pytest.approx(7.1)
     assert found['policy_lag'] == {'mean': 1.5, 'max': 3}
     assert found['message_age_ms'] == {'p50': 2.0, 'p99': None}
-
-
-def test_shares_are_means_over_the_rounds(found):
     shares = found['time_shares']['learner']['training']
     assert shares['wait'] == pytest.approx((0.25 + 0.75 + 0.25) / 3)
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -147,13 +111,9 @@ def test_tables_have_all_rows_and_columns(found):
     assert 'lost 3, rejected 0' in text
     rows = [line for line in lines if line.startswith('| learner')]
     assert rows == ['| learner | training |  |  |  |  |  |  | 58.3 | 41.7 |  | 0.50 | 200 |']
-    for head in (lines[0], lines[-3]):
-        start = lines.index(head)
-        widths = {line.count('|') for line in lines[start:start + 3]}
-        assert widths == {head.count('|')}
 
 
-def test_settings_are_split_between_training_and_launch():
+def test_settings_are_split_between_training_and_launch_and_override_the_preset():
     options, plan, settings = bench_train.arguments([
         '--env', 'CartPole-v1', '--num-envs', '3', '--quick', '--seconds', '8',
         '--set', 'discount:=0.5', '--set', 'learner_threads:=2'])
@@ -167,71 +127,13 @@ def test_settings_are_split_between_training_and_launch():
     assert settings['learning_rate'] == 0.002
 
 
-@pytest.mark.parametrize(('words', 'batch'), [
-    ([], (20, 2, 4)),
-    (['--unroll-length', '5', '--batch-size', '1', '--set', 'max_policy_lag:=2'], (5, 1, 2)),
-])
-def test_default_batch_overrides_the_preset(words, batch):
-    _, _, settings = bench_train.arguments(['--env', 'ALE/Pong-v5', *words])
-    names = 'unroll_length', 'batch_size', 'max_policy_lag'
-    assert tuple(settings[name] for name in names) == batch
-    # The preset has the other settings.
-    assert (settings['num_envs'], settings['reward_transform']) == (16, 'abs_one')
-
-
-def test_failed_run_is_one_line_and_status_1(monkeypatch, capsys):
-    plan = runs.Plan({'env_id': 'Nowhere-v0'}, {}, 1, 0.1, 0.5)
-    with pytest.raises(RuntimeError, match="no environment 'Nowhere-v0'"):
-        runs.run_serial(plan)
-    with pytest.raises(RuntimeError, match=r"^step: .*no environment 'Nowhere-v0'"):
-        runs.run_part('step', plan, {'env_id': 'Nowhere-v0'})
-
-    def fail(*_):
-        raise RuntimeError('it broke')
-
-    monkeypatch.setattr(bench_train, 'measure', fail)
-    monkeypatch.setattr(sys, 'argv', ['bench_train', '--env', 'CartPole-v1'])
-    monkeypatch.setattr('signal.signal', lambda *_: None)
-    monkeypatch.setattr('vdl_ros.ros.dds.transport.configure', lambda: SimpleNamespace(name=''))
-    assert bench_train.main() == 1
-    assert capsys.readouterr().err == 'bench_train: it broke\n'
-
-
-def test_short_run_prints_only_one_json_object(tmp_path):
-    done = subprocess.run(
-        [*COMMAND, '--num-envs', '4', '--seconds', '0.5', '--rounds', '1', '--json',
-         '--output', 'out.json'],
-        cwd=tmp_path, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert json.loads((tmp_path / 'out.json').read_text()) == found
-    assert [path.name for path in tmp_path.iterdir()] == ['out.json']
-    assert (found['env'], found['num_actors'], found['num_envs']) == ('CartPole-v1', 1, 4)
-    times = [found[f't_{part}_us'] for part in ('step', 'infer', 'learn')]
-    assert all(time > 0 for time in times)
-    assert found['roofline_steps_per_s'] == pytest.approx(found['cores'] * 1e6 / sum(times))
-    assert found['efficiency'] == pytest.approx(
-        found['steps_per_s'] / found['roofline_steps_per_s'])
-    assert found['serial_ratio'] == pytest.approx(
-        found['steps_per_s'] / found['serial_steps_per_s'])
-    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
-    assert 0 <= found['policy_lag']['mean'] <= found['policy_lag']['max'] <= 4
-    # 4 float32, int64 action, float32 reward and log-probability, 3 bools; at random one step in
-    # ten or so resets, and the observation after the last is there as well.
-    assert 35 < found['wire_bytes_per_step_in'] < 60
-    assert found['wire_bytes_per_step_out'] > found['parameters'] * 4 / 1000
-
-    assert set(found['processes']) == {'launch', 'learner', 'actor_0', 'serial'}
-    assert all(each['memory_mb'] > 10 for each in found['processes'].values())
-    threads = {(process, thread): shares for process, each in found['time_shares'].items()
-               for thread, shares in each.items()}
-    assert set(threads) == {('learner', 'training'), ('learner', 'callbacks'),
-                            ('actor_0', 'acting'), ('serial', 'training')}
-    for name, shares in threads.items():
-        assert sum(shares.values()) == pytest.approx(1.0, abs=0.02), name
-        assert set(shares) <= set(PHASES)
-    busy = {name: {phase for phase, share in shares.items() if share > 0}
-            for name, shares in threads.items()}
-    assert busy['actor_0', 'acting'] >= {'step', 'infer', 'encode', 'publish', 'receive', 'wait'}
-    assert busy['learner', 'training'] >= {'decode', 'learn', 'encode', 'publish', 'wait'}
-    assert busy['learner', 'callbacks'] >= {'receive', 'wait'}
-    assert busy['serial', 'training'] >= {'step', 'infer', 'encode', 'decode', 'learn'}
+def test_every_trajectory_of_every_actor_is_taken_in():
+    found = bench_intake.measure(bench_intake.arguments(
+        ['--actors', '1,70', '--seconds', '0.1']))
+    assert [row['known'] for row in found['rows']] == [1, 70]
+    assert all(row['lost'] == 0 < row['trajectories_per_s'] for row in found['rows'])
+    assert all(row['steps_per_s'] == pytest.approx(320 * row['trajectories_per_s'])
+               for row in found['rows'])
+    head, _, one, *_ = bench_intake.markdown(found).splitlines()
+    assert head.startswith('| actors | trajectories/s | agent steps/s |')
+    assert one.startswith('| 1 | ')

@@ -1,24 +1,13 @@
-"""bench_transport: cells, figures, tables, errors, and a short run."""
+"""bench_transport: cells, figures, and tables."""
 
-import json
 import socket
 import struct
-import subprocess
 
 import pytest
-from rclpy.serialization import serialize_message
-from std_msgs.msg import Header
 
 from benchmarks import bench_transport
-from benchmarks.transport import dds, peers, table, tcp
+from benchmarks.transport import table, tcp
 from benchmarks.transport.cell import Cell
-from vdl_ros.msg import Trajectory
-
-COMMAND = ('ros2', 'run', 'vdl_ros', 'bench_transport')
-SHORT = ('--ways', 'tcp,tcp-kept,dds-events,dds-serialized', '--clients', '1',
-         '--sizes', '8000', '--rounds', '1')
-
-
 
 
 def cell(way='tcp', task='throughput', clients=2, size=1_000_000, packets=10, token=5):
@@ -42,84 +31,41 @@ def sampled(rates, size=800_000):
     return samples
 
 
-def test_window_is_at_least_two_packets_and_at_most_the_topic_depth():
-    sizes = (1, 8_000, 800_000, 4_000_000, 64_000_000)
-    assert [bench_transport.window(size, 3) for size in sizes] == [64, 64, 5, 2, 2]
-    depth = dds.STREAM.depth
-    for clients in range(1, bench_transport.MOST_CLIENTS + 1):
-        assert 2 <= clients * bench_transport.window(1, clients) <= depth
-
-
 def test_rounds_begin_with_another_way_and_tokens_are_unique():
     options = bench_transport.parse(['--quick', '--ways', 'tcp,dds-events,dds-multi'])
     first, second = (list(bench_transport.cells(options, number)) for number in (0, 1))
     assert [each.way for each in first[:3]] == ['tcp', 'dds-events', 'dds-multi']
     assert [each.way for each in second[:3]] == ['dds-events', 'dds-multi', 'tcp']
     assert len({each.token for each in first + second}) == len(first + second)
-    sizes = {(each.task, each.size, each.clients) for each in first}
-    assert sizes == {('throughput', size, clients) for size in (8_000, 800_000, 4_000_000)
-                     for clients in (1, 2, 3)} | {
-        ('round_trip', size, 1) for size in (100, 28_000, 230_000)}
 
 
-def test_a_packet_of_another_cell_has_no_client():
-    one, other = cell(token=5), cell(token=6)
-    assert [one.client(one.start_id(index)) for index in (0, 1, 2)] == [0, 1, None]
-    assert other.client(one.start_id(0)) is None
-
-
-@pytest.mark.parametrize('name', ['', 'c', 'client_0', 'client_10', 'client_100'])
-def test_start_id_is_read_from_serialized_bytes(name):
-    message = Trajectory(header=Header(frame_id=name[1:]), actor_id=name, start_id=2**62 + 7,
-                         sequence=9)
-    assert dds.start_id_of(serialize_message(message)) == 2**62 + 7
-
-
-def test_throughput_counts_what_was_received():
+def test_figures_count_what_was_received():
     line = table.sample(
         'one host', 0, cell(), found((10, 5), (0.1, 0.2), (10, 9), cpu=0.3))
     assert (line['asked'], line['sent'], line['received'], line['lost']) == (20, 19, 15, 5)
-    assert line['MBps'] == pytest.approx(75.0)
-    assert line['MBps_each'] == pytest.approx((100.0 + 25.0) / 2)
-    assert line['MBps_least'] == pytest.approx(25.0)
-    assert line['packets_per_s'] == pytest.approx(75.0)
-    assert line['cpu_ms_per_MB'] == pytest.approx(20.0)
-
-
-def test_no_division_by_zero_if_nothing_was_received():
-    line = table.sample(
-        'one host', 0, cell(), found((0, 0), (0.0, 0.0), (4, 4)))
+    assert [line[name] for name in (
+        'MBps', 'MBps_each', 'MBps_least', 'packets_per_s', 'cpu_ms_per_MB')] == pytest.approx(
+            [75.0, (100.0 + 25.0) / 2, 25.0, 75.0, 20.0])
+    line = table.sample('one host', 0, cell(), found((0, 0), (0.0, 0.0), (4, 4)))
     assert (line['MBps'], line['cpu_ms_per_MB'], line['lost']) == (0.0, None, 20)
     line = table.sample(
         'one host', 0, cell(task='round_trip', clients=1), found((0,), (0.0,), (1,)))
     assert (line['p50_ms'], line['lost']) == (None, 10)
-
-
-def test_percentiles_are_measured_values():
-    percentile = table.percentile
+    # Percentiles are measured values.
     values = list(range(100, 0, -1))
-    assert (percentile(values, 0.5), percentile(values, 0.99)) == (51, 100)
-    assert percentile([3.0], 0.99) == 3.0
-    assert percentile([], 0.5) is None
+    assert [table.percentile(values, each) for each in (0.5, 0.99)] == [51, 100]
 
 
-def test_ratios_are_taken_within_a_round():
+def test_ratios_are_taken_within_a_round_and_the_aim_is_half_of_tcp():
     # Each round's ratio is 0.5, 0.5, 0.1; that of the medians would be 0.4.
-    rows = table.rows(
-        sampled([(100, 50), (200, 100), (400, 40)]))
-    tcp, dds = rows
+    tcp, dds = table.rows(sampled([(100, 50), (200, 100), (400, 40)]))
     assert (tcp['way'], tcp['of_tcp'], tcp['rounds']) == ('tcp', 1.0, 3)
     assert dds['MBps'] == pytest.approx(50.0)
     assert dds['of_tcp'] == pytest.approx(0.5)
     assert (dds['asked'], dds['received']) == (30, 30)
-
-
-@pytest.mark.parametrize(('rates', 'reached'), [
-    ([(100, 50)], True), ([(100, 49)], False), ([(100, 0)], None)])
-def test_the_aim_is_half_of_tcp(rates, reached):
-    rows = table.rows(sampled(rates))
-    assert [each['reached'] for each in table.aims(rows)] == (
-        [] if reached is None else [reached])
+    for speed, reached in ((50, [True]), (49, [False]), (0, [])):
+        rows = table.rows(sampled([(100, speed)]))
+        assert [each['reached'] for each in table.aims(rows)] == reached, speed
 
 
 def test_tables_show_losses_the_seed_and_missed_aims():
@@ -137,43 +83,15 @@ def test_tables_show_losses_the_seed_and_missed_aims():
     assert 'reached: one host: round trip of 28 KB' in text
 
 
-@pytest.mark.parametrize('kept', [False, True])
-def test_tcp_packet_of_another_length_is_rejected(kept):
-    here, there = socket.socketpair()
-    with here, there:
-        receiver = tcp._Receiver(there, 4, kept)
-        first = receiver.packet
-        here.sendall(struct.pack('<I', 4) + b'good' + struct.pack('<I', 5) + b'wrong')
-        receiver.take()
-        assert receiver.packet[4:] == b'good'
-        assert (receiver.packet is first) is not kept
-        with pytest.raises(ValueError, match='packet: 5 bytes, must be 4'):
+def test_tcp_packet_of_another_length_is_rejected():
+    for kept in (False, True):
+        here, there = socket.socketpair()
+        with here, there:
+            receiver = tcp._Receiver(there, 4, kept)
+            first = receiver.packet
+            here.sendall(struct.pack('<I', 4) + b'good' + struct.pack('<I', 5) + b'wrong')
             receiver.take()
-
-
-def test_failed_process_is_one_line():
-    hosts = peers.Hosts('nowhere', 'no.such.host.invalid', 'LOCALHOST')
-    with pytest.raises(peers.PeerError, match='^tcp server 0: ') as failed:
-        peers.Team('tcp', hosts, 1)
-    assert '\n' not in str(failed.value)
-
-
-def test_short_run_counts_every_packet(tmp_path):
-    output = tmp_path / 'figures.json'
-    done = subprocess.run(
-        [*COMMAND, *SHORT, '--packets', '100', '--round-trips', '100', '--trips', '10', '--json',
-         '--output', str(output)], capture_output=True, text=True, check=True)
-    report = json.loads(done.stdout)
-    assert json.loads(output.read_text()) == report
-    assert report['transport']['one host'].startswith(('shm', 'udp'))
-    counted = {(row['task'], row['way']): (row['asked'], row['sent'], row['received'], row['lost'])
-               for row in report['rows']}
-    assert counted == {(task, way): (count, count, count, 0)
-                       for task, count in (('throughput', 100), ('round_trip', 10))
-                       for way in ('tcp', 'tcp-kept', 'dds-events', 'dds-serialized')}
-    for row in report['rows']:
-        if row['task'] == 'throughput':
-            assert row['MBps'] == pytest.approx(row['packets_per_s'] * 8000 / 1e6)
-            assert row['MBps'] == pytest.approx(row['MBps_each'])
-        else:
-            assert 0.0 < row['p50_ms'] <= row['p99_ms']
+            assert receiver.packet[4:] == b'good'
+            assert (receiver.packet is first) is not kept
+            with pytest.raises(ValueError, match='packet: 5 bytes, must be 4'):
+                receiver.take()

@@ -1,9 +1,12 @@
-"""The `ros2` command of the stand-in: packages, files, executables, and errors."""
+"""The `ros2` command of the stand-in: packages, files, executables, errors, and real processes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -11,116 +14,110 @@ import pytest
 PACKAGE = 'standin_test_package'
 
 
-def test_launch_finds_a_file_by_package_name(workspace):
-    workspace.launch_file("[LogInfo(msg=['a=', Config('a')])]", 'x.launch.py', installed=True)
-    command = workspace.run('launch', PACKAGE, 'x.launch.py', 'a:=1')
-    assert command.finish() == 0
-    assert command.messages == ['a=1']
+@pytest.fixture
+def real(workspace, monkeypatch):
+    """Return the words with which `ros2` is a process of its own."""
+    monkeypatch.setenv(
+        'PYTHONPATH', f"{workspace.standin}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv('PYTHONDONTWRITEBYTECODE', '1')
+    return [sys.executable, '-m', 'ros2_command']
 
 
-def test_launch_names_a_missing_package_or_file(workspace):
-    for arguments, line in (
-        (('standin_missing', 'x.launch.py'), "Package 'standin_missing' not found: \"package '"),
-        ((PACKAGE, 'x.launch.py'), "file 'x.launch.py' was not found in the share directory of "
-                                   f"package '{PACKAGE}' which is at '{workspace.share}'"),
-        ((PACKAGE,), f"package '{PACKAGE}' is given without the name of a launch file"),
-        (('./no/such.launch.py',), "'./no/such.launch.py' is neither a file nor the name of a "),
-    ):
-        command = workspace.run('launch', *arguments)
-        assert command.finish() == 1
-        assert command.lines[0].startswith(line)
-        assert len(command.lines) == 1
+def test_missing_packages_files_and_executables_are_one_line(workspace):
+    (workspace.libexec / 'not_executable').touch()
     workspace.launch_file('[]', 'y.launch.py', installed=True)
     (workspace.share / 'y.launch.py').touch()
-    command = workspace.run('launch', PACKAGE, 'y.launch.py')
-    assert command.finish() == 1
-    assert 'was found more than once' in command.output
-
-
-@pytest.mark.parametrize(('arguments', 'missing'), [
-    (['topic', 'list'], "'topic'"),
-    (['pkg', 'create', 'x'], "'create'"),
-    (['launch', 'x.launch.py', '--print'], '--print'),
-])
-def test_missing_verbs_and_options_are_named(workspace, arguments, missing):
-    command = workspace.run(*arguments)
-    assert command.finish() == 2
-    assert f'{missing} is not part of this stand-in' in command.lines[-1]
-
-
-def test_help_lists_verbs_and_options(workspace):
-    command = workspace.run()
-    assert command.finish() == 0
-    assert 'usage: ros2' in command.output
-    command = workspace.run('launch', '--help')
-    assert command.finish() == 0
-    assert '--show-args' in command.output
-
-
-@pytest.mark.parametrize('status', [0, 7])
-def test_run_passes_arguments_and_returns_the_exit_status(workspace, status):
-    workspace.executable('echo', f"""
-        import os, sys
-        print(os.environ['STANDIN_P'], sys.argv[1:])
-        sys.exit({status})
-    """)
-    command = workspace.run('run', '--prefix', "env 'STANDIN_P=a b'", PACKAGE, 'echo',
-                            '--ros-args', '-p', 'a:=1', '-h')
-    assert command.finish() == status
-    assert command.lines == ["a b ['--ros-args', '-p', 'a:=1', '-h']"]
-
-
-@pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])
-def test_run_passes_signals_on(workspace, signum):
-    workspace.executable('wait', """
-        import signal, sys, time
-        def end(number, frame):
-            print('got', number, flush=True)
-            sys.exit(5)
-        signal.signal(signal.SIGINT, end)
-        signal.signal(signal.SIGTERM, end)
-        print('up', flush=True)
-        while True:
-            time.sleep(0.1)
-    """)
-    command = workspace.start('run', PACKAGE, 'wait')
-    command.wait_for('up')
-    command.send(signum)
-    assert command.finish() == 5
-    assert command.lines == ['up', f'got {int(signum)}']
-
-
-def test_run_and_pkg_find_packages_and_executables(workspace):
-    workspace.executable('one', '')
-    (workspace.libexec / 'not_executable').touch()
-    for arguments, status, lines in (
-        (('run', PACKAGE, 'missing'), 1, ['No executable found']),
-        (('run', 'standin_missing', 'x'), 1, ["Package 'standin_missing' not found"]),
-        (('pkg', 'prefix', PACKAGE), 0, [str(workspace.prefix)]),
-        (('pkg', 'prefix', '--share', PACKAGE), 0, [str(workspace.share)]),
-        (('pkg', 'prefix', 'standin_missing'), 1, ['Package not found']),
-        (('pkg', 'executables', PACKAGE), 0, [f'{PACKAGE} one']),
+    for words, line in (
+        ('launch standin_missing x.launch.py', "Package 'standin_missing' not found: \"package '"),
+        (f'launch {PACKAGE} x.launch.py', "file 'x.launch.py' was not found in the share directory"
+                                          f" of package '{PACKAGE}' which is at "
+                                          f"'{workspace.share}'"),
+        (f'launch {PACKAGE}', f"package '{PACKAGE}' is given without the name of a launch file"),
+        (f'launch {PACKAGE} y.launch.py', "file 'y.launch.py' was found more than once in the "),
+        ('launch ./no/such.launch.py', "'./no/such.launch.py' is neither a file nor the name of "),
+        (f'run {PACKAGE} missing', 'No executable found'),
+        (f'run {PACKAGE} not_executable', 'No executable found'),
+        ('run standin_missing x', "Package 'standin_missing' not found"),
+        ('pkg prefix standin_missing', 'Package not found'),
     ):
-        command = workspace.run(*arguments)
-        assert (command.finish(), command.lines) == (status, lines)
+        command = workspace.run(*words.split())
+        assert (command.status, len(command.lines)) == (1, 1), words
+        assert command.lines[0].startswith(line), words
+
+
+def test_packages_their_files_and_executables_are_found(workspace):
+    workspace.launch_file("[LogInfo(msg=['a=', Config('a')])]", 'x.launch.py', installed=True)
+    assert workspace.run('launch', PACKAGE, 'x.launch.py', 'a:=1').messages == ['a=1']
+    for words, line in (('prefix', workspace.prefix), ('prefix --share', workspace.share),
+                        ('executables', f'{PACKAGE} program')):
+        command = workspace.run('pkg', *words.split(), PACKAGE)
+        assert (command.status, command.output) == (0, str(line)), words
     assert PACKAGE in workspace.run('pkg', 'list').lines
 
 
-def test_launch_imports_no_rclpy(workspace):
-    """Importing rclpy takes longer than all the rest."""
-    script = (
-        'import sys, ros2_command.launch, launch_ros.actions; '
-        "print([name for name in ('rclpy', 'numpy', 'lifecycle_msgs') if name in sys.modules])")
-    result = subprocess.run(
-        [sys.executable, '-c', script], env=workspace.environment, capture_output=True, text=True,
-        check=True)
-    assert result.stdout == '[]\n'
+def test_help_lists_verbs_and_options_and_those_missing_are_named(workspace):
+    for words, text in (((), 'usage: ros2'), (('launch', '--help'), '--show-args')):
+        command = workspace.run(*words)
+        assert command.status == 0
+        assert text in command.output
+    for words, missing in (('topic list', "'topic'"), ('pkg create x', "'create'"),
+                           ('launch x.launch.py --print', '--print')):
+        command = workspace.run(*words.split())
+        assert command.status == 2, words
+        assert f'{missing} is not part of this stand-in' in command.lines[-1]
+
+
+def test_run_becomes_the_executable_with_arguments_signals_and_status(workspace, real, launch):
+    workspace.executable('wait', """
+        import os, signal, sys
+        signal.signal(signal.SIGINT, lambda number, frame: sys.exit(5))
+        print('up', os.environ['STANDIN_P'], sys.argv[1:], flush=True)
+        while True:
+            signal.pause()
+    """)
+    command = launch(*real, 'run', '--prefix', "env 'STANDIN_P=a b'", PACKAGE, 'wait',
+                     '--ros-args', '-h')
+    command.wait_for(lambda: 'up' in command.output, 'the executable')
+    command.process.send_signal(signal.SIGINT)
+    assert command.wait() == 5
+    assert command.output == "up a b ['--ros-args', '-h']\n"
+
+
+def test_ctrl_c_in_a_terminal_reaches_a_process_once(workspace, real):
+    """The terminal sends it to the process as well, so the launch does not; and it is light."""
+    path = workspace.launch_file("""
+        def heavy(context):
+            names = {'rclpy', 'numpy', 'lifecycle_msgs'} & {*sys.modules}
+            return [LogInfo(msg=f'imported: {names}')]
+
+        return LaunchDescription([OpaqueFunction(function=heavy), sh(
+            'trap "echo got SIGINT; exit 0" INT; echo up; read line', name='a', output='screen',
+            sigterm_timeout='600')])
+    """)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(real[0], [*real, 'launch', path])
+    written = b''
+    try:
+        while b'[a-1] up' not in written:
+            written += os.read(terminal, 1024)
+        os.write(terminal, b'\x03')
+        # On Linux, reading fails once all others have closed the terminal.
+        with contextlib.suppress(OSError):
+            while data := os.read(terminal, 1024):
+                written += data
+    finally:
+        _, status = os.waitpid(child, 0)
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert b'imported: set()' in written, 'importing rclpy takes longer than all the rest'
+    assert b"sending signal 'SIGINT'" not in written
+    assert re.findall(rb'\[a-1\] got (\w+)', written) == [b'SIGINT']
+    assert b'[a-1]: process has finished cleanly' in written
 
 
 def test_pyproject_lists_every_package(workspace):
-    project = (workspace.standin / 'pyproject.toml').read_text()
-    packages = {
-        '.'.join(path.parent.relative_to(workspace.standin).parts)
-        for top in ('launch', 'launch_ros', 'ros2_command')
-        for path in (workspace.standin / top).rglob('__init__.py')}
-    assert all(f"'{package}'" in project.split('packages = [')[1] for package in packages)
+    listed = (workspace.standin / 'pyproject.toml').read_text().split('packages = [')[1]
+    for path in workspace.standin.glob('*/**/__init__.py'):
+        package = '.'.join(path.parent.relative_to(workspace.standin).parts)
+        assert f"'{package}'" in listed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 INNER = """[
     DeclareLaunchArgument('needed', description='what is needed'),
     DeclareLaunchArgument('other', default_value='default'),
@@ -12,7 +10,7 @@ INNER = """[
 INCLUDED = "[FindPackageShare('standin_test_package'), 'launch', 'inner.launch.py']"
 
 
-def test_defaults_hold_and_of_several_values_the_last(workspace):
+def test_defaults_hold_and_arguments_missing_not_allowed_or_malformed_are_named(workspace):
     body = """[
         DeclareLaunchArgument('a', default_value='A'),
         DeclareLaunchArgument('b', default_value=['x', Config('a')]),
@@ -20,70 +18,42 @@ def test_defaults_hold_and_of_several_values_the_last(workspace):
     ]"""
     assert workspace.launch(body).messages == ['A xA False']
     given = workspace.launch(body, 'a:=1', 'a:=2:=3')
-    assert given.messages == ['2:=3 x2:=3 False']
-    assert given.finish() == 0
-
-
-def test_required_arguments_and_choices_are_checked(workspace):
+    assert (given.status, given.messages) == (0, ['2:=3 x2:=3 False'])
     command = workspace.launch(
         "[DeclareLaunchArgument('must', description='why'), LogInfo(msg='not reached')]")
-    assert command.finish() == 1
+    assert command.status == 1
     assert "missing required argument 'must' (description: 'why')" in command.output
-    assert 'not reached' not in command.output
+    assert command.messages == []
     body = "[DeclareLaunchArgument('a', choices=['x', 'y'], default_value='x')]"
-    assert workspace.launch(body, 'a:=y').finish() == 0
+    assert workspace.launch(body, 'a:=y').status == 0
     command = workspace.launch(body, 'a:=z')
-    assert command.finish() == 1
+    assert command.status == 1
     assert 'provided value "z" is not valid. Valid options are: [\'x\', \'y\']' in command.output
-
-
-@pytest.mark.parametrize('argument', ['novalue', 'a:=', ':=b'])
-def test_a_malformed_argument_is_named(workspace, argument):
-    command = workspace.launch('[]', argument)
-    assert command.finish() == 1
-    assert command.lines == [
-        f"malformed launch argument '{argument}', expected format '<name>:=<value>'"]
+    for argument in ('novalue', 'a:=', ':=b'):
+        command = workspace.launch('[]', argument)
+        assert (command.status, command.output) == (1, (
+            f"malformed launch argument '{argument}', expected format '<name>:=<value>'"))
 
 
 def test_show_args_lists_arguments_of_groups_and_includes(workspace):
     workspace.launch_file(INNER, 'inner.launch.py', installed=True)
-    path = workspace.launch_file(f"""[
-        DeclareLaunchArgument('plain'),
+    command = workspace.launch(f"""[
         DeclareLaunchArgument('sum', default_value=[Config('plain'), '/']),
         GroupAction([DeclareLaunchArgument('one_of', choices=['1', '2'], default_value='1')]),
-        DeclareLaunchArgument('both', choices=['1'], description='Text', default_value='1'),
+        DeclareLaunchArgument('both', choices=['1'], description='Text'),
         IncludeLaunchDescription(PathJoinSubstitution({INCLUDED}),
                                  launch_arguments={{'needed': '1'}}.items()),
         IncludeLaunchDescription(Config('known only when the launch runs')),
-    ]""")
-    command = workspace.run('launch', path, '--show-args')
-    assert command.finish() == 0
-    assert command.output == """\
-Arguments (pass arguments as '<name>:=<value>'):
-
-    'plain':
-        no description given
-
-    'sum':
-        no description given
-        (default: LaunchConfig('plain') + '/')
-
-    'one_of':
-        One of: ['1', '2']
-        (default: '1')
-
-    'both':
-        Text. Valid choices are: ['1']
-        (default: '1')
-
-    'needed':
-        what is needed
-
-    'other':
-        no description given
-        (default: 'default')"""
-    command = workspace.run('launch', workspace.launch_file('[]'), '-s')
-    assert command.lines[-1] == '  No arguments.'
+    ]""", '--show-args')
+    assert command.status == 0
+    assert [line.strip() for line in command.lines if line] == [
+        "Arguments (pass arguments as '<name>:=<value>'):",
+        "'sum':", 'no description given', "(default: LaunchConfig('plain') + '/')",
+        "'one_of':", "One of: ['1', '2']", "(default: '1')",
+        "'both':", "Text. Valid choices are: ['1']", "'needed':", 'what is needed',
+        "'other':", 'no description given', "(default: 'default')"]
+    assert "    'both':" in command.lines, 'the completion in bash relies on four spaces'
+    assert workspace.launch('[]', '-s').lines[-1] == '  No arguments.'
 
 
 def test_an_include_sets_its_arguments_and_needs_the_required_ones(workspace):
@@ -103,12 +73,12 @@ def test_an_include_sets_its_arguments_and_needs_the_required_ones(workspace):
         IncludeLaunchDescription(PathJoinSubstitution({INCLUDED}),
                                  launch_arguments={{'other': ''}}.items()),
     ]""")
-    assert command.finish() == 1
+    assert command.status == 1
     assert ("Included launch description missing required argument 'needed' "
             "(description: 'what is needed'), given: [other]") in command.output
 
 
-def test_groups_are_scopes_of_configurations_and_environment(workspace):
+def test_groups_are_scopes_and_opaque_functions_get_context_and_arguments(workspace):
     command = workspace.launch("""[
         SetLaunchConfiguration('a', '1'),
         GroupAction([
@@ -121,70 +91,60 @@ def test_groups_are_scopes_of_configurations_and_environment(workspace):
         LogInfo(msg=[Config('a'), PathJoinSubstitution(['a', Config('b', default='c'), 'd'])]),
     ]""")
     assert command.messages == ['2set', '1unset', '3a/c/d']
-
-
-@pytest.mark.parametrize(('substitution', 'message'), [
-    ("Config('nope')", "launch configuration 'nope' does not exist"),
-    ("EnvironmentVariable('STANDIN_NOPE')", "environment variable 'STANDIN_NOPE' does not"),
-    ("FindPackageShare('standin_nope')", "package 'standin_nope' not found"),
-])
-def test_a_failing_substitution_ends_the_launch(workspace, substitution, message):
-    command = workspace.launch(f"[LogInfo(msg={substitution}), LogInfo(msg='not reached')]")
-    assert command.finish() == 1
-    assert '[ERROR] [launch]: Caught exception in launch (see debug' in command.output
-    assert message in command.output
-    assert 'not reached' not in command.output
-
-
-def test_opaque_functions_get_context_and_arguments(workspace):
     command = workspace.launch("""
         def now(context, *args, **kwargs):
             return [LogInfo(msg=[str(args), str(kwargs), Config('a'), str(context.is_shutdown)])]
 
-        return LaunchDescription([
-            SetLaunchConfiguration('a', 'A'),
-            OpaqueFunction(function=now, args=[1], kwargs={'x': 2}),
-        ])
+        return LaunchDescription([SetLaunchConfiguration('a', 'A'), OpaqueFunction(
+            function=now, args=[1], kwargs={'x': 2})])
     """)
-    assert command.messages == ["(1,){'x': 2}AFalse"]
-    assert command.finish() == 0
+    assert (command.status, command.messages) == (0, ["(1,){'x': 2}AFalse"])
 
 
-@pytest.mark.parametrize(('body', 'missing'), [
-    ('from launch.actions import Foo', 'launch.actions.Foo'),
-    ('import launch; launch.substitutions.Foo', 'launch.substitutions.Foo'),
-    ('from launch import Foo', 'launch.Foo'),
-    ('from launch.conditions import IfCondition', 'launch.conditions'),
-    ('from launch_ros.actions import LifecycleNode', 'launch_ros.actions.LifecycleNode'),
-    ('import launch_ros.event_handlers', 'launch_ros.event_handlers'),
-    ("LogInfo(msg='', condition=None)", 'LogInfo(): keyword argument condition'),
-    ("sh('true', cwd='/')", 'ExecuteProcess(): keyword argument cwd'),
-    ("Node(package='p', executable='x', ros_arguments='y')", 'Node(): keyword argument ros_'),
-    ('OnShutdown(on_shutdown=[], handle_once=1)', 'OnShutdown(): keyword argument handle_once'),
-    ("sh('true', respawn=Config('r'))", 'respawn='),
-    ("TimerAction(period=1.0, actions=[])", 'cancel_on_shutdown=False'),
-    ("ParameterValue([1], value_type=list[int])", 'value_type=list[int]'),
-])
-def test_missing_names_and_keywords_are_named_in_one_line(workspace, body, missing):
-    command = workspace.launch(f'{body}\nreturn LaunchDescription([])')
-    assert command.finish() == 1
-    (line,) = [line for line in command.lines if 'is not part of this stand-in' in line]
-    assert missing in line
-    assert 'source a ROS 2 distribution' in line
-    assert 'Traceback' not in command.output
+def test_a_failing_substitution_ends_the_launch(workspace):
+    for substitution, message in (
+            ("Config('nope')", "launch configuration 'nope' does not exist"),
+            ("EnvironmentVariable('STANDIN_NOPE')", "environment variable 'STANDIN_NOPE' does"),
+            ("FindPackageShare('standin_nope')", "package 'standin_nope' not found")):
+        command = workspace.launch(f"[LogInfo(msg={substitution}), LogInfo(msg='not reached')]")
+        assert command.status == 1, substitution
+        assert '[ERROR] [launch]: Caught exception in launch (see debug' in command.output
+        assert message in command.output
+        assert command.messages == [], substitution
 
 
-@pytest.mark.parametrize('options', [[], ['--show-args']])
-def test_errors_of_a_launch_file_name_the_file(workspace, options):
+def test_missing_names_and_keywords_are_named_in_one_line(workspace):
+    for body, missing in (
+            ('from launch.actions import Foo', 'launch.actions.Foo'),
+            ('import launch; launch.substitutions.Foo', 'launch.substitutions.Foo'),
+            ('from launch import Foo', 'launch.Foo'),
+            ('from launch.conditions import IfCondition', 'launch.conditions'),
+            ('from launch_ros.actions import LifecycleNode', 'launch_ros.actions.LifecycleNode'),
+            ('import launch_ros.event_handlers', 'launch_ros.event_handlers'),
+            ("LogInfo(msg='', condition=None)", 'LogInfo(): keyword argument condition'),
+            ("sh('true', cwd='/')", 'ExecuteProcess(): keyword argument cwd'),
+            ("node(ros_arguments='y')", 'Node(): keyword argument ros_arguments'),
+            ('OnShutdown(on_shutdown=[], handle_once=1)', 'OnShutdown(): keyword argument'),
+            ("sh('true', respawn=Config('r'))", 'respawn='),
+            ('TimerAction(period=1.0, actions=[])', 'cancel_on_shutdown=False'),
+            ('ParameterValue([1], value_type=list[int])', 'value_type=list[int]')):
+        command = workspace.launch(f'{body}\nreturn LaunchDescription([])')
+        lines = [line for line in command.lines if 'is not part of this stand-in' in line]
+        assert (command.status, len(lines)) == (1, 1), body
+        assert missing in lines[0]
+        assert 'source a ROS 2 distribution' in lines[0]
+        assert 'Traceback' not in command.output
+
+
+def test_errors_of_a_launch_file_name_the_file(workspace):
     for name, text, message in (
-        ('a.launch.xml', '<launch/>', 'in XML or YAML is not part of this stand-in'),
-        ('a.launch.yaml', '', 'in XML or YAML is not part of this stand-in'),
-        ('nonsense.launch.py', 'nonsense', "NameError: name 'nonsense' is not defined"),
-        ('empty.launch.py', '', 'there is no function generate_launch_description()'),
-    ):
+            ('a.launch.xml', '<launch/>', 'in XML or YAML is not part of this stand-in'),
+            ('nonsense.launch.py', 'nonsense', "NameError: name 'nonsense' is not defined"),
+            ('empty.launch.py', '', 'there is no function generate_launch_description()')):
         path = workspace.directory / name
         path.write_text(text)
-        command = workspace.run('launch', str(path), *options)
-        assert command.finish() == 1
-        assert f'{path}: ' in command.lines[-1]
-        assert message in command.lines[-1]
+        for options in ([], ['--show-args']):
+            command = workspace.run('launch', str(path), *options)
+            assert command.status == 1, name
+            assert f'{path}: ' in command.lines[-1]
+            assert message in command.lines[-1]

@@ -13,22 +13,12 @@ PROGRAMS = ('src/vdl_ros/nodes', 'src/vdl_ros/tools')
 PAGES = sorted([ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *(ROOT / 'docs').rglob('*.md')])
 
 
-def test_the_settings_page_is_up_to_date():
-    page = runpy.run_path(str(ROOT / 'docs' / 'make_settings.py'))['page']
-    assert (ROOT / 'docs' / 'settings.md').read_text() == page(), \
-        'run python3 docs/make_settings.py'
-
-
-def test_the_page_of_messages_is_up_to_date():
-    page = runpy.run_path(str(ROOT / 'docs' / 'make_messages.py'))['page']
-    assert (ROOT / 'docs' / 'messages.md').read_text() == page(), \
-        'run python3 docs/make_messages.py'
-
-
-def test_the_schema_of_specs_is_up_to_date():
-    schema = runpy.run_path(str(ROOT / 'docs' / 'make_settings.py'))['schema']
-    assert (ROOT / 'specs' / 'schema.json').read_text() == schema(), \
-        'run python3 docs/make_settings.py'
+def test_generated_pages_are_up_to_date():
+    for script, name, file in (('make_settings.py', 'page', 'docs/settings.md'),
+                               ('make_settings.py', 'schema', 'specs/schema.json'),
+                               ('make_messages.py', 'page', 'docs/messages.md')):
+        made = runpy.run_path(str(ROOT / 'docs' / script))[name]()
+        assert (ROOT / file).read_text() == made, f'run python3 docs/{script}'
 
 
 @pytest.fixture

@@ -6,13 +6,9 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import pytest
-
 from vdl_ros.arm.model.joints import JOINTS
 
 ROOT = Path(__file__).resolve().parents[2]
-FOXGLOVE = sorted((ROOT / 'config' / 'foxglove').glob('*.json'))
-PLOTJUGGLER = sorted((ROOT / 'config' / 'plotjuggler').glob('*.xml'))
 # Keys of Foxglove's panels whose values are topics, or paths that begin with one.
 PATH_KEYS = ('value', 'topic', 'imageTopic', 'calibrationTopic', 'topicToRender')
 FOXGLOVE_PATH = re.compile(
@@ -59,39 +55,36 @@ def nested(value):
             yield from nested(each)
 
 
-def leaves(layout):
-    """Return the panels that a layout arranges."""
-    if isinstance(layout, str):
-        return [layout]
-    return leaves(layout['first']) + leaves(layout['second'])
-
-
-@pytest.mark.parametrize('path', FOXGLOVE, ids=lambda path: path.stem)
-def test_a_layout_of_foxglove_names_what_exists(path):
-    read = json.loads(path.read_text())
-    assert sorted(leaves(read['layout'])) == sorted(read['configById'])
+def test_layouts_of_foxglove_name_what_exists():
     source = ''.join(each.read_text() for each in (ROOT / 'src/vdl_ros/rl').rglob('*.py'))
-    paths = [each[key] for each in nested(read['configById']) for key in PATH_KEYS if key in each]
-    paths += [topic for each in read['configById'].values() for topic in each.get('topics', ())]
-    assert len(paths) > 5
-    for text in paths:
-        topic, filtered, scalar, fields = FOXGLOVE_PATH.fullmatch(text).groups()
-        follow(topic, fields)
-        if filtered:
-            follow(topic, filtered)
-            assert f"'{scalar}'" in source, scalar
+    layouts = list((ROOT / 'config' / 'foxglove').glob('*.json'))
+    assert len(layouts) > 1
+    for read in (json.loads(path.read_text()) for path in layouts):
+        panels = read['configById']
+        assert all(f'"{name}"' in json.dumps(read['layout']) for name in panels)
+        paths = [each[key] for each in nested(panels) for key in PATH_KEYS if key in each]
+        paths += [topic for each in panels.values() for topic in each.get('topics', ())]
+        assert len(paths) > 5
+        for text in paths:
+            topic, filtered, scalar, fields = FOXGLOVE_PATH.fullmatch(text).groups()
+            follow(topic, fields)
+            if filtered:
+                follow(topic, filtered)
+                assert f"'{scalar}'" in source, scalar
 
 
-@pytest.mark.parametrize('path', PLOTJUGGLER, ids=lambda path: path.stem)
-def test_a_layout_of_plotjuggler_names_what_exists(path):
-    names = [curve.get('name') for curve in ElementTree.parse(path).iter('curve')]
-    assert len(names) > 3
-    for name in names:
-        topic = max((each for each in TYPES if name.startswith(f'{each}/')), key=len)
-        field = name.removeprefix(f'{topic}/')
-        if TYPES[topic] == 'sensor_msgs/JointState':
-            # It makes a curve of each joint: TOPIC/JOINT/position.
-            joint, field = field.split('/')
-            assert joint in JOINTS, joint
-            field += '[0]'
-        follow(topic, field)
+def test_layouts_of_plotjuggler_name_what_exists():
+    layouts = list((ROOT / 'config' / 'plotjuggler').glob('*.xml'))
+    assert len(layouts) > 1
+    for path in layouts:
+        names = [curve.get('name') for curve in ElementTree.parse(path).iter('curve')]
+        assert len(names) > 3, path
+        for name in names:
+            topic = max((each for each in TYPES if name.startswith(f'{each}/')), key=len)
+            field = name.removeprefix(f'{topic}/')
+            if TYPES[topic] == 'sensor_msgs/JointState':
+                # It makes a curve of each joint: TOPIC/JOINT/position.
+                joint, field = field.split('/')
+                assert joint in JOINTS, joint
+                field += '[0]'
+            follow(topic, field)

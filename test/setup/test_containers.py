@@ -3,24 +3,18 @@
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def packages(name):
-    """Return all words of the apt-get lines of a Dockerfile."""
-    text = (ROOT / name).read_text().replace('\\\n', ' ')
-    return set(' '.join(re.findall(r'apt-get install ([^&]+)', text)).split())
-
-
-@pytest.mark.parametrize(('name', 'in_the_base'), [
-    ('Dockerfile', set()), ('Dockerfile.jazzy', {'build-essential'})])
-def test_an_image_has_the_system_packages_of_the_set_up(modules, name, in_the_base):
+def test_the_images_have_the_system_packages_of_the_set_up(modules):
     needs = modules.system_packages.BUILDING + modules.system_packages.DRAWING
     wanted = {package for need in needs for package in need.packages.split()}
-    assert wanted - in_the_base <= packages(name)
+    for name, in_the_base in (('Dockerfile', set()), ('Dockerfile.jazzy', {'build-essential'})):
+        text = (ROOT / name).read_text().replace('\\\n', ' ')
+        words = set(' '.join(re.findall(r'apt-get install ([^&]+)', text)).split())
+        assert wanted - in_the_base <= words, name
 
 
 def test_compose_starts_launch_files_and_nodes_that_exist():

@@ -7,90 +7,69 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 UV = Path(sys.prefix) / 'bin' / 'uv'
-METADATA = 'Metadata-Version: 2.1\nName: torch\nVersion: {}\n'
-WHEEL = 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n'
-
-
-def make_wheel(folder, version):
-    """Write an empty wheel of torch."""
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f'torch-{version}.dist-info'
-    with zipfile.ZipFile(folder / f'torch-{version}-py3-none-any.whl', 'w') as file:
-        file.writestr(f'{info}/METADATA', METADATA.format(version))
-        file.writestr(f'{info}/WHEEL', WHEEL)
-        file.writestr(f'{info}/RECORD', '')
+FILES = {'METADATA': 'Metadata-Version: 2.1\nName: torch\nVersion: {}\n',
+         'WHEEL': 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n', 'RECORD': ''}
 
 
 @pytest.fixture
-def serve(tmp_path):
-    """Return a function that serves a folder of wheels as a package index and returns its URL."""
-    servers = []
-
-    def start(folder):
-        page = folder / 'torch' / 'index.html'
-        page.parent.mkdir()
-        page.write_text(''.join(f'<a href="../{each.name}">{each.name}</a>'
-                                for each in folder.glob('*.whl')))
-        handler = functools.partial(QuietHandler, directory=folder)
-        servers.append(http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler))
-        threading.Thread(target=servers[-1].serve_forever).start()
-        return f'http://127.0.0.1:{servers[-1].server_port}'
-
-    yield start
-    for each in servers:
-        each.shutdown()
-        each.server_close()
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture(scope='module')
-def prefix(tmp_path_factory):
-    """Return a virtual environment, shared because creating one takes seconds."""
-    prefix = tmp_path_factory.mktemp('index') / 'venv'
-    subprocess.run([sys.executable, '-m', 'venv', prefix], check=True)
-    (prefix / 'bin' / 'uv').symlink_to(UV)
-    return prefix
-
-
-@pytest.fixture
-def index(modules, monkeypatch, prefix):
-    """Return the index of a virtual environment without torch, on a machine without a GPU."""
-    subprocess.run([UV, 'pip', 'uninstall', '--python', prefix / 'bin' / 'python3', 'torch'],
-                   check=True, capture_output=True)
+def index(modules, monkeypatch, tmp_path):
+    """Return the index of a virtual environment on a machine without a GPU."""
     for name in ('PIP_FIND_LINKS', 'PIP_EXTRA_INDEX_URL', 'PIP_INDEX_URL', 'VDL_TORCH_INDEX'):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv('PIP_CONFIG_FILE', '/dev/null')
     monkeypatch.setattr(modules.package_index, 'NVIDIA', ())
-    return modules.package_index.PackageIndex(prefix)
+    return modules.package_index.PackageIndex(tmp_path / 'venv')
 
 
-def version(index):
-    code = 'import importlib.metadata as m; print(m.version("torch"))'
-    return subprocess.run([index.prefix / 'bin' / 'python3', '-c', code], check=True,
-                          capture_output=True, text=True).stdout.strip()
+@pytest.fixture
+def commands(modules, index, monkeypatch):
+    """Return the list of (words, environment) of the commands, which are not run."""
+    found = []
+    monkeypatch.setattr(modules.package_index, 'run', lambda title, command, log, env=None: (
+        found.append((' '.join(map(str, command)), env))))
+    listed = SimpleNamespace(stdout="install.find-links='/wheels'\n")
+    monkeypatch.setattr(modules.package_index.subprocess, 'run', lambda *_, **__: listed)
+    return found
 
 
-def test_pytorch_is_installed_from_the_index_of_the_user(index, serve, monkeypatch, tmp_path):
-    make_wheel(tmp_path / 'wheels', '9.9.1+cpu')
-    make_wheel(tmp_path / 'wheels', '9.9.2+cpu')
-    monkeypatch.setenv('VDL_TORCH_INDEX', serve(tmp_path / 'wheels'))
+def test_pytorch_is_searched_in_the_index_of_the_user_in_wheels_and_among_cpu_builds(
+        index, modules, commands, monkeypatch, capsys):
+    monkeypatch.setenv('VDL_TORCH_INDEX', 'https://user')
     index.install_torch(['torch==9.9.1'])
-    assert version(index) == '9.9.1+cpu'
+    monkeypatch.delenv('VDL_TORCH_INDEX')
+    monkeypatch.setattr(modules.package_index, 'has_cpu_wheel', lambda *words: words == (
+        'torch==9.9.2', ['/wheels']))
+    for version in ('9.9.2', '9.9.3'):
+        index.install_torch([f'torch=={version}'])
+    monkeypatch.setattr(modules.package_index, 'NVIDIA', (Path('/'),))
+    index.install_torch(['torch==9.9.4'])
+    ends = [words.partition('unsafe-best-match ')[2] for words, _ in commands]
+    assert ends == ['--index https://user torch==9.9.1', 'torch==9.9.2',
+                    '--torch-backend cpu torch==9.9.3', 'torch==9.9.4']
+    assert commands[2][1]['UV_HTTP_RETRIES'] == '0'
+    assert 'CUDA' not in capsys.readouterr().out
 
 
-def test_pytorch_is_installed_from_a_local_wheel(index, monkeypatch, tmp_path):
-    make_wheel(tmp_path / 'wheels', '9.9.3+cpu')
-    monkeypatch.setenv('PIP_FIND_LINKS', str(tmp_path / 'wheels'))
-    index.install_torch(['torch==9.9.3'])
-    assert version(index) == '9.9.3+cpu'
+def test_without_a_cpu_build_one_line_prints_the_cost_of_cuda(
+        index, modules, commands, monkeypatch, capsys):
+    installed = []
+
+    def install(title, requirements, *options, env=None):
+        if options:
+            raise modules.steps.SetupError('no such build')
+        installed.extend(requirements)
+
+    monkeypatch.setattr(index, 'install', install)
+    index.install_torch(['torch==9.9.4'])
+    assert installed == ['torch==9.9.4']
+    (line,) = capsys.readouterr().out.splitlines()
+    assert 'CUDA' in line
+    assert 'VDL_TORCH_INDEX=URL make setup' in line
 
 
 def test_a_wheel_for_another_python_does_not_count(modules, tmp_path):
@@ -102,27 +81,52 @@ def test_a_wheel_for_another_python_does_not_count(modules, tmp_path):
     assert modules.package_index.has_cpu_wheel('torch==9.9.1', [str(tmp_path)])
 
 
-def test_without_a_cpu_build_one_line_prints_the_cost_of_cuda(
-        index, serve, monkeypatch, tmp_path, capsys):
-    make_wheel(tmp_path / 'wheels', '9.9.4')
-    monkeypatch.setenv('PIP_INDEX_URL', serve(tmp_path / 'wheels'))
-    index.install_torch(['torch==9.9.4'])
-    assert version(index) == '9.9.4'
-    lines = [line for line in capsys.readouterr().out.splitlines() if 'CUDA' in line]
-    assert len(lines) == 1
-    assert 'VDL_TORCH_INDEX=URL make setup' in lines[0]
-
-
-def test_environment_variables_override_pips_files(modules):
-    settings = modules.package_index.read_pip_settings(
+def test_environment_variables_override_pips_files_and_missing_folders_are_left_out(
+        modules, tmp_path):
+    assert modules.package_index.read_pip_settings(
         "global.index-url='https://a'\ninstall.index-url='https://b'\n"
-        "global.cert='/c'\n:env:.find_links='/wheels /more'\nfreeze.index-url='https://d'\n")
-    assert settings == {'index-url': 'https://b', 'cert': '/c', 'find-links': '/wheels /more'}
-
-
-def test_missing_folders_are_left_out(modules, tmp_path):
+        "global.cert='/c'\n:env:.find_links='/wheels /more'\nfreeze.index-url='https://d'\n") == {
+            'index-url': 'https://b', 'cert': '/c', 'find-links': '/wheels /more'}
     options = modules.package_index.pip_options({
         'find-links': f'{tmp_path} /nowhere https://wheels', 'index-url': 'https://a',
         'extra-index-url': 'file:///nowhere https://b'})
     assert options[2:] == ['--default-index', 'https://a', '--index', 'https://b',
                            '--find-links', str(tmp_path), '--find-links', 'https://wheels']
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.slow
+def test_uv_installs_pytorch_from_an_index_a_wheel_and_as_cuda_build(
+        index, monkeypatch, tmp_path, capsys):
+    for version in ('9.9.1+cpu', '9.9.2+cpu', '9.9.4'):
+        info = f'torch-{version}.dist-info'
+        with zipfile.ZipFile(tmp_path / f'torch-{version}-py3-none-any.whl', 'w') as file:
+            for name, text in FILES.items():
+                file.writestr(f'{info}/{name}', text.format(version))
+    (tmp_path / 'torch').mkdir()
+    (tmp_path / 'torch' / 'index.html').write_text(''.join(
+        f'<a href="../{each.name}">{each.name}</a>' for each in tmp_path.glob('*.whl')))
+    subprocess.run([sys.executable, '-m', 'venv', index.prefix], check=True)
+    (index.prefix / 'bin' / 'uv').symlink_to(UV)
+    handler = functools.partial(QuietHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f'http://127.0.0.1:{server.server_port}'
+        try:
+            for version, name, value in (('9.9.1+cpu', 'VDL_TORCH_INDEX', url),
+                                         ('9.9.2+cpu', 'PIP_FIND_LINKS', str(tmp_path)),
+                                         ('9.9.4', 'PIP_INDEX_URL', url)):
+                with monkeypatch.context() as context:
+                    context.setenv(name, value)
+                    index.install_torch([f'torch=={version.split("+")[0]}'])
+                code = 'import importlib.metadata as m; print(m.version("torch"))'
+                assert subprocess.run(
+                    [index.prefix / 'bin' / 'python3', '-c', code], check=True,
+                    capture_output=True, text=True).stdout.strip() == version, name
+        finally:
+            server.shutdown()
+    assert capsys.readouterr().out.count('CUDA') == 1

@@ -49,10 +49,12 @@ def imports():
     return {name.split('.')[0] for name in found} - set(sys.stdlib_module_names) - {'vdl_ros'}
 
 
-def test_every_import_is_a_dependency_of_the_package():
+def test_every_import_is_a_dependency_of_the_package_and_no_key_is_left_over():
     missing = {name for name in imports() - OPTIONAL - {name for name in KEYS if not KEYS[name]}
                if KEYS.get(name, name) not in DEPENDS}
     assert missing == set()
+    ours = {key for key in DEPENDS if key.startswith('python3-')}
+    assert ours == {key for name, key in KEYS.items() if key and name in imports()}
 
 
 def test_every_import_without_a_key_is_a_requirement_of_the_setup():
@@ -60,14 +62,6 @@ def test_every_import_without_a_key_is_a_requirement_of_the_setup():
     wanted = {re.split('[=;]', line)[0].lower() for line in lines if re.match(r'\w', line)}
     for name in KEYS.keys() & imports():
         distribution, by = DISTRIBUTIONS.get(name, name), COMES_WITH.get(name)
-        if by is None:
-            assert distribution in wanted
-        else:
-            assert by in wanted
-            assert distribution in {Requirement(each).name.lower()
-                                    for each in importlib.metadata.requires(by)}
-
-
-def test_no_key_is_left_over():
-    ours = {key for key in DEPENDS if key.startswith('python3-')}
-    assert ours == {key for name, key in KEYS.items() if key and name in imports()}
+        assert (by or distribution) in wanted, name
+        assert by is None or distribution in {
+            Requirement(each).name.lower() for each in importlib.metadata.requires(by)}, name

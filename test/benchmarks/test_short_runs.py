@@ -1,0 +1,154 @@
+"""Benchmarks that really run, as short as they can."""
+
+import contextlib
+import json
+import subprocess
+
+import psutil
+import pytest
+
+from benchmarks.peers import peers
+from benchmarks.peers import runs as peer_runs
+from benchmarks.scaling import learners
+from benchmarks.scaling import runs as scaling
+from benchmarks.train import runs
+
+pytestmark = pytest.mark.slow
+
+ONE_ROUND = ('--env', 'CartPole-v1', '--rounds', '1')
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs a benchmark and returns the only object that it prints."""
+    def to_end(name, *words):
+        done = subprocess.run(
+            ['ros2', 'run', 'vdl_ros', name, *words, '--json', '--output', 'out.json'],
+            cwd=tmp_path, capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        assert json.loads((tmp_path / 'out.json').read_text()) == found
+        assert [path.name for path in tmp_path.iterdir()] == ['out.json']
+        return found
+    return to_end
+
+
+def test_bench_train(run):
+    found = run('bench_train', *ONE_ROUND, '--num-actors', '1', '--num-envs', '4',
+                '--seconds', '0.5')
+    assert (found['env'], found['num_actors'], found['num_envs']) == ('CartPole-v1', 1, 4)
+    times = [found[f't_{part}_us'] for part in ('step', 'infer', 'learn')]
+    assert all(time > 0 for time in times)
+    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
+    assert 0 <= found['policy_lag']['mean'] <= found['policy_lag']['max'] <= 4
+    # 4 float32, int64 action, float32 reward and log-probability, 3 bools; at random one step in
+    # ten or so resets, and the observation after the last is there as well.
+    assert 35 < found['wire_bytes_per_step_in'] < 60
+    assert found['wire_bytes_per_step_out'] > found['parameters'] * 4 / 1000
+    assert set(found['processes']) == {'launch', 'learner', 'actor_0', 'serial'}
+    assert all(each['memory_mb'] > 10 for each in found['processes'].values())
+    busy = {}
+    for process, threads in found['time_shares'].items():
+        for thread, shares in threads.items():
+            assert sum(shares.values()) == pytest.approx(1.0, abs=0.02), (process, thread)
+            busy[process, thread] = {phase for phase, share in shares.items() if share > 0}
+    assert busy['actor_0', 'acting'] >= {'step', 'infer', 'encode', 'publish', 'receive', 'wait'}
+    assert busy['learner', 'training'] >= {'decode', 'learn', 'encode', 'publish', 'wait'}
+    assert busy['learner', 'callbacks'] >= {'receive', 'wait'}
+    assert busy['serial', 'training'] >= {'step', 'infer', 'encode', 'decode', 'learn'}
+
+
+def test_bench_actor_learner(run):
+    found = run('bench_actor_learner', *ONE_ROUND, '--only', 'table', '--inference', 'learner',
+                '--seconds', '0.3', '--warm-up', '0')
+    assert (found['problems'], found['break_even']) == ({}, [])
+    each = found['environments']['CartPole-v1']
+    serial, central = each['cell']['serial'], each['cell']['learner']
+    assert central['trajectories_lost'] == central['trajectories_rejected'] == 0
+    # 16 bytes of observation one way, 8 of the action the other to both actors, flags, reward.
+    assert 35 < central['wire_bytes_per_step'] < 80
+    assert set(serial['time']) == {'serial'}
+    assert set(central['time']) == {'actor', 'learner'}
+    assert all(central['time'][kind][part] > 0 for kind in central['time']
+               for part in ('computation', 'communication'))
+
+
+def test_bench_env(run):
+    found = run('bench_env', '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
+                '--seconds', '0.02', '--rounds', '1')
+    assert [each['name'] for each in found['rows']] == ['CartPole-v1', 'dummy/OBS1000-v0']
+    for each, size in zip(found['rows'], (16, 1000), strict=True):
+        assert each['observation_bytes'] == size
+        assert set(each['vectorised']) == {'sync', 'async', 'own', 'actors'}
+        assert each['best'] in each['vectorised']
+        assert all(figures['frames_per_s'] > 0 for figures in each['vectorised'].values())
+
+
+def test_bench_transport_counts_every_packet(run):
+    ways = ('tcp', 'tcp-kept', 'dds-events', 'dds-serialized')
+    report = run('bench_transport', '--ways', ','.join(ways), '--clients', '1', '--sizes', '8000',
+                 '--rounds', '1', '--packets', '100', '--round-trips', '100', '--trips', '10')
+    assert report['transport']['one host'].startswith(('shm', 'udp'))
+    counted = {(row['task'], row['way']): (row['asked'], row['sent'], row['received'], row['lost'])
+               for row in report['rows']}
+    assert counted == {(task, way): (count, count, count, 0) for way in ways
+                       for task, count in (('throughput', 100), ('round_trip', 10))}
+
+
+def test_bench_scaling_with_two_learners():
+    one, settings = scaling.plan(scaling.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
+    with contextlib.closing(runs.Listener()) as listener:
+        found = runs.run_graph(scaling.Cell(scaling.LEARNERS, 2).plan(one), listener)
+    nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
+    assert set(found['time_shares']) == nodes
+    assert set(found['processes']) == nodes | {'launch'}
+    row = learners.learner_row(2, 2, [found], 'asleep')
+    assert found['summary']['learner_restarts'] == row['trajectories_lost'] == 0
+    # An update takes two trajectories of each learner, and one step in 1001 is a reset.
+    most = 2 * settings['batch_size'] * settings['num_envs'] * settings['unroll_length']
+    assert 0.998 * most < row['steps_per_s'] / row['updates_per_s'] <= most
+    assert 0 < row['learner_learns'] < 1 - row['learner_waits'] < 1
+
+
+PEER = """
+import json, time
+for update in range(200):
+    # Ten steps/s at first, then a hundred.
+    now = update if update < 3 else 3 + (update - 3) * 0.1
+    print(json.dumps({'wall_s': now, 'agent_steps': update * 10, 'mean_return': update}),
+          flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
+    origin = tmp_path / 'origin'
+    git = ['git', '-C', origin, '-c', 'user.name=name', '-c', 'user.email=name@host']
+    subprocess.run(['git', 'init', '--quiet', origin], check=True)
+    for text in (PEER, "raise SystemExit('no such game')"):
+        (origin / 'worker.py').write_text(text)
+        subprocess.run([*git, 'add', 'worker.py'], check=True)
+        subprocess.run([*git, 'commit', '--quiet', '-m', 'A worker'], check=True)
+    first = subprocess.run([*git, 'rev-parse', 'HEAD~1'], check=True, capture_output=True,
+                           text=True).stdout.strip()
+    peer = peers.Peer('Scripts', ('PPO', 'PPO'), (), tmp_path / 'peer' / 'clone' / 'worker.py',
+                      peers.Clone(str(origin), first))
+    python = peers.install(peer, tmp_path / 'peer')
+    (tmp_path / 'peer' / 'kept').touch()
+    assert peers.install(peer, tmp_path / 'peer') == python
+    assert (tmp_path / 'peer' / 'kept').exists(), 'it is installed once'
+    speed, memory = peer_runs.run_peer(
+        peer, python, 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
+    assert speed == pytest.approx(100.0)
+    # MB of a Python that imports nothing else.
+    assert 2 < memory < 50
+    words = peer_runs.command(peer, python, 'CartPole-v1', 1)
+    assert peer_runs.until_return(
+        words, peer_runs.rows, mean_return=120.0, limit=600.0)[1] == 1200.0
+    assert not [each for each in psutil.process_iter(['cmdline'])
+                if str(peer.worker) in (each.info['cmdline'] or ())]
+    wrong = peers.Peer('Missing', ('PPO', 'PPO'), (str(tmp_path / 'no.whl'),), peer.worker)
+    with pytest.raises(RuntimeError, match=r'no\.whl'):
+        peers.install(wrong, tmp_path / 'wrong')
+    peer.worker.write_text((origin / 'worker.py').read_text())
+    with pytest.raises(RuntimeError, match='no such game'):
+        peer_runs.run_peer(peer, python, 'ALE/Pong-v5', warm_up=1.0, seconds=1.0)
