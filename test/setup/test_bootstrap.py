@@ -32,7 +32,7 @@ def set_up(modules, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(module, 'subprocess', SimpleNamespace(run=lambda *_, **__: answer))
     monkeypatch.setattr(modules.package_index, 'read_pip_settings', lambda text: {})
     monkeypatch.setattr(modules.ros_wheels, 'variables', lambda prefix: {})
-    monkeypatch.setattr(modules.system_packages, 'install', lambda log, with_tests: None)
+    monkeypatch.setattr(modules.system_packages, 'install', lambda log, tests: None)
     main = runpy.run_path(str(ROOT / 'bootstrap' / '__main__.py'))['main']
     monkeypatch.setitem(main.__globals__, 'ROOT', folder)
 
