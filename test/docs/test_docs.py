@@ -32,12 +32,23 @@ def build_site(tmp_path):
     return build
 
 
+def test_links_and_named_tests_lead_to_files():
+    for page in PAGES:
+        text = page.read_text()
+        for link in re.findall(r'\]\(([^)#\s]+)[^)]*\)', text):
+            assert '://' in link or (page.parent / link).exists(), (page.name, link)
+    for name in re.findall(r'`((?:\w+/)*test_\w+\.py)`', (ROOT / 'docs/testing.md').read_text()):
+        assert (ROOT / 'test' / name).exists(), name
+
+
+@pytest.mark.slow
 def test_the_site_has_every_page_and_all_links_lead_somewhere(build_site, tmp_path):
     assert build_site(ROOT) == []
     for path in PAGES:
         assert (tmp_path / 'site' / path.relative_to(ROOT)).with_suffix('.html').is_file()
 
 
+@pytest.mark.slow
 def test_a_page_that_is_not_in_the_site_and_a_broken_link_are_complained_of(build_site, tmp_path):
     pages = tmp_path / 'source' / 'docs'
     pages.mkdir(parents=True)
