@@ -119,25 +119,6 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     assert not process.family()
 
 
-def test_without_a_mode_there_is_no_attacker(arm_launch, peer):
-    process = arm_launch('pose:=true')
-    poses = peer.listen(ArmPose, 'arm/pose', qos.SENSOR)
-    peer.until(lambda: poses, 'a pose')
-    assert not process.nodes('attacker')
-    assert not peer.node.count_publishers('camera/image_attacked')
-
-
-@pytest.mark.parametrize(('arguments', 'reason'), [
-    (MODE, "adversarial_mode: 'fgsm' is not allowed without feedback:=camera or pose:=true"),
-    (('pose:=true', 'adversarial_mode:=fgsm_vf'), 'a pose network has no value')])
-def test_an_attack_that_is_not_possible_ends_the_launch(arm_launch, arguments, reason):
-    process = arm_launch(*arguments)
-    assert process.wait() == 1
-    assert reason in process.output
-    assert 'Traceback' not in process.output
-    assert not process.family()
-
-
 @pytest.mark.parametrize(('parameters', 'reason'), [
     ((), "adversarial_mode: 'none' is not allowed here"),
     (('adversarial_mode:=fgms',), "adversarial_mode: 'fgms' is not allowed: none, random"),
