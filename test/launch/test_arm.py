@@ -40,7 +40,7 @@ VICTIMS = {
     'launch': {'controller': 'true', 'camera': 'sim', 'view': 'true', 'record': 'bag'}}
 LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'port': '0'}
 # What each node says once it is at work.
-AT_WORK = {'viewer': 'view: http', 'recorder': 'recording to', 'arm_controller': 'waiting for'}
+AT_WORK = {'viewer': 'view: http', 'recorder': 'recording to', 'camera': 'waiting for'}
 
 
 @pytest.fixture

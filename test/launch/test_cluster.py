@@ -10,6 +10,7 @@ from conftest import Run
 from network_hosts import Sshd, key, namespaces, ssh_config
 from two_hosts import ip, on
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESSES = {'home': '10.91.9.254', 'a': '10.91.9.1', 'b': '10.91.9.2', 'c': '10.91.9.3'}
 PORT = 2222

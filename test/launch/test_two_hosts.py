@@ -5,6 +5,7 @@ import os
 import pytest
 from two_hosts import on
 
+pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def environment(monkeypatch):
