@@ -236,7 +236,7 @@ class World:
 
 @pytest.mark.fault_row(
     'the same with central inference, synchronous, many restarts of actors',
-    'every living actor answered', share=5, reduced=200, full=200)
+    'every living actor answered', reduced=200, full=200)
 def test_every_living_actor_is_answered_with_central_inference(trials):
     torch.set_num_threads(1)
 

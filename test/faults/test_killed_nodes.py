@@ -145,8 +145,7 @@ class Training:
 @pytest.mark.fault_row(
     'live graph, 1 learner and 3 actors: KILL, STOP, CONT every 6 s',
     'steps grow again within 15 s, no trajectory lost, memory slope under 1 MB/min',
-    # launch/test_robustness.py and launch/test_under_load.py try each of them once.
-    share=0, reduced=6, full=len(FAULTS))
+    reduced=6, full=len(FAULTS))
 def test_training_goes_on_after_each_fault(trials, launch, run):
     with Training(launch, run) as training:
         def fail(index, rng):

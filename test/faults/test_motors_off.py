@@ -292,7 +292,7 @@ def node_of(launched, name):
     'KILL, STOP or TERM to driver, guardian, both, viewer, controller, teleop or '
     'policy',
     'motors off within 0.6 s; driver and guardian both killed or stopped: on, as docs/arm.md says',
-    share=1, reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
+    reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
 def test_a_signal_to_any_process_stops_the_motors(trials, rig, took):
     def send(index, _):
         victim, number = CASES[index // TRIALS_PER_CASE]
