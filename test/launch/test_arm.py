@@ -79,8 +79,8 @@ def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
     talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
     peer.until(lambda: states and images and infos and frames and description and status,
                'every topic')
-    process.wait_for(lambda: 'view: http://127.0.0.1:' in process.output, "the view's address")
-    assert 'simulated arm ready' in process.output
+    process.wait_for(lambda: 'view: http://127.0.0.1:' in process.output
+                     and 'simulated arm ready' in process.output, "twin and the view's address")
     assert description[-1].data == load({**lengths, 'camera_distance': 1.1}).urdf
     assert (images[-1].width, images[-1].height, images[-1].encoding) == (320, 240, 'rgb8')
 

@@ -8,11 +8,6 @@ environment the observation is the clock, so every number that must arrive is kn
 import json
 
 import numpy as np
-import pytest
-import rclpy
-import torch
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
@@ -20,11 +15,8 @@ from vdl_ros.envs.counter import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.algorithm_config import AlgorithmConfig, DqnConfig, ImpalaConfig
-from vdl_ros.rl.data.batch import make_batch
-from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import from_tensors
@@ -34,32 +26,28 @@ ACTORS = ('left', 'right')
 UNROLLS = 30
 
 
-class Recorder(Node):
+class Recorder:
     """
     A learner that does not learn: it keeps every trajectory and gives credit for them.
 
     It does so once every actor has sent all that it may: who would send more is seen.
     """
 
-    def __init__(self, env: EnvConfig, train: TrainConfig, algorithm_config: AlgorithmConfig,
-                 context: rclpy.Context):
-        super().__init__('recorder', context=context)
-        self.learner = Learner(
-            train, *factory.spaces(env), factory.frames_per_observation(env),
-            algorithm_config=algorithm_config)
-        self.config = json.dumps(as_dict(env, train, algorithm_config))
+    def __init__(self, env: EnvConfig, train: TrainConfig, peer):
+        self.learner = Learner(train, *factory.spaces(env), factory.frames_per_observation(env))
+        self.config = json.dumps(as_dict(env, train, ImpalaConfig()))
         self.flow_stats = FlowStats()
         self.kept: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
-        self.credit = train.credit
         self.under_way: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
-        self.most_under_way = 0
-        self.publisher = self.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
-        self.create_subscription(
+        self.most_under_way, self.credit = 0, train.credit
+        self._clock = peer.node.get_clock()
+        self._publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        peer.node.create_subscription(
             Trajectory, 'trajectories', self.receive, qos.TOPICS['trajectories'])
 
     def publish(self) -> None:
-        self.publisher.publish(to_policy(
-            self.learner.weights(), stamp=self.get_clock().now(), learner_id='recorder',
+        self._publisher.publish(to_policy(
+            self.learner.weights(), stamp=self._clock.now(), learner_id='recorder',
             version=self.learner.version, agent_steps=0, config=self.config,
             flow_stats=self.flow_stats))
 
@@ -77,48 +65,10 @@ class Recorder(Node):
             self.publish()
 
 
-@pytest.fixture
-def record(launch):
-    """Return a function that runs two actor processes until each has sent enough."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    nodes = []
-
-    def run(env: EnvConfig, train: TrainConfig,
-            algorithm_config: AlgorithmConfig | None = None) -> Recorder:
-        recorder = Recorder(env, train, algorithm_config or ImpalaConfig(), context)
-        nodes.append(recorder)
-        executor = SingleThreadedExecutor(context=context)
-        executor.add_node(recorder)
-        # Credit comes when the slower one has sent its share, however long that takes.
-        actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p',
-                         f'actor_id:={name}', '-p', 'credit_timeout:=3600.0') for name in ACTORS]
-        recorder.publish()
-
-        def enough():
-            for _ in range(20):
-                executor.spin_once(timeout_sec=0.01)
-            return all(len(messages) >= UNROLLS for messages in recorder.kept.values())
-
-        actors[0].wait_for(enough, f'{UNROLLS} trajectories of each actor')
-        for actor in actors:
-            actor.interrupt()
-            assert actor.wait() == 0, actor.output
-        executor.remove_node(recorder)
-        return recorder
-
-    yield run
-    for node in nodes:
-        node.destroy_node()
-    rclpy.shutdown(context=context)
-
-
 def expected_stream(identity: int, steps: int):
     """Return observation, reward, terminated, truncated and first for steps of one counter."""
-    observations, rewards, terminated, truncated, first = [], [], [], [], []
+    observations, rewards, terminated, truncated, first = [(0, 0, identity)], [], [], [], [True]
     episode = time = 0
-    observations.append((0, 0, identity))
-    first.append(True)
     for _ in range(steps):
         length = episode_length(episode, identity)
         if time == length:  # the step that the environment resets itself in
@@ -137,10 +87,19 @@ def expected_stream(identity: int, steps: int):
     return observations, rewards, terminated, truncated, first
 
 
-def test_images_numbers_and_actions_arrive_whole_in_order_and_once(record):
-    env = EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2)
-    recorder = record(env, TrainConfig(unroll_length=6, batch_size=1, max_policy_lag=2,
-                                       network='mlp', hidden_size=4))
+def test_images_numbers_and_actions_arrive_whole_in_order_and_once(launch, peer):
+    recorder = Recorder(
+        EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2), TrainConfig(
+            unroll_length=6, batch_size=1, max_policy_lag=2, network='mlp', hidden_size=4), peer)
+    # Credit comes when the slower one has sent its share, however long that takes.
+    actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p', f'actor_id:={name}',
+                     '-p', 'credit_timeout:=3600.0') for name in ACTORS]
+    recorder.publish()
+    peer.until(lambda: all(len(each) >= UNROLLS for each in recorder.kept.values()),
+               f'{UNROLLS} trajectories of each actor')
+    for actor in actors:
+        actor.interrupt()
+        assert actor.wait() == 0, actor.output
     schema, seeds = recorder.learner.schema, []
     for messages in recorder.kept.values():
         assert [message.sequence for message in messages] == list(range(len(messages)))
@@ -186,33 +145,3 @@ def test_images_numbers_and_actions_arrive_whole_in_order_and_once(record):
     assert seeds[0] != seeds[1], 'every actor has its own seeds'
     assert max(len({*each}) for each in seeds) > 1, 'every environment has its own seed'
     assert recorder.most_under_way == 2, 'credit bounds what is under way'
-
-
-@pytest.mark.slow
-def test_memory_and_exploration_are_those_of_each_actor(record):
-    env = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
-    algorithm_config = DqnConfig(
-        exploration_start=0.5, exploration_end=0.5, exploration_spread=4.0)
-    recorder = record(env, TrainConfig(
-        algorithm='dqn', unroll_length=7, batch_size=1, max_policy_lag=4, lstm_size=5),
-        algorithm_config)
-    learner = recorder.learner
-    epsilons = {name: exploration_schedule(algorithm_config, name)(0) for name in ACTORS}
-    assert epsilons['left'] != epsilons['right']
-    for name, messages in recorder.kept.items():
-        state = torch.zeros(3, 10)
-        learner.policy.exploration = torch.tensor([epsilons[name]])
-        for message in messages:
-            arrays = from_tensors(message.tensors)
-            learner.schema.check(arrays)
-            batch = make_batch([Unroll(arrays, name, 0, 0, 0)], learner.schema)
-            torch.testing.assert_close(batch.state, state, rtol=1e-4, atol=1e-5)
-            with torch.no_grad():
-                parameters, _, state = learner.policy(
-                    batch.observations[:-1], batch.is_reset[:-1], batch.state)
-            torch.testing.assert_close(
-                batch.behaviour_log_probs,
-                learner.policy.distribution.log_prob(parameters, batch.actions),
-                rtol=1e-4, atol=1e-4)
-        assert state.any()
-    assert recorder.flow_stats.lost == 0

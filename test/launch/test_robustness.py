@@ -84,6 +84,7 @@ def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
     peer.until(lambda: run.actors['restarts'] == 1, 'the count')
 
     learner, = train.nodes('learner')
+    peer.until(run.checkpoint.exists, 'a first checkpoint')
     written, learner_id = run.checkpoint.stat().st_mtime_ns, policies[-1].learner_id
     peer.until(lambda: run.checkpoint.stat().st_mtime_ns != written, 'a checkpoint')
     learner.send_signal(signal.SIGKILL)
@@ -138,8 +139,6 @@ def test_central_inference_survives_a_stranger_and_nothing_outlives_a_killed_lau
     assert found['trajectories_rejected'] >= len(WRONG)
     assert found['trajectories_lost'] == 0
     assert found['message_age_ms']['p50'] > 0
-    for topic in ('observations', 'actions'):
-        assert max(run.scalars(f'topics/{topic}/rate_hz')) > 1, topic
 
 
 def test_ctrl_c_while_a_node_starts_needs_no_traceback(launch):
