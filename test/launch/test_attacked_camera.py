@@ -59,17 +59,16 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     assert np.abs(expected - other).max() > 0.005
 
     def told():
-        return [each for array in health for each in array.status if each.name == '/attacker']
+        """Return what /diagnostics has of the attack, once it says that images were attacked."""
+        for each in (each for array in health for each in array.status):
+            values = {pair.key: pair.value for pair in each.values}
+            if each.name == '/attacker' and int(values['images attacked']) > 0:
+                return each.level, each.message, values['mode'], values['epsilon']
+        return None
 
-    def counted():
-        return told() and int({each.key: each.value for each in told()[-1].values}[
-            'images attacked']) > 0
-
-    peer.until(counted, 'attacked images on /diagnostics')
-    assert {each.level for each in told()} == {DiagnosticStatus.WARN}
-    assert told()[-1].message == 'attacks the images of the camera: fgsm, epsilon 0.01'
-    values = {each.key: each.value for each in told()[-1].values}
-    assert (values['mode'], values['epsilon']) == ('fgsm', '0.01')
+    assert peer.until(told, 'attacked images on /diagnostics') == (
+        DiagnosticStatus.WARN, 'attacks the images of the camera: fgsm, epsilon 0.01', 'fgsm',
+        '0.01')
 
     # The estimator's limits hold: what it publishes as joints is within those of the arm.
     limits = load()

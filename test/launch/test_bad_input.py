@@ -17,11 +17,8 @@ from vdl_ros.rl.train_config import TrainConfig
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # Of the learner; test_local_training.py has what it shares with serial mode.
 BAD_SETTINGS = (
-    (['env_id:=CartPoll-v1'], "did you mean 'CartPole-v1'?"),
     (['algorithm:=dqn', 'env_id:=dummy/OBS1000000-v0', 'replay_size:=1000000000',
       'total_steps:=1000000'], 'replay_size: 1000000000 steps of '),
-    (['relearn:=true', 'num_learners:=2', 'group_address:=127.0.0.1:1'],
-     'relearn: true is not allowed with num_learners 2: one learner'),
     (['relearn:=true', 'inference:=learner'],
      "inference: 'learner' is not allowed with relearn true: 'actor'"),
     (['resume:=nowhere'], 'resume: nowhere holds no readable config.yaml'),
@@ -53,6 +50,8 @@ def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, tmp_path):
             ('train', ['totl_steps:=5'], no_such('totl_steps', 'train', 'total_steps')),
             ('train', ['discount:=1.5'], 'discount: 1.5 is not allowed: a number from 0 to 1'),
             ('train', ['relearn:=true'], 'relearn: true is not allowed without bag'),
+            ('train', ['bag:=bag', 'num_learners:=2'],
+             'relearn: true is not allowed with num_learners 2: one learner'),
             ('train', ['num_learners:=3'],
              'num_learners: 3 is not allowed: at most num_actors, 2'),
             ('train', ['learner_rank:=1'], 'learner_rank: 1 is not allowed: train.launch.py st'),
