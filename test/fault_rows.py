@@ -1,9 +1,10 @@
 """
 Rows of the fault matrix: how often each is tried, what is recorded, and their table.
 
-A test with the mark ``fault_row`` and the fixture ``trials`` is a row. ``make test`` tries a small
-share of it, ``make faults`` more, and ``make faults FULL=1`` all; the latter continues where an
-earlier one ended. docs/faults.md describes the matrix.
+A test with the mark ``fault_row`` and the fixture ``trials`` is a row. ``make faults`` tries each
+row, ``make faults FULL=1`` more often, and continues where an earlier one ended. Other runs of
+pytest leave out all rows but those with the number of trials ``smoke``. docs/faults.md describes
+the matrix.
 """
 
 import json
@@ -19,40 +20,45 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-MODES = ('share', 'reduced', 'full')
+SMOKE, REDUCED, FULL = MODES = ('smoke', 'reduced', 'full')
 # Results of `make faults`: a line for each trial, and the table.
 FOLDER = Path(__file__).resolve().parents[1] / 'build' / 'faults'
 
 
 def pytest_addoption(parser):
     group = parser.getgroup('faults')
-    group.addoption('--faults', choices=MODES, default=MODES[0], help='how often rows are tried')
+    group.addoption('--faults', choices=MODES, default=SMOKE, help='how often rows are tried')
     group.addoption('--fault-seed', type=int, help='seed of all trials')
     group.addoption('--fault-index', type=int, help='only this trial of each row')
 
 
 def pytest_configure(config):
     config.addinivalue_line(
-        'markers', 'fault_row(what, passes, share, reduced, full, each=1): a row of the fault '
+        'markers', 'fault_row(what, passes, reduced, full, smoke=0, each=1): a row of the fault '
         'matrix, by number of trials; a trial tries ``each`` cases')
     mode = config.getoption('faults')
     if config.option.fault_seed is None:
         # The full counts are reached by several runs of the same trials.
-        config.option.fault_seed = secrets.randbelow(10**6) if mode == 'reduced' else 0
-    if mode == 'reduced':
+        config.option.fault_seed = secrets.randbelow(10**6) if mode == REDUCED else 0
+    if mode == REDUCED:
         _lines(mode).unlink(missing_ok=True)
 
 
 def pytest_report_header(config):
-    if config.getoption('faults') != MODES[0]:
+    if config.getoption('faults') != SMOKE:
         return f'faults: {config.getoption("faults")}, seed {config.option.fault_seed}'
     return None
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption('faults') != MODES[0]:
+    if config.getoption('faults') != SMOKE:
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
+        return
+    rows = [item for item in items if item.get_closest_marker('fault_row')
+            and not _row_of(item).get('smoke')]
+    config.hook.pytest_deselected(items=rows)
+    items[:] = [item for item in items if item not in rows]
 
 
 @pytest.fixture
@@ -69,16 +75,16 @@ def _row_of(item):
 class Trials:
     """The trials of one row; what commands print is in ``folder``, see the fixture ``launch``."""
 
-    def __init__(self, options, folder, *, what, passes, share, reduced, full, each=1):
+    def __init__(self, options, folder, *, what, passes, reduced, full, smoke=0, each=1):
         self.mode, self._folder = options.faults, folder
         self._seed, self._what, self._each = options.fault_seed, what, each
         self._recorded = options.fault_index is None
-        count = {'share': share, 'reduced': reduced, 'full': full}[self.mode]
+        count = {SMOKE: smoke, REDUCED: reduced, FULL: full}[self.mode]
         # Spread over all, so that a few trials meet different cases of a list.
         self.indices = [index * full // count for index in range(count)]
         if options.fault_index is not None:
             self.indices = [options.fault_index]
-        elif self.mode == 'full':
+        elif self.mode == FULL:
             done = {line['index'] for line in _read(self.mode) if line['what'] == what}
             self.indices = [index for index in self.indices if index not in done]
 
@@ -104,7 +110,7 @@ class Trials:
                 failures.append(f'{self._what}: --fault-seed {self._seed} --fault-index {index}: '
                                 f'{error}')
                 self._keep(index, self._outputs() - before)
-            if self.mode != MODES[0]:
+            if self.mode != SMOKE:
                 if self._recorded:
                     self._record(index, error, figures)
                 print(f'\r  {self._what}: {count} of {len(self.indices)}, {len(failures)} failed, '
@@ -116,7 +122,7 @@ class Trials:
 
     def _keep(self, index, outputs):
         """Copy what the commands of a failed trial have printed: pytest soon removes it."""
-        if self.mode == MODES[0]:
+        if self.mode == SMOKE:
             return
         for path in outputs:
             FOLDER.mkdir(parents=True, exist_ok=True)
@@ -145,7 +151,7 @@ def _read(mode):
 def pytest_terminal_summary(terminalreporter, config):
     """Print the table of the rows that this run has tried, and write it."""
     mode = config.getoption('faults')
-    if mode == MODES[0]:
+    if mode == SMOKE:
         return
     rows = {row['what']: row['passes'] for row in map(
         _row_of, getattr(terminalreporter, '_session').items)}  # noqa: B009

@@ -26,7 +26,8 @@ from pathlib import Path
 
 import page_client
 import psutil
-from conftest import Launched, Peer, Run
+from conftest import Peer, Run
+from processes import Launched
 from trajectory_msgs.msg import JointTrajectory
 
 from benchmarks.graph import own_domain

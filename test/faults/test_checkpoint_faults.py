@@ -1,23 +1,23 @@
 """Rows of the fault matrix: a checkpoint is written whole or not at all."""
 
+import contextlib
 import errno
 import io
 import itertools
 import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 import torch
+from fault_children import save_in_a_loop
+from processes import SERVER
 
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
-SAVING = Path(__file__).parent / 'saving.py'
+#: Operations of a save, and what they can do, for a new and an old file.
+CASES = 116
+#: Safety bound, s.
+PATIENCE_S = 120.0
 PASSES = 'old or new is loaded, `OSError` only'
 
 
@@ -84,27 +84,26 @@ class Faults:
         return open_file
 
 
-def all_cases():
-    """Return the last operation of a save, and each with each fault, for a new and an old file."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+def all_cases(folder):
+    """Return each operation of a save with each fault, for a new and an old file."""
+    with pytest.MonkeyPatch.context() as patch:
         faults = Faults(patch)
-        save(Path(folder) / 'checkpoint.pt', 0)
-    # The last one syncs the folder, when the new content has its name.
-    return faults.count - 1, [(n, kind, exists) for n, kind, exists in itertools.product(
+        save(folder / 'checkpoint.pt', 0)
+    return [(n, kind, exists) for n, kind, exists in itertools.product(
                 range(faults.count), ('ENOSPC', 'EIO', 'short write', 'short write, then ENOSPC'),
                 (False, True))
             if n in faults.writes or not kind.startswith('short')]
 
 
-LAST, CASES = all_cases()
-
-
 @pytest.mark.fault_row(
     'the n-th write, fsync or rename of a checkpoint fails (ENOSPC, EIO, short write)', PASSES,
-    share=8, reduced=len(CASES), full=len(CASES))
+    smoke=8, reduced=CASES, full=CASES)
 def test_a_failing_operation_leaves_the_old_or_the_new_checkpoint(trials, tmp_path):
+    cases = all_cases(tmp_path)
+    assert len(cases) == CASES
+
     def save_with_a_fault(index, _):
-        failing, kind, exists = CASES[index]
+        failing, kind, exists = cases[index]
         folder = tmp_path / str(index)
         folder.mkdir()
         path = folder / 'checkpoint.pt'
@@ -125,59 +124,42 @@ def test_a_failing_operation_leaves_the_old_or_the_new_checkpoint(trials, tmp_pa
         files = os.listdir(folder)
         assert files == ['checkpoint.pt'] or not (files or exists)
         if files:
-            assert loaded_step(path) == (2 if raised is None or failing == LAST else 1)
+            # The last one syncs the folder, when the new content has its name.
+            done = raised is None or failing == cases[-1][0]
+            assert loaded_step(path) == (2 if done else 1)
         save(path, 3)
         assert loaded_step(path) == 3
 
     trials.run(save_with_a_fault)
 
 
-@pytest.fixture
-def saving():
-    """Return a process that starts children which save in a loop; see saving.py."""
-    process = subprocess.Popen(
-        [sys.executable, str(SAVING)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def next_number(stream, what):
-    """Return the number in the next line of a pipe."""
-    assert select.select([stream], [], [], 120.0)[0], f'{what}: not within 120 s'
-    # Unbuffered: another line that waits would be hidden from select.
-    line = b''
-    while not line.endswith(b'\n'):
-        data = os.read(stream.fileno(), 1)
-        assert data, f'{what}: the process has ended'
-        line += data
-    return int(line)
-
-
 @pytest.mark.process
 @pytest.mark.fault_row(
-    'SIGKILL while saving in a loop', PASSES, share=3, reduced=100, full=200)
-def test_a_kill_while_saving_leaves_the_last_or_the_next_checkpoint(trials, saving, tmp_path):
+    'SIGKILL while saving in a loop', PASSES, smoke=3, reduced=100, full=200)
+def test_a_kill_while_saving_leaves_the_last_or_the_next_checkpoint(trials, tmp_path):
     pause = threading.Event()
-    out = saving.stdout
 
     def kill_while_saving(index, rng):
         folder = tmp_path / str(index)
         folder.mkdir()
         path = folder / 'checkpoint.pt'
-        saving.stdin.write(f'{int(10 ** rng.uniform(1, 6))} {path}\n'.encode())
-        saving.stdin.flush()
-        child = next_number(out, 'the child')
-        last = 0
-        for _ in range(int(rng.integers(1, 6))):
-            last = next_number(out, 'a save')
-        # The fault itself: anywhere in a save.
-        pause.wait(rng.uniform(0.0, 0.03))
-        os.kill(child, signal.SIGKILL)
-        while (step := next_number(out, 'the end')) >= 0:
-            last = step
+        receiver, sender = SERVER.Pipe(duplex=False)
+        child = SERVER.Process(
+            target=save_in_a_loop, args=(int(10 ** rng.uniform(1, 6)), path, sender))
+        child.start()
+        sender.close()
+        try:
+            for _ in range(int(rng.integers(1, 6))):
+                assert receiver.poll(PATIENCE_S), f'no save within {PATIENCE_S:g} s'
+                last = receiver.recv()
+            # The fault itself: anywhere in a save.
+            pause.wait(rng.uniform(0.0, 0.03))
+        finally:
+            child.kill()
+            child.join()
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                last = receiver.recv()
         assert loaded_step(path) in (last, last + 1)
         left = set(os.listdir(folder)) - {'checkpoint.pt'}
         assert left <= {'checkpoint.pt.partial'}

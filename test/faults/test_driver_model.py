@@ -206,7 +206,7 @@ class World:
 @pytest.mark.fault_row(
     'driver model in virtual time: commands, pulses, stops, USB errors',
     'motors off within time-out and one tick; net on-time within its limit',
-    share=20, reduced=500, full=2000)
+    smoke=6, reduced=500, full=2000)
 def test_no_motor_is_on_without_a_recent_command_or_beyond_its_limit(trials):
     def run(index, rng):
         world = World(rng)

@@ -255,7 +255,7 @@ class World:
 @pytest.mark.fault_row(
     'model of the credit flow with real `Credit` and `FlowStats`: drop, duplicate, reorder, '
     'partition, restarts', 'nothing learned twice, bounds hold, progress within two time-outs',
-    share=60, reduced=1000, full=2000)
+    smoke=40, reduced=1000, full=2000)
 def test_credit_flow_goes_on_within_two_time_outs_of_the_last_fault(trials):
     def live(index, rng):
         world = World(rng)

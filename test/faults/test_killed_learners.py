@@ -31,8 +31,7 @@ def digests(folder):
 
 @pytest.mark.fault_row(
     'two learners: KILL or STOP one in each phase', 'same weights after the rejoin',
-    # launch/test_learner_group.py kills each learner once.
-    share=0, reduced=2, full=len(FAULTS))
+    reduced=2, full=len(FAULTS))
 def test_learners_have_the_same_weights_after_a_fault(trials, launch, tmp_path):
     def fail(index, rng):
         how, phase = FAULTS[index]

@@ -45,7 +45,7 @@ class Person:
     launched = None
 
     def __init__(self, rig):
-        self._motors = rig.peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self._motors = rig.talk(MotorCommand, 'arm/motors')
 
     def move(self, on):
         self._motors.publish(MotorCommand(sender='/test', base=int(on)))
@@ -108,11 +108,8 @@ class Controller(Program):
 
     def __init__(self, rig):
         super().__init__(rig, 'arm_controller')
-        topic = 'arm/trajectory_status'
-        self._status = rig.peer.listen(JointTrajectoryStatus, topic, qos.TOPICS[topic])
-        topic = 'arm/joint_trajectory'
-        self._goals = rig.peer.talk(JointTrajectory, topic, qos.TOPICS[topic])
-        rig.peer.until(lambda: self._status, 'its status')
+        self._status = rig.listen(JointTrajectoryStatus, 'arm/trajectory_status')
+        self._goals = rig.talk(JointTrajectory, 'arm/joint_trajectory')
 
     def move(self, on):
         self.measure()
@@ -132,10 +129,8 @@ class Policy(Program):
         self._folder = tempfile.TemporaryDirectory()
         path = reach_checkpoint.write(Path(self._folder.name) / 'checkpoint.pt', turning=True)
         super().__init__(rig, 'policy', f'policy:={path}')
-        topic = 'arm/target_status'
-        self._status = rig.peer.listen(TargetStatus, topic, qos.TOPICS[topic])
-        self._targets = rig.peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
-        rig.peer.until(lambda: self._status, 'its status')
+        self._status = rig.listen(TargetStatus, 'arm/target_status')
+        self._targets = rig.talk(PointStamped, 'arm/target')
 
     def move(self, on):
         self.measure()
@@ -193,6 +188,15 @@ class Rig:
         self._driver = None
         self._senders = {}
 
+    def talk(self, kind, topic):
+        return self.peer.talk(kind, topic, qos.TOPICS[topic])
+
+    def listen(self, kind, topic):
+        """Return the list of what is received, once it has something."""
+        received = self.peer.listen(kind, topic, qos.TOPICS[topic])
+        self.peer.until(lambda: received, topic)
+        return received
+
     def start(self, name, *parameters, under=()):
         words = [word for each in parameters for word in ('-p', each)]
         return self._launch(*under, 'ros2', 'run', 'vdl_ros', name, '--ros-args', *words)
@@ -233,9 +237,9 @@ class Rig:
         if self._driver is not None:
             self.driver_ended()
 
-    def until(self, condition, what, sender, on, timeout=60.0):
+    def until(self, condition, what, sender, on):
         """Let the sender command so until the condition; None: nothing."""
-        self.peer.until(condition, what, timeout, every=0.04,
+        self.peer.until(condition, what, every=0.04,
                         say=None if on is None else lambda: sender.move(on))
 
     def hold_on(self, seconds, sender, on):
@@ -244,8 +248,7 @@ class Rig:
 
     def begin(self, victim):
         """Return sender, driver and guardian once the arm moves."""
-        driver = self.driver()
-        guardian = self.guardian()
+        driver, guardian = self.driver(), self.guardian()
         # A command that is held while the arm comes back counts only after its release.
         person = self.sender(Person)
         self.peer.until(person.heard, 'the driver')
@@ -276,13 +279,6 @@ def rig(launch, peer, monkeypatch):
         rig.end()
 
 
-def signalled(victim, sender, driver, guardian):
-    """Return the processes that get the signal."""
-    if victim in ('driver', 'guardian', 'both'):
-        return {'driver': [driver], 'guardian': [guardian], 'both': [guardian, driver]}[victim]
-    return [node_of(sender.launched, {'controller': 'arm_controller'}.get(victim, victim))]
-
-
 def node_of(launched, name):
     """Return the process of a node; `ros2 run` may become it or be its parent."""
     return next(iter(launched.nodes(name)), psutil.Process(launched.process.pid))
@@ -292,13 +288,15 @@ def node_of(launched, name):
     'KILL, STOP or TERM to driver, guardian, both, viewer, controller, teleop or '
     'policy',
     'motors off within 0.6 s; driver and guardian both killed or stopped: on, as docs/arm.md says',
-    share=1, reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
+    reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
 def test_a_signal_to_any_process_stops_the_motors(trials, rig, took):
     def send(index, _):
         victim, number = CASES[index // TRIALS_PER_CASE]
         name = f'{victim} {number.name[3:]}'
         sender, driver, guardian = rig.begin(victim)
-        targets = signalled(victim, sender, driver, guardian)
+        targets = {'driver': [driver], 'guardian': [guardian], 'both': [guardian, driver]}.get(
+            victim) or [node_of(sender.launched, {
+                'controller': 'arm_controller'}.get(victim, victim))]
         at = time.monotonic()
         for each in targets:
             each.send_signal(number)

@@ -1,16 +1,14 @@
 """Mutated bags, models and checkpoints, read by a process with little memory."""
 
+import contextlib
 import io
-import json
-import subprocess
-import sys
-import threading
 import zipfile
-from pathlib import Path
 
 import pytest
 import torch
+from fault_children import read_files
 from mutations import mutated_bytes, pick
+from processes import SERVER
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 
@@ -81,11 +79,10 @@ def mutated_content(data, rng):
 
 
 class Reader:
-    """The process of ``file_reader.py``; another one if it has died."""
+    """A process that reads files; another one if it has died."""
 
     def __init__(self, valid):
-        self._valid = valid
-        self._process = None
+        self._valid, self._process = valid, None
 
     def read(self, kind, path):
         """
@@ -95,41 +92,23 @@ class Reader:
             AssertionError: it died, or did not end.
         """
         if self._process is None:
-            self._start()
-        try:
-            return self._ask(kind, path)
-        except AssertionError:
-            self.close()
-            raise
-
-    def _start(self):
-        # Where its modules and those of the tests are.
-        self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name('file_reader.py')], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=None)
-        for kind, paths in self._valid.items():
-            assert self._ask(kind, paths[0])['error'] == ''
-
-    def _ask(self, kind, path):
-        process = self._process
-        timer = threading.Timer(PATIENCE_S, process.kill)
-        timer.start()
-        try:
-            process.stdin.write(json.dumps([kind, str(path)]) + '\n')
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ''
-        finally:
-            timer.cancel()
-        assert line, f'the process that read it ended with status {process.wait(PATIENCE_S)}'
-        return json.loads(line)
+            self._connection, other = SERVER.Pipe()
+            self._process = SERVER.Process(target=read_files, args=(other, self._valid))
+            self._process.start()
+            other.close()
+        with contextlib.suppress(EOFError, OSError):
+            self._connection.send((kind, path))
+            if self._connection.poll(PATIENCE_S):
+                return self._connection.recv()
+        self._process.join(1.0)
+        status = self._process.exitcode
+        self.close()
+        raise AssertionError(f'{kind}: the process that read it ended with status {status}')
 
     def close(self):
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.join()
             self._process = None
 
 
@@ -139,18 +118,15 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def reader(files, monkeypatch):
-    # The process imports what tests import.
-    folder = str(Path(__file__).parents[1])
-    monkeypatch.setenv('PYTHONPATH', folder, prepend=':')
-    reader = Reader(files)
+def reader(files):
+    reader = Reader({kind: paths[0] for kind, paths in files.items()})
     yield reader
     reader.close()
 
 
 @pytest.mark.fault_row(
     'mutated files: bags, models, checkpoints, in a process of 2 GB more than its imports',
-    'read, or refused in one line; the process lives', share=20, reduced=300, full=3000)
+    'read, or refused in one line; the process lives', reduced=300, full=3000)
 def test_mutated_files_are_read_or_refused_in_one_line(trials, files, reader, tmp_path):
     contents = {kind: [path.read_bytes() for path in paths] for kind, paths in files.items()}
 

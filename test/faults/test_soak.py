@@ -1,36 +1,50 @@
-"""The soak's judgement: what grows is named, what only varies is not."""
+"""The soak runs; what grows in it is named, what only varies is not."""
 
+import json
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import soak
 
-CHANCE = random.Random(1)
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def series(minutes=60, **values):
-    found = soak.Series()
-    for sample in range(6 * minutes):
-        found.add(sample / 6, **{name: value(sample / 6) for name, value in values.items()})
-    return found
+def test_what_grows_is_named_and_what_only_varies_is_not():
+    chance = random.Random(1)
 
+    def series(**growth):
+        """Return an hour of values about 100, each with its growth per minute."""
+        found = soak.Series()
+        for sample in range(360):
+            found.add(sample / 6, **{
+                name: 100 + chance.uniform(-10, 10) + slope * sample / 6
+                for name, slope in growth.items()})
+        return found
 
-def varying(minute):
-    return 100.0 + CHANCE.uniform(-10.0, 10.0)
-
-
-def test_what_varies_about_the_same_value_has_not_grown():
-    processes = {'actor': series(rss_mb=varying, fds=varying, threads=lambda _: 5)}
-    assert soak.judge(processes, series(files=varying, mb=varying)) == []
-
-
-def test_what_grows_is_named():
-    flat = series(files=varying, mb=varying)
-    processes = {
-        'learner': series(rss_mb=lambda t: varying(t) + 1.2 * t, fds=varying, threads=varying),
-        'viewer': series(rss_mb=lambda t: varying(t) + 0.8 * t, fds=lambda t: 20 + t // 20,
-                         threads=lambda t: 5 + t // 20)}
-    found = soak.judge(processes, flat)
+    flat = {'fds': 0, 'threads': 0}
+    assert soak.judge({'actor': series(rss_mb=0, **flat)}, series(files=0, mb=0)) == []
+    found = soak.judge({'learner': series(rss_mb=1.2, **flat),
+                        'viewer': series(rss_mb=0.8, fds=1, threads=1)}, series(files=1, mb=1))
     assert [line.partition(' by ')[0] for line in found] == [
-        'learner: memory grows', 'viewer: fds grew', 'viewer: threads grew']
-    shared = series(files=lambda t: 10 + t // 20, mb=lambda t: 100 + t)
-    assert soak.judge({}, shared) == ['/dev/shm: files grew', '/dev/shm: mb grew']
+        'learner: memory grows', 'viewer: fds grew', 'viewer: threads grew',
+        '/dev/shm: files grew', '/dev/shm: mb grew']
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_soak_runs_a_training_and_an_arm(tmp_path):
+    path = os.pathsep.join((str(ROOT), os.environ.get('PYTHONPATH', '')))
+    done = subprocess.run(
+        [sys.executable, str(ROOT / 'test' / 'soak.py'), '--minutes', '0.7', '--json',
+         str(tmp_path / 'soak.json')],
+        env=os.environ | {'PYTHONPATH': path}, capture_output=True, text=True, check=False)
+    found = json.loads((tmp_path / 'soak.json').read_text())
+    # So soon after the start something may still grow.
+    assert [line for line in found['failures'] if 'grow' not in line and 'grew' not in line] == []
+    assert found['agent_steps'] > 0 < found['trajectories']
+    assert {'learner', 'actor', 'actor 2', 'sim_arm', 'viewer', 'camera'} <= {
+        *found['processes']}, done.stderr

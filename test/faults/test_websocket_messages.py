@@ -103,7 +103,7 @@ def with_random_fields(message, ids, rng):
 
 @pytest.mark.fault_row(
     'websocket messages of each kind, random fields, foreign Origin and Host',
-    'the handshake is refused (HTTP 403); the stop works after each', share=15, reduced=120,
+    'the handshake is refused (HTTP 403); the stop works after each', reduced=120,
     full=len(KINDS) * PER_KIND)
 def test_websocket_messages_leave_the_stop_working(trials, launch, peer):
     assert len(KINDS) == 15

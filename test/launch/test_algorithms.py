@@ -1,39 +1,77 @@
-"""Every algorithm learns through the graph: actors and a learner in processes of their own."""
+"""Every algorithm, a memory, mixed spaces: learned by actors and a learner of their own."""
+
+import re
 
 import pytest
 
 from vdl_ros.nodes import evaluate as evaluate_node
 
+pytestmark = pytest.mark.slow
+# Returns of whole episodes of a counter.
+RETURNS = [n * (n + 1) / 2 for n in range(5, 16)]
+
+
+def train(launch, run, *settings):
+    """Train to the end; return the run's summary."""
+    training = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *settings)
+    assert training.wait() == 0, training.output
+    found = run.summary
+    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
+    return found
+
+
+def played(launch, run, *settings):
+    """Evaluate the policy; return the line about its episodes, and their mean return."""
+    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py',
+                      f'checkpoint:={run.checkpoint}', *settings)
+    assert evaluate.wait() == 0, evaluate.output
+    line, mean = re.search(r'(\d+ episodes: mean ([\d.]+),.*)', evaluate.output).groups()
+    return line, float(mean)
+
 
 # impala's is in test_train.py, with all that a run writes.
-@pytest.mark.parametrize('algorithm', ['a3c', 'ppo', 'reinforce', 'dqn', 'sac'])
-def test_cartpole_is_learned(launch, run, algorithm):
+@pytest.mark.parametrize('settings', [
+    ('a3c',), ('ppo', 'num_actors:=2'), ('reinforce',), ('dqn',), ('sac',),
+    ('impala', 'inference:=learner', 'num_actors:=2')], ids=lambda words: words[0])
+def test_cartpole_is_learned(launch, run, settings):
+    algorithm, *more = settings
     # Five times what a random policy gets; docs/results.md has how long each takes to solve it.
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   f'algorithm:={algorithm}', 'stop_at_return:=110.0',
-                   f'num_actors:={2 if algorithm == "ppo" else 1}')
-    assert train.wait(timeout=400.0) == 0, train.output
-    found = run.summary
+    found = train(launch, run, f'algorithm:={algorithm}', 'env_id:=CartPole-v1',
+                  'stop_at_return:=110.0', 'num_actors:=1', *more)
     assert (found['algorithm'], found['ended_by']) == (algorithm, 'stop_at_return')
     assert found['mean_return_100'] >= 110
-    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
     if algorithm in ('ppo', 'reinforce'):
         assert found['policy_lag'] == {'mean': 0.0, 'max': 0}, 'actors wait for the update'
     assert all(abs(value) < 1e6 for value in run.scalars('losses/loss'))
 
 
 def test_a_policy_with_a_memory_is_learned_and_played(launch, run, run_here):
-    settings = ('algorithm:=ppo', 'lstm_size:=32', 'last_action_reward:=true',
-                'stop_at_return:=80.0', 'num_actors:=1')
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *settings)
-    assert train.wait(timeout=400.0) == 0, train.output
-    assert run.summary['ended_by'] == 'stop_at_return'
-    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py', 'algorithm:=ppo',
-                      f'checkpoint:={run.checkpoint}', 'episodes:=10')
-    assert evaluate.wait() == 0, evaluate.output
-    line = next(line for line in evaluate.output.splitlines() if '10 episodes: mean' in line)
+    found = train(launch, run, 'algorithm:=ppo', 'lstm_size:=32', 'last_action_reward:=true',
+                  'stop_at_return:=80.0', 'num_actors:=1')
+    assert found['ended_by'] == 'stop_at_return'
     # At random about 20. The last updates may have made it worse than in the episodes before.
-    assert float(line.split('mean ')[1].split(',')[0]) > 30
+    assert played(launch, run, 'algorithm:=ppo', 'episodes:=10')[1] > 30
     status, said = run_here(evaluate_node.main, 'algorithm:=dqn', f'checkpoint:={run.checkpoint}')
     assert status == 2
     assert f"{run.checkpoint}: algorithm is 'ppo', not 'dqn'" in said
+
+
+@pytest.mark.parametrize(('algorithm', 'inference'), [('impala', 'learner'), ('ppo', 'actor')])
+def test_an_image_numbers_and_actions_of_parts_are_learned_resumed_and_played(
+        launch, run, algorithm, inference):
+    first = train(launch, run, 'env_id:=vdl/MixedCounter-v0', f'algorithm:={algorithm}',
+                  f'inference:={inference}', 'last_action_reward:=true',
+                  'normalize_observations:=true', 'total_steps:=1500', 'num_actors:=2')
+    assert first['agent_steps'] >= 1500
+    assert min(RETURNS) <= first['mean_return_100'] <= max(RETURNS)
+    # Every other episode of an environment terminates, and is a success.
+    assert 0.3 < first['success_rate_100'] < 0.7
+    again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
+                   f'total_steps:={first["agent_steps"] + 1}', 'num_actors:=2')
+    assert again.wait() == 0, again.output
+    assert run.summary['agent_steps'] > first['agent_steps']
+    assert run.summary['updates'] > first['updates']
+    line, mean = played(launch, run, 'episodes:=11')
+    assert min(RETURNS) <= mean <= max(RETURNS)
+    # The first episodes of eight environments and the second ones of three.
+    assert line.endswith('success 73%')

@@ -26,8 +26,12 @@ def capture(launch):
     return start
 
 
-def read(bag):
-    """Return the messages by topic, as another library reads them by the bag's index."""
+def read(bag, count):
+    """
+    Return the messages by topic, as another library reads them by the bag's index.
+
+    Each frame is there once, and its messages have one stamp.
+    """
     found = {topic: [] for topic in TOPICS}
     with AnyReader([bag]) as reader:
         assert {each.topic for each in reader.connections} == TOPICS
@@ -36,12 +40,6 @@ def read(bag):
             header = message.header.stamp
             assert header.sec * 10**9 + header.nanosec == stamp
             found[connection.topic].append(message)
-    return found
-
-
-def check(bag, count, seed):
-    """Assert that the bag holds ``count`` frames of the training split, each once."""
-    found = read(bag)
     stamps = [[(each.header.stamp.sec, each.header.stamp.nanosec) for each in messages]
               for messages in found.values()]
     assert all(each == stamps[0] for each in stamps)
@@ -54,14 +52,11 @@ def check(bag, count, seed):
     return found
 
 
-def test_frames_are_determined_by_seed_and_number(capture, tmp_path):
-    process = capture(tmp_path / 'bag', 'frames:=40', 'seed:=7')
-    assert process.wait() == 0
-    assert '40 of 40 frames captured' in process.output
-    found = check(tmp_path / 'bag', 40, 7)
+def check_frames(found, indices):
+    """Check that frames are what seed and number determine."""
     renderer = RandomizedScene(load(), 64, 64)
     try:
-        for index in (0, 17, 39):
+        for index in indices:
             scene = found['/capture/scene'][index]
             state = found['/arm/joint_states'][index]
             # The arm was put there by the twin, which may have drawn again; the rest is its own.
@@ -80,12 +75,14 @@ def test_frames_are_determined_by_seed_and_number(capture, tmp_path):
         renderer.close()
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL], ids=['ctrl-c', 'killed'])
-def test_an_interrupted_capture_can_be_resumed(capture, tmp_path, number):
+@pytest.mark.parametrize('number', [
+    signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_frames_match_their_labels_also_of_a_capture_that_is_interrupted_and_resumed(
+        capture, run_here, tmp_path, number):
     bag = tmp_path / 'bag'
-    first = capture(bag, 'frames:=100000', 'domain:=texture')
+    first = capture(bag, 'frames:=100000', 'seed:=7')
     first.wait_for(lambda: first.nodes('capture') and sum(
-        each.stat().st_size for each in bag.glob('*.mcap')) > 2_000_000, 'some frames')
+        each.stat().st_size for each in bag.glob('*.mcap')) > 1_000_000, 'some frames')
     if number == signal.SIGINT:
         first.interrupt()
         assert first.wait() == 0
@@ -95,33 +92,26 @@ def test_an_interrupted_capture_can_be_resumed(capture, tmp_path, number):
         assert first.wait() == 1
     files = list(bag.glob('*.mcap'))
     # More than there are, however fast this machine was.
-    total = sum(message.topic == '/capture/scene' for message in BagReader(bag)) + 100
-    second = capture(bag, f'frames:={total}', 'domain:=texture')
+    count = sum(message.topic == '/capture/scene' for message in BagReader(bag))
+    total = count + 100
+    second = capture(bag, f'frames:={total}', 'seed:=7')
     assert second.wait() == 0
     assert 'frames are there already' in second.output
+    assert f'{total} of {total} frames captured' in second.output
     assert len(list(bag.glob('*.mcap'))) == len(files) + 1
-    found = check(bag, total, 0)
-    assert {each.domain for each in found['/capture/scene']} == {'texture'}
+    check_frames(read(bag, total), (0, count // 2, total - 1))
     # Nothing to do is no mistake.
     before = {each.name: (each.stat().st_mtime_ns, each.stat().st_size) for each in bag.iterdir()}
-    third = capture(bag, f'frames:={total}', 'domain:=texture')
-    assert third.wait() == 0
+    status, said = run_here(capture_node.main, f'output:={bag}', f'frames:={total}', 'seed:=7')
+    assert status == 0, said
     assert before == {
         each.name: (each.stat().st_mtime_ns, each.stat().st_size) for each in bag.iterdir()}
-    check(bag, total, 0)
-
-
-def test_a_capture_with_other_settings_cannot_resume(capture, run_here, tmp_path):
-    assert capture(tmp_path / 'bag', 'frames:=4').wait() == 0
-    status, output = run_here(
-        capture_node.main, f'output:={tmp_path / "bag"}', 'frames:=8', 'seed:=1')
-    assert status == 2
-    assert 'seed: 1 is not allowed: the capture in' in output
-    assert 'was begun with 0' in output
-    (tmp_path / 'other').mkdir()
-    status, output = run_here(capture_node.main, f'output:={tmp_path / "other"}', 'frames:=8')
-    assert status == 2
-    assert 'exists and is no capture' in output
+    for folder, reason in ((bag, 'seed: 1 is not allowed: the capture in'),
+                           (tmp_path, 'exists and is no capture')):
+        status, said = run_here(
+            capture_node.main, f'output:={folder}', 'frames:=100000', 'seed:=1')
+        assert status == 2
+        assert reason in said
 
 
 def save(pixels, path):
@@ -133,6 +123,7 @@ def save(pixels, path):
             container.mux(packet)
 
 
+@pytest.mark.slow
 def test_pictures_of_a_real_camera_have_no_labels(capture, tmp_path):
     movie = tmp_path / 'pictures'
     movie.mkdir()
@@ -144,16 +135,3 @@ def test_pictures_of_a_real_camera_have_no_labels(capture, tmp_path):
     with AnyReader([tmp_path / 'bag']) as reader:
         topics = [each[0].topic for each in reader.messages()]
     assert topics.count('/camera/image_raw') == topics.count('/camera/camera_info') == 12
-
-
-@pytest.mark.parametrize(('argument', 'reason'), [
-    ('domain:=night', "domain: 'night' is not allowed"),
-    ('frames:=0', 'frames: 0 is not allowed'),
-    ('arm:=robot', "arm: 'robot' is not allowed"),
-    ('spilt:=test', "spilt: no such argument of capture.launch.py; did you mean 'split'?"),
-])
-def test_invalid_arguments_are_errors(capture, tmp_path, argument, reason):
-    process = capture(tmp_path / 'bag', argument)
-    assert process.wait() == 1
-    assert reason in process.output.replace("'0'", '0')
-    assert not (tmp_path / 'bag').exists()

@@ -2,6 +2,8 @@
 
 import csv
 
+import pytest
+
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
 
@@ -13,6 +15,7 @@ def evaluations(run):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_training_is_evaluated_although_its_evaluator_dies(launch, run):
     train = launch(
         'ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', 'env_id:=CartPole-v1',

@@ -1,5 +1,6 @@
 """Two arms in one domain: a launch file includes arm.launch.py twice, each in a namespace."""
 
+import pytest
 from sensor_msgs.msg import JointState
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
@@ -8,6 +9,7 @@ from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
+pytestmark = pytest.mark.slow
 INCLUDING = '''
 from ament_index_python.packages import get_package_share_directory
 from launch import LaunchDescription

@@ -38,6 +38,7 @@ def headless(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_network_trained_on_a_capture_runs_in_the_graph(
         launch, peer, run_command, headless, tmp_path):
     for bag, split, frames in (('train', 'train', 64), ('test_basic', 'test', 20)):

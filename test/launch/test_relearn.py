@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 from rosbags.highlevel import AnyReader
 
@@ -28,6 +29,7 @@ def load(run):
         run / 'checkpoint.pt')['learner']['policy']
 
 
+@pytest.mark.slow
 def test_a_recorded_training_is_learned_again_to_the_same_weights(launch, tmp_path):
     recorded, again, bag = (tmp_path / name for name in ('recorded', 'again', 'bag'))
     # One actor: of several the learner and the recorder may receive in different orders.

@@ -1,14 +1,28 @@
 """The tutorials of the commands, as a reader copies them: every file and every bash block."""
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.msg import Policy
+from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.ros import qos
+
 # Trainings of a reader take longer than other tests.
-pytestmark = pytest.mark.timeout(1800)
-TUTORIALS = Path(__file__).resolve().parents[2] / 'docs' / 'tutorials'
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIALS = ROOT / 'docs' / 'tutorials'
+REFUSED = ("policy refused, waiting for another: env_id: no environment 'tutorial/Walk-v0' on "
+           'this host; the module that registers it is named by env_modules:=MODULE with ros2 ')
+
+
+def blocks(text, language):
+    return re.findall(rf'^```{language}\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -27,8 +41,7 @@ def follow(launch, tmp_path, monkeypatch):
                 r'to `(\S+)`[^\n]*\n\n```(?:yaml|text)\n(.*?)^```', text,
                 re.MULTILINE | re.DOTALL):
             (tmp_path / name).write_text(content)
-        blocks = re.findall(r'^```bash\n(.*?)^```', text, re.MULTILINE | re.DOTALL)
-        reader = launch('bash', '-e', '-c', '\n'.join(blocks))
+        reader = launch('bash', '-e', '-c', '\n'.join(blocks(text, 'bash')))
         assert reader.wait(1500.0) == 0, reader.output
         return reader.output
     return follow
@@ -95,3 +108,61 @@ def test_demonstrations_are_recorded_exported_cloned_and_made_better(follow):
     success = int(re.search(r'40 episodes: mean .* success (\d+)%', output)[1])
     assert success > 30
     assert summary('runs/better')['agent_steps'] >= 100_000
+
+
+def test_your_robot_trains_and_evaluates(follow, tmp_path):
+    text = (TUTORIALS / 'your_robot.md').read_text()
+    for language, name in (('yaml', 'diff_drive.yaml'), ('python', 'drive.py')):
+        shown, = blocks(text, language)
+        assert shown == (ROOT / 'examples' / 'diff_drive' / name).read_text()
+        (tmp_path / name).write_text(shown)
+    # Half way to what the page shows, for time.
+    output = follow('your_robot.md', ('stop_at_return:=13', 'stop_at_return:=6'), ('=100', '=24'))
+    found = summary('runs/drive')
+    assert found['ended_by'] == 'stop_at_return'
+    assert found['agent_steps'] > 1000
+    assert Path('runs/drive/curve.png').stat().st_size > 10_000
+    # A random policy reaches one place in seven by chance.
+    success, = re.findall(r'24 episodes: mean .* success (\d+)%', output)
+    assert int(success) > 25
+
+
+def test_your_environment_trains_evaluates_and_goes_on_and_an_actor_without_it_waits(
+        follow, launch, peer, tmp_path, monkeypatch):
+    text = (TUTORIALS / 'your_environment.md').read_text()
+    module, = blocks(text, 'python')
+    (tmp_path / 'walk.py').write_text(module)
+    # As on a host whose user has not named the module.
+    (tmp_path / 'canary.py').write_text("open('imported', 'w').close()\n")
+    path = f'{tmp_path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'
+    monkeypatch.chdir(tmp_path)
+    waiting = launch('ros2', 'run', 'vdl_ros', 'actor', env=os.environ | {'PYTHONPATH': path})
+    waiting.wait_for(lambda: 'waiting for a policy' in waiting.output, 'the actor')
+    output = follow('your_environment.md')
+    first, slippery = summary('runs/walk'), summary('runs/slippery')
+    assert first['ended_by'] == slippery['ended_by'] == 'stop_at_return'
+    assert first['success_rate_100'] > 0.9
+    assert Path('runs/walk/curve.png').stat().st_size > 10_000
+    # The most likely actions may go in circles for some goals.
+    success, = re.findall(r'100 episodes: mean .* success (\d+)%', output)
+    assert int(success) > 60
+    assert Path('walk.mp4').stat().st_size > 1000
+    # With other weights it needs more than the first run, for the ground is slippery.
+    assert slippery['agent_steps'] < first['agent_steps']
+
+    # The actor may have missed trainings of seconds. Now the learners are gone, and a stranger
+    # names this environment, then modules that this host could import.
+    assert REFUSED in text
+    publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    for env_id, wrappers, answer in (
+            ('tutorial/Walk-v0', '', REFUSED),
+            ('canary:Env-v0', '', 'no module to import'),
+            ('CartPole-v1', 'canary.Wrapper', "no wrapper 'canary.Wrapper'")):
+        settings = as_dict(EnvConfig(env_id=env_id, env_wrappers=wrappers), TrainConfig())
+        message = Policy(
+            learner_id='stranger', config=json.dumps({**settings, 'env_modules': 'canary'}))
+        peer.until(lambda answer=answer: answer in waiting.output, answer, every=0.1,
+                   say=lambda message=message: publisher.publish(message))
+    assert not Path('imported').exists()
+    waiting.interrupt()
+    assert waiting.wait() == 0, waiting.output

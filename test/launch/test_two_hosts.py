@@ -5,6 +5,7 @@ import os
 import pytest
 from two_hosts import on
 
+pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def environment(monkeypatch):
@@ -47,20 +48,3 @@ def test_static_peers_find_each_other_where_discovery_is_local(
                      env=peers('10.91.7.2'))
     assert learner.wait() == 0, learner.output
     assert run.summary['trajectories_lost'] == 0
-
-
-def test_two_learners_on_two_hosts_are_one(hosts, environment, launch, run):
-    group = ('num_learners:=2', 'group_address:=10.91.7.1:29400')
-    second = launch(*on(hosts[1], 'ros2', 'launch', 'vdl_ros', 'learner.launch.py', *group,
-                        'learner_rank:=1'), env=environment)
-    for rank, host in enumerate(hosts):
-        launch(*on(host, 'ros2', 'launch', 'vdl_ros', 'actors.launch.py', 'num_actors:=1',
-                   f'learner_rank:={rank}'), env=environment)
-    first = launch(*on(hosts[0], 'ros2', 'launch', 'vdl_ros', 'learner.launch.py', *group,
-                       f'run_dir:={run}', 'total_steps:=30000', 'stop_at_return:=1e9'),
-                   env=environment)
-    assert first.wait() == 0, first.output + second.output
-    assert second.wait() == 0, second.output
-    assert run.summary['learners'] == 2
-    assert run.summary['trajectories_lost'] == 0
-    assert run.summary['trajectories_received'] >= 4 * run.summary['updates'] > 0

@@ -1,20 +1,13 @@
-"""Slow learners, stalled listeners, stopped actors: nothing is lost, nothing grows, none waits."""
+"""Stalled listeners stall nobody; who saves something at the end is waited for."""
 
 import signal
-import statistics
 import sys
-from collections import Counter
-from pathlib import Path
 
 import psutil
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray
 from rosbags.highlevel import AnyReader
 
-from vdl_ros.msg import Observation, Trajectory
-from vdl_ros.ros import qos
-
-MAX_POLICY_LAG, BATCH_SIZE = 4, 2
+pytestmark = pytest.mark.slow
 ENDLESS = ('total_steps:=100000000', 'stop_at_return:=1e9')
 # Another program in the graph, with short queues; it hears nothing if it is to be silent.
 LISTENER = """
@@ -36,96 +29,6 @@ try:
 except KeyboardInterrupt:
     rclpy.shutdown()
 """
-
-
-def start_learner(launch, run, *settings):
-    words = [word for each in (f'run_dir:={run}', f'max_policy_lag:={MAX_POLICY_LAG}',
-                               f'batch_size:={BATCH_SIZE}', *settings) for word in ('-p', each)]
-    return launch('ros2', 'run', 'vdl_ros', 'learner', '--ros-args', *words)
-
-
-def start_actors(launch, count):
-    """Start actors that never take a learner which is slow for one that is gone."""
-    return [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p', f'actor_id:=actor_{i}',
-                   '-p', 'credit_timeout:=3600.0') for i in range(count)]
-
-
-def node_of(launched):
-    """Return the process of a node; `ros2 run` may become it or be its parent."""
-    parent = psutil.Process(launched.process.pid)
-    return (parent.children(recursive=True) or [parent])[-1]
-
-
-def end(*launched):
-    for each in launched:
-        each.interrupt()
-        assert each.wait() == 0, each.output
-
-
-def lag_bound(actors):
-    """
-    Return the largest mean lag that credit allows.
-
-    At every update at most max_policy_lag trajectories of each actor are begun and not learned
-    from yet; these become one version older, and batch_size are learned from. So it is however
-    slow or unequal the actors are, which is not so of the largest lag.
-    """
-    return actors * MAX_POLICY_LAG / BATCH_SIZE
-
-
-def memory(process):
-    """Return bytes of heap and stacks: without files, and without shared memory."""
-    lines = Path(f'/proc/{process.pid}/status').read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon:'))
-
-
-def growth(samples):
-    """Return the median of the last quarter less the median of the second."""
-    quarter = len(samples) // 4
-    assert quarter >= 5, 'too few samples to see anything'
-    return statistics.median(samples[-quarter:]) - statistics.median(samples[quarter:2 * quarter])
-
-
-def test_a_slow_learner_holds_its_actors_back_and_nothing_grows(launch, run, peer):
-    total_steps = 20_000
-    reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    # Unrolls of 1.2 MB, and half a million weights to learn from them.
-    actors = start_actors(launch, 3)
-    # One that comes when a fast machine has learned all would wait for ever.
-    peer.until(lambda: all('waiting for a policy' in each.output for each in actors),
-               'all waiting')
-    # Five times over each: so it is slower than three actors on any machine.
-    learner = start_learner(
-        launch, run, 'env_id:=dummy/OBS7056-v0', 'num_envs:=8', 'unroll_length:=20',
-        f'total_steps:={total_steps}', 'algorithm:=ppo', 'synchronous:=false', 'ppo_epochs:=5',
-        'ppo_minibatches:=1', 'ppo_kl_target:=10.0')
-    peer.until(lambda: run.steps and all('acts in' in each.output for each in actors),
-               'all at work')
-    processes = [node_of(each) for each in (learner, *actors)]
-    samples = [[] for _ in processes]
-
-    def over():
-        for each, process in zip(samples, processes, strict=True):
-            each.append(memory(process))
-        return run.steps >= total_steps - 1000
-
-    peer.until(over, 'the end')
-    assert learner.wait() == 0, learner.output
-    end(*actors)
-    found = run.summary
-    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
-    waiting = [int(value.value) for report in reports for status in report.status
-               for value in status.values if value.key == 'waiting trajectories']
-    assert 0 < max(waiting) <= 3 * MAX_POLICY_LAG
-    assert lag_bound(3) / 2 < found['policy_lag']['mean'] <= lag_bound(3), 'and it was slow'
-    # Between the two quarters half of all went by; a tenth of that would be a leak. What credit
-    # lets an actor have under way is none: one that came late may get there only now.
-    passed = found['wire_bytes']['in'] / 2
-    held = MAX_POLICY_LAG * found['wire_bytes']['in'] / found['trajectories_received']
-    # As much may wait in the learner of each of the three.
-    assert growth(samples[0]) < passed / 10 + 3 * held
-    for each in samples[1:]:
-        assert growth(each) < passed / 3 / 10 + held
 
 
 # ROS adds shared memory of its own where discovery is LOCALHOST, also to udp.
@@ -158,7 +61,8 @@ def test_stalled_listeners_stall_nobody(
     assert silent.process.poll() is None
     for each in stalled:
         each.send_signal(signal.SIGCONT)
-    end(train)
+    train.interrupt()
+    assert train.wait() == 0, train.output
     assert train.family() == []
     found = run.summary
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
@@ -187,34 +91,3 @@ def test_who_saves_something_at_the_end_is_waited_for(launch, run, holds, tmp_pa
     assert run.summary['ended_by'] == 'interrupted'
     with AnyReader([bag]) as reader:
         assert '/trajectories' in reader.topics
-
-
-@pytest.mark.parametrize('inference', ['actor', 'learner'])
-def test_a_stopped_actor_stops_nobody_and_goes_on(launch, run, peer, inference):
-    heard = peer.listen(*{'actor': (Trajectory, 'trajectories', qos.STREAM),
-                          'learner': (Observation, 'observations', qos.STREAM)}[inference])
-    learner = start_learner(launch, run, f'inference:={inference}', *ENDLESS)
-    actors = start_actors(launch, 3)
-
-    def all_go_on(beyond, names):
-        count = Counter(each.actor_id for each in heard)
-        return all(count[f'actor_{i}'] > beyond for i in names)
-
-    peer.until(lambda: run.steps and all_go_on(5, range(3)), 'all at work')
-    stopped = node_of(actors[0])
-    stopped.send_signal(signal.SIGSTOP)
-    steps = run.steps
-    heard.clear()
-    # More than their credit, in less time than DDS needs to forget a participant.
-    peer.until(lambda: run.steps > steps + 3_000 and all_go_on(10, (1, 2)),
-               'progress without the one')
-    assert stopped.status() == psutil.STATUS_STOPPED
-    stopped.send_signal(signal.SIGCONT)
-    heard.clear()
-    peer.until(lambda: all_go_on(50, range(3)), 'progress of all three')
-    end(learner, *actors)
-    found = run.summary
-    assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
-    assert found['actor_restarts'] == 0
-    # Its unrolls are old then, and old ones are learned from, not counted lost.
-    assert 0 < found['policy_lag']['mean'] <= lag_bound(3)

@@ -33,6 +33,7 @@ def figures(browser, label):
     return int(found[1].replace(',', '')) if found else 0
 
 
+@pytest.mark.slow
 # What shows a training has a low priority: beside other tests it starves.
 @pytest.mark.alone
 def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
