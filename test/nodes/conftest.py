@@ -53,6 +53,10 @@ class NodeHere:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
+    def join(self) -> None:
+        """Wait until the work has ended by itself."""
+        self._thread.join()
+
     def interrupt(self) -> None:
         """Let the work end, as SIGINT does."""
         self._stop.set()
