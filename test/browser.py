@@ -42,6 +42,8 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._log = log
         self._session = ''
+        #: Whether it was killed.
+        self.is_dead = False
         self._url = self._start(driver)
         options = {'binary': chromium, 'args': [
             *ARGUMENTS, f'--user-data-dir={self._profile.name}']}
@@ -171,13 +173,12 @@ class Browser:
     def kill(self) -> None:
         """Kill the browser, as in a crash."""
         subprocess.run(['pkill', '-9', '-f', self._profile.name], check=False)
+        self.is_dead = True
 
     def close(self) -> None:
-        if self._session and self._process.poll() is None:
-            try:
+        if self._session and not self.is_dead and self._process.poll() is None:
+            with contextlib.suppress(AssertionError, OSError):
                 self._request('DELETE', '')
-            except (AssertionError, OSError):
-                self.kill()
         self._process.terminate()
         self._process.wait(10)
         self.kill()

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import signal
 import sys
 
 import pytest
@@ -14,8 +13,6 @@ from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import calibrate
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
-
-pytestmark = pytest.mark.process
 
 HIDDEN = {'base_speed': 0.42, 'dead_zone': 0.04, 'start_delay': 0.06, 'command_delay': 0.08}
 # A watchdog of one and a half seconds of real time.
@@ -50,8 +47,24 @@ def moving(sent):
     return bool(sent) and any((sent[-1].base, sent[-1].shoulder, sent[-1].elbow, sent[-1].wrist))
 
 
-def test_the_simulated_arm_is_calibrated(sent, run_here, person, tmp_path):
+def test_the_simulated_arm_is_calibrated_with_consent(
+        sent, run_here, person, peer, tmp_path, monkeypatch):
     path = tmp_path / 'arm.yaml'
+    settings = f'output:={path}', 'use_sim_time:=true'
+    person('\n')
+    status, output = run_here(calibrate.main, *settings)
+    assert status == 1
+    assert 'calibrate: nobody agreed: the arm did not move, nothing written' in output
+    with (tmp_path / 'stdin').open('w+') as stream, monkeypatch.context() as patch:
+        patch.setattr('sys.stdin', stream)
+        status, output = run_here(calibrate.main, *settings)
+    assert status == 1
+    assert 'standard input is not a terminal: --yes moves the arm without asking' in output
+    count = len(sent)
+    peer.until(lambda: len(sent) > count + 3, 'what was sent')
+    assert not any(moving([each]) for each in sent)
+    assert not path.exists()
+
     person('y\n')
     status, output = run_here(
         calibrate.main, 'joints:=base', f'output:={path}', 'use_sim_time:=true')
@@ -69,75 +82,52 @@ def test_the_simulated_arm_is_calibrated(sent, run_here, person, tmp_path):
     assert found.simulation['command_delay'] + 0.03 == pytest.approx(0.11, abs=0.02)
 
 
-@pytest.mark.parametrize(('driver', 'reason'), [
-    ('/nobody', 'no answer of /nobody/get_parameters for 0.5 s'),
-    ('no name', 'no name/get_parameters: no signs: '),
-])
 def test_a_driver_that_does_not_tell_its_signs_is_not_calibrated(
-        peer, run_here, monkeypatch, tmp_path, driver, reason):
+        peer, run_here, monkeypatch, tmp_path):
     monkeypatch.setattr(calibrate, 'ASK_S', 0.5)
-    messages = [('arm/joint_states', JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))),
-                ('arm/motors_sent', MotorCommand(sender=driver)),
-                ('arm/emergency_stop_state', EmergencyStopState())]
-    publishers = [peer.node.create_publisher(type(message), topic, qos.TOPICS[topic])
-                  for topic, message in messages]
-
-    def say():
-        for publisher, (_, message) in zip(publishers, messages, strict=True):
-            publisher.publish(message)
-
-    with peer.saying(say):
-        status, output = run_here(
-            calibrate.main, 'joints:=base', f'output:={tmp_path / "arm.yaml"}')
-    assert status == 1
-    assert reason in output
-    assert 'Move it?' not in output
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize('end', ['interrupt', 'emergency stop'])
-def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, tmp_path, end):
-    process = launch('ros2', 'run', 'vdl_ros', 'calibrate', '--yes', '--ros-args', *parameters(
-        joints='base', output=tmp_path / 'arm.yaml', use_sim_time='true'))
-    peer.until(lambda: moving(sent) and '[3/4]' in process.output, 'a move')
-    if end == 'interrupt':
-        process.process.send_signal(signal.SIGINT)
-    else:
-        stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-        stop.publish(stop_request('/test', 'a test'))
-    peer.until(lambda: process.process.poll() is not None, 'the end')
-    assert process.process.returncode == 1
-    reason = 'interrupted' if end == 'interrupt' else 'emergency stop'
-    assert process.output.splitlines()[-1] == \
-        f'calibrate: {reason}: motors off, nothing written'
-    peer.until(lambda: not moving(sent), 'motors off')
-    assert [each.name for each in tmp_path.iterdir() if 'yaml' in each.name] == []
+    sent = MotorCommand()
+    messages = {'arm/joint_states': JointState(name=list(JOINTS), position=[0.0] * len(JOINTS)),
+                'arm/motors_sent': sent, 'arm/emergency_stop_state': EmergencyStopState()}
+    publishers = {topic: peer.node.create_publisher(type(message), topic, qos.TOPICS[topic])
+                  for topic, message in messages.items()}
+    for sent.sender, reason in (
+            ('/nobody', 'no answer of /nobody/get_parameters for 0.5 s'),
+            ('no name', 'no name/get_parameters: no signs: ')):
+        with peer.saying(lambda: [
+                publishers[topic].publish(message) for topic, message in messages.items()]):
+            status, output = run_here(
+                calibrate.main, 'joints:=base', f'output:={tmp_path / "arm.yaml"}')
+        assert status == 1, reason
+        assert reason in output
+        assert 'Move it?' not in output
+        assert not list(tmp_path.iterdir())
 
 
-def test_without_consent_nothing_moves(sent, run_here, person, peer, tmp_path, monkeypatch):
-    settings = f'output:={tmp_path / "arm.yaml"}', 'use_sim_time:=true'
-    person('\n')
-    status, output = run_here(calibrate.main, *settings)
-    assert status == 1
-    assert 'calibrate: nobody agreed: the arm did not move, nothing written' in output
-    with (tmp_path / 'stdin').open('w+') as stream:
-        monkeypatch.setattr('sys.stdin', stream)
-        status, output = run_here(calibrate.main, *settings)
-    assert status == 1
-    assert 'standard input is not a terminal: --yes moves the arm without asking' in output
-    count = len(sent)
-    peer.until(lambda: len(sent) > count + 3, 'what was sent')
-    assert not any(moving([each]) for each in sent)
+def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, tmp_path):
+    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    for reason in ('interrupted', 'emergency stop'):
+        process = launch('ros2', 'run', 'vdl_ros', 'calibrate', '--yes', '--ros-args', *parameters(
+            joints='base', output=tmp_path / 'arm.yaml', use_sim_time='true'))
+        peer.until(lambda process=process: moving(sent) and '[3/4]' in process.output, 'a move')
+        if reason == 'interrupted':
+            process.interrupt()
+        else:
+            stop.publish(stop_request('/test', 'a test'))
+        peer.until(lambda process=process: process.process.poll() is not None, 'the end')
+        assert process.process.returncode == 1
+        assert process.output.splitlines()[-1] == \
+            f'calibrate: {reason}: motors off, nothing written'
+        peer.until(lambda: not moving(sent), 'motors off')
+        assert [each.name for each in tmp_path.iterdir() if 'yaml' in each.name] == []
 
 
-@pytest.mark.parametrize(('parameter', 'reason'), [
-    ('output:=/nowhere/arm.yaml', "output: '/nowhere/arm.yaml' is not allowed: a file in a"),
-    ('joints:=base,elbo', "joints: 'elbo' is not allowed: some of base, shoulder"),
-    ('reach:=0.1', 'reach: 0.1 is not allowed: at least 0.2, or 0'),
-    ('feedback:=touch', "feedback: 'touch' is not allowed"),
-])
-def test_invalid_settings_are_refused_in_one_line(run_here, parameter, reason):
-    status, output = run_here(calibrate.main, parameter)
-    assert status == 2
-    assert len(output.strip().splitlines()) == 1
-    assert reason in output
+def test_invalid_settings_are_refused_in_one_line(run_here):
+    for parameter, reason in (
+            ('output:=/nowhere/arm.yaml', "output: '/nowhere/arm.yaml' is not allowed: a file in"),
+            ('joints:=base,elbo', "joints: 'elbo' is not allowed: some of base, shoulder"),
+            ('reach:=0.1', 'reach: 0.1 is not allowed: at least 0.2, or 0'),
+            ('feedback:=touch', "feedback: 'touch' is not allowed")):
+        status, output = run_here(calibrate.main, parameter)
+        assert status == 2, parameter
+        assert len(output.strip().splitlines()) == 1, parameter
+        assert reason in output

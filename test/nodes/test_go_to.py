@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
@@ -17,6 +18,10 @@ from vdl_ros.msg import (
     MotorCommand,
     TargetStatus,
 )
+from vdl_ros.nodes.arm_controller import ArmControllerNode
+from vdl_ros.nodes.policy import PolicyNode
+from vdl_ros.nodes.robot_state import RobotStateNode
+from vdl_ros.nodes.sim_arm import SimArmNode
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.joint_messages import trajectory_message
@@ -52,11 +57,15 @@ class Moves:
         return re.search('stood still|no update for', move.output) is not None
 
 
-def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
-    for name in ('robot_state', 'sim_arm'):
-        launch('ros2', 'run', 'vdl_ros', name)
+@pytest.fixture(autouse=True)
+def twin(node_here):
+    for each in (RobotStateNode, SimArmNode):
+        node_here(each)
+
+
+def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     # On a busy machine the twin may stand still for a while.
-    launch('ros2', 'run', 'vdl_ros', 'arm_controller', '--ros-args', '-p', 'goal_timeout:=60.0')
+    node_here(ArmControllerNode, 'goal_timeout:=60.0')
 
     def listen(kind, topic):
         return peer.listen(kind, topic, qos.TOPICS[topic])
@@ -106,11 +115,8 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, peer):
     assert 'emergency stop: release it first' in refused.output
 
 
-def test_it_waits_for_the_viewer_of_a_launch(launch, peer):
-    for name in ('robot_state', 'sim_arm'):
-        launch('ros2', 'run', 'vdl_ros', name)
-    launch('ros2', 'run', 'vdl_ros', 'arm_controller', '--ros-args',
-           '-p', 'viewer_timeout:=10.0', '-p', 'goal_timeout:=60.0')
+def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
+    node_here(ArmControllerNode, 'viewer_timeout:=10.0', 'goal_timeout:=60.0')
     motors = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
     status = peer.listen(JointTrajectoryStatus, 'arm/trajectory_status',
                          qos.TOPICS['arm/trajectory_status'])
@@ -128,9 +134,8 @@ def test_it_waits_for_the_viewer_of_a_launch(launch, peer):
     assert any(moves(message) for message in motors)
 
 
-def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, peer):
-    for name in ('robot_state', 'sim_arm'):
-        launch('ros2', 'run', 'vdl_ros', name)
+def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
+        launch, node_here, peer):
 
     def distance():
         tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
@@ -146,7 +151,7 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, pe
     move = go_to.start('0.12', '0.1', '0.2')
     move.wait_for(lambda: 'waiting for a policy, such as that of arm.launch.py policy:=reach'
                   in move.output, 'it waits', 60.0)
-    launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', 'policy:=reach')
+    node_here(PolicyNode, 'policy:=reach')
     states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
     peer.until(lambda: move.process.poll() is not None, 'the end')

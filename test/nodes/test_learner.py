@@ -3,8 +3,6 @@
 import threading
 from types import SimpleNamespace
 
-import pytest
-
 from vdl_ros.nodes import learner
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.ros.training.trajectories import RefusedError
@@ -32,19 +30,12 @@ def returns(reason):
     return lambda node, group, settings: SimpleNamespace(run=lambda stop: reason)
 
 
-@pytest.mark.parametrize(('reason', 'status'), [
-    ('total_steps', 0), ('interrupted', 0), ('not finite', 2)])
-def test_a_run_that_diverged_ends_with_an_error_that_no_restart_follows(
-        monkeypatch, reason, status):
-    monkeypatch.setattr(learner, 'Training', returns(reason))
-    assert learner.train(make_node(video=False), threading.Event()) == status
-
-
-@pytest.mark.parametrize(('reason', 'recorded'), [
-    ('total_steps', 1), ('stop_at_return', 1), ('interrupted', 0), ('not finite', 0)])
-def test_a_video_is_recorded_after_a_complete_training(monkeypatch, reason, recorded):
-    calls = []
-    monkeypatch.setattr(learner, 'Training', returns(reason))
-    monkeypatch.setattr(learner, 'record_run', lambda node, training: calls.append(1))
-    learner.train(make_node(video=True), threading.Event())
-    assert len(calls) == recorded
+def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(monkeypatch):
+    for reason, status, recorded in (
+            ('total_steps', 0, 1), ('stop_at_return', 0, 1), ('interrupted', 0, 0),
+            ('not finite', 2, 0)):
+        calls = []
+        monkeypatch.setattr(learner, 'Training', returns(reason))
+        monkeypatch.setattr(learner, 'record_run', lambda *_, calls=calls: calls.append(1))
+        assert learner.train(make_node(video=True), threading.Event()) == status, reason
+        assert len(calls) == recorded, reason

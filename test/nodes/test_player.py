@@ -1,12 +1,10 @@
-"""The player as a process: recorded messages are published again, commands of an arm excepted."""
+"""The node player: recorded messages are published again, commands of an arm excepted."""
 
 import json
-import signal
-import threading
+import sys
 import time
 
 import pytest
-import rclpy
 from mcap.writer import Writer
 from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock
@@ -16,7 +14,6 @@ from vdl_ros.bags.reader import BagReader
 from vdl_ros.common.settings import as_dict
 from vdl_ros.msg import Credit, MotorCommand, Policy, Trajectory
 from vdl_ros.nodes import player
-from vdl_ros.nodes.player import PlayerNode
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
@@ -41,14 +38,12 @@ def bag(tmp_path):
 
 
 @pytest.fixture
-def play(launch, bag):
-    def start(*parameters):
-        return launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}', *(
-            word for each in parameters for word in ('-p', each)))
-    return start
+def play(node_here):
+    return lambda bag, *parameters: node_here(
+        player.PlayerNode, f'bag:={bag}', *parameters, work=player.play)
 
 
-def test_a_bag_is_played_as_recorded_without_commands(peer, play):
+def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
     talk, sent_at = [], []
 
     def receive(message, info):
@@ -58,7 +53,8 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, play):
     peer.node.create_subscription(String, 'talk', receive, qos.TOPICS['episodes'])
     state = peer.listen(String, 'state', qos.LATCHED)
     motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-    process = play('loop:=true', 'play_delay:=0.0')
+    process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
+                     '-p', 'loop:=true', '-p', 'play_delay:=0.0')
     # A subscriber that is discovered late receives everything in the next round.
     peer.until(lambda: len(talk) >= 3 * COUNT and state, 'all messages, and some again')
     # In order, from the first that was received.
@@ -68,24 +64,34 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, play):
     assert ends[1] - ends[0] >= (COUNT - 2) * SPACING_NS
     assert {each.data for each in state} == {'latched'}
     assert not motors
-    process.process.send_signal(signal.SIGINT)
+    process.interrupt()
     assert process.wait() == 0
 
 
-def test_the_player_ends_with_the_bag(play):
-    process = play('play_delay:=0.0')
-    assert process.wait() == 0
-    assert f'{COUNT + 1} messages played, to the end of the bag' in process.output
-
-
-def test_commands_are_played_if_selected(peer, play):
+def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, play, bag):
     motors = peer.listen(MotorCommand, 'arm/motors', qos.REPORT)
-    play('play_topics:=/arm/*', 'play_rate:=2.0', 'loop:=true')
+    clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
+    play(bag, 'play_topics:=/arm/*', 'play_rate:=4.0', 'loop:=true', 'publish_clock:=true')
     # A subscriber that is discovered late receives them in the second round.
-    peer.until(lambda: len(motors) >= COUNT, 'the commands')
+    peer.until(lambda: len(motors) > 2 * COUNT and clock, 'the commands, and some again')
+    assert {each.clock.sec for each in clock} == {5}
 
 
-def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(launch, tmp_path):
+def test_the_player_ends_with_the_bag_and_refuses_what_is_none(run_here, bag):
+    status, output = run_here(player.main, f'bag:={bag}', 'play_delay:=0.0', 'play_rate:=10.0')
+    assert status == 0
+    assert f'{COUNT + 1} messages played, to the end of the bag' in output
+    for parameters, reason in (
+            (["bag:=''"], 'bag: none is given'), (['bag:=/nowhere/bag'], 'no bag is there'),
+            ([f'bag:={bag}', 'relearn:=true'], 'holds no trajectories')):
+        status, output = run_here(player.main, *parameters)
+        assert status == 2, reason
+        assert reason in output
+        assert len(output.strip().splitlines()) == 1, reason
+
+
+def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(
+        run_here, tmp_path):
     path = tmp_path / 'foreign.mcap'
     with path.open('wb') as stream:
         writer = Writer(stream)
@@ -96,55 +102,34 @@ def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(lau
             channel = writer.register_channel(topic, 'cdr', schema)
             writer.add_message(channel, 1, serialize_message(String(data='x')), 1)
         writer.finish()
-    process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={path}',
-                     '-p', 'play_delay:=0.0')
-    assert process.wait() == 0, process.output
-    assert "'/evil' is not played: 'this/msg/Zen': no such message" in process.output
-    assert r"'/a b\x1b[2J' is not played: not a topic name of ROS" in process.output
-    assert '1 messages played' in process.output
-    assert 'Beautiful is better than ugly' not in process.output, 'the module this was imported'
-    assert '\x1b' not in process.output
+    status, output = run_here(player.main, f'bag:={path}', 'play_delay:=0.0')
+    assert status == 0, output
+    assert "'/evil' is not played: 'this/msg/Zen': no such message" in output
+    assert r"'/a b\x1b[2J' is not played: not a topic name of ROS" in output
+    assert '1 messages played' in output
+    assert 'this' not in sys.modules, 'a module was imported'
+    assert '\x1b' not in output
 
 
-def test_a_looped_bag_is_repeated_with_its_clock(peer, play):
-    clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
-    talk = peer.listen(String, 'talk', qos.TOPICS['episodes'])
-    process = play('loop:=true', 'publish_clock:=true', 'play_rate:=4.0')
-    peer.until(lambda: len(talk) > 2 * COUNT and clock, 'a second time')
-    assert {each.clock.sec for each in clock} == {5}
-    process.process.send_signal(signal.SIGINT)
-    assert process.wait() == 0
+def test_the_time_to_open_a_bag_does_not_shorten_intervals(node_here, bag):
+    read_at, due = [], []
 
+    def messages():
+        for message in BagReader(bag):
+            read_at.append(time.monotonic())
+            yield message
 
-@pytest.mark.parametrize(('path', 'reason'), [
-    ('', 'bag: none is given'), ('/nowhere/bag', 'no bag is there')])
-def test_invalid_bags_are_errors_of_one_line(launch, path, reason):
-    process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f"bag:='{path}'")
-    assert process.wait() == 2
-    assert reason in process.output
-    assert len(process.output.strip().splitlines()) == 1
-
-
-def test_the_time_to_open_a_bag_does_not_shorten_intervals(bag, monkeypatch):
-    rclpy.init(args=['--ros-args', '-p', f'bag:={bag}'])
-    try:
-        node = PlayerNode()
-        read_at, due = [], []
-
-        def messages():
-            for message in BagReader(bag):
-                read_at.append(time.monotonic())
-                yield message
-
+    def work(node, stop):
         node.bag = messages()
-        monkeypatch.setattr(node, '_wait', lambda until, stop, executor: due.append(until))
-        assert node.play(threading.Event(), None) == COUNT + 1
-        # The first of them is the delay.
-        assert due[1] >= read_at[0]
-        assert due[-1] - due[1] == pytest.approx((COUNT - 1) * SPACING_NS * 1e-9)
-        node.destroy_node()
-    finally:
-        rclpy.shutdown()
+        node._wait = lambda until, stop, executor: due.append(until)
+        return node.play(stop, None)
+
+    running = node_here(player.PlayerNode, f'bag:={bag}', work=work)
+    running.join()
+    assert running.end() == COUNT + 1
+    # The first of them is the delay.
+    assert due[1] >= read_at[0]
+    assert due[-1] - due[1] == pytest.approx((COUNT - 1) * SPACING_NS * 1e-9)
 
 
 ACTORS = {11: 'a', 22: 'b'}
@@ -168,11 +153,8 @@ def trajectories(tmp_path):
 
 
 @pytest.fixture
-def relearn(launch):
-    def start(bag):
-        return launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
-                      '-p', 'relearn:=true')
-    return start
+def relearn(play):
+    return lambda bag: play(bag, 'relearn:=true')
 
 
 class Learner:
@@ -194,7 +176,7 @@ class Learner:
 
 def test_a_learner_receives_the_trajectories_in_their_order_within_its_credit(
         peer, relearn, trajectories):
-    process = relearn(trajectories)
+    running = relearn(trajectories)
     stranger = Learner(peer, relearn=False, learner_id='other/1', last='elsewhere')
     stranger.publish()
     learner = Learner(peer)
@@ -209,7 +191,8 @@ def test_a_learner_receives_the_trajectories_in_their_order_within_its_credit(
         learner.publish(a=sum(each.start_id == 11 for each in learner.received), b=2)
 
     peer.until(lambda: len(learner.received) == len(RECORDED), 'all', say=use)
-    assert process.wait() == 0
+    peer.until(lambda: not running.is_running, 'the end')
+    assert running.status == 0
     assert [each.policy_version for each in learner.received] == list(range(len(RECORDED)))
     assert {each.learner_id for each in learner.received} == {'launch/1'}
     for start_id in ACTORS:
@@ -217,41 +200,37 @@ def test_a_learner_receives_the_trajectories_in_their_order_within_its_credit(
         assert numbers == list(range(len(numbers)))
     # Stamped when it is sent, so that its age is the transport's.
     assert min(each.header.stamp.sec for each in learner.received) > 10**9
-    assert f'{len(RECORDED)} trajectories played, to the end of the bag' in process.output
-    assert '1 trajectories that its actors sent are not in the bag' in process.output
+    assert f'{len(RECORDED)} trajectories played, to the end of the bag' in running.output
+    assert '1 trajectories that its actors sent are not in the bag' in running.output
 
 
-@pytest.mark.parametrize(('next_id', 'status', 'line'), [
-    ('launch/2', 1, 'the learner has started again and lacks trajectories: start anew'),
-    (None, 0, '5 trajectories played\n')])
-def test_the_player_ends_when_its_learner_does(peer, relearn, trajectories, next_id, status, line):
-    process = relearn(trajectories)
-    learner = Learner(peer)
-    learner.publish()
-    peer.until(lambda: len(learner.received) == 5, 'what the credit allows',
-               say=learner.publish, every=0.5)
-    if next_id is None:
-        peer.node.destroy_publisher(learner.publisher)
-    else:
-        learner.learner_id = next_id
+def test_the_player_ends_when_its_learner_does(peer, relearn, trajectories):
+    for next_id, status, line in (
+            ('launch/2', 1, 'the learner has started again and lacks trajectories: start anew'),
+            (None, 0, '5 trajectories played\n')):
+        running = relearn(trajectories)
+        learner = Learner(peer)
         learner.publish()
-    assert process.wait() == status
-    assert line in process.output
+        peer.until(lambda learner=learner: len(learner.received) == 5, 'what the credit allows',
+                   say=learner.publish, every=0.5)
+        if next_id is None:
+            peer.node.destroy_publisher(learner.publisher)
+        else:
+            learner.learner_id = next_id
+            learner.publish()
+        peer.until(lambda running=running: not running.is_running, 'the end')
+        assert running.status == status, line
+        assert line in running.output
+        running.end()
+        peer.node.destroy_publisher(learner.publisher)
 
 
-def test_a_bag_without_trajectories_is_an_error_of_one_line(run_here, bag):
-    status, output = run_here(player.main, f'bag:={bag}', 'relearn:=true')
-    assert status == 2
-    assert 'holds no trajectories' in output
-    assert len(output.strip().splitlines()) == 1
-
-
-def test_a_trajectory_that_cannot_be_read_ends_the_player(relearn, tmp_path):
+def test_a_trajectory_that_cannot_be_read_ends_the_player(run_here, tmp_path):
     with BagWriter(tmp_path / 'bag') as writer:
         topic = writer.add_topic('/trajectories', 'vdl_ros/msg/Trajectory', [qos.STREAM])
         whole = serialize_message(Trajectory(actor_id='a', start_id=11, learner_id='x'))
         writer.write(topic, 1, whole[:len(whole) // 2])
-    process = relearn(tmp_path / 'bag')
-    assert process.wait() == 2
-    assert 'trajectory 0 cannot be read' in process.output
-    assert 'Traceback' not in process.output
+    status, output = run_here(player.main, f'bag:={tmp_path / "bag"}', 'relearn:=true')
+    assert status == 2
+    assert 'trajectory 0 cannot be read' in output
+    assert 'Traceback' not in output

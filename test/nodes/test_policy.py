@@ -1,7 +1,8 @@
-"""The policy node as a process: targets in, motors out, and who else may command."""
+"""The node policy: targets in, motors out, and who else may command."""
 
 import dataclasses
 import math
+import os
 import threading
 
 import numpy as np
@@ -45,8 +46,8 @@ def turning(tmp_path_factory):
 class Running:
     """A running policy node and what it publishes."""
 
-    def __init__(self, peer, process):
-        self.peer, self.process = peer, process
+    def __init__(self, peer, running):
+        self.peer, self.running = peer, running
         self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
         self.status = peer.listen(
             TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
@@ -86,8 +87,24 @@ class Running:
                    and self.status[-1].state == 'running', 'the base turns', say=ask)
 
     def until_reason(self, state, reason, say=None):
+        """Wait for it; a target that a machine that stood still has ended is asked for anew."""
+        def again():
+            if self.status[-1].state == 'idle' and self.status[-1].reason != reason:
+                self.measure()
+                self.ask()
         self.peer.until(lambda: (self.status[-1].state, self.status[-1].reason) == (
-            state, reason), reason, say=say)
+            state, reason), reason, say=lambda: (again(), say and say()))
+
+    def turn_until(self, reason, act, before=lambda: None):
+        """Let the base turn and ``act``, until the target is given up for this reason."""
+        while True:
+            before()
+            self.until_turning()
+            begun = len(self.status)
+            act()
+            self.until(lambda: self.status[-1].state == 'idle', reason)
+            if self.status[-1].reason == reason:
+                return [each.state for each in self.status[begun:]]
 
     def until_off(self):
         """Wait for a command that may arrive after the status."""
@@ -95,17 +112,15 @@ class Running:
 
 
 @pytest.fixture
-def start(launch, peer, turning):
-    def begin(*parameters, checkpoint=turning):
-        words = [word for each in (f'policy:={checkpoint}', *parameters) for word in ('-p', each)]
-        return Running(peer, launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', *words))
-    return begin
+def start(node_here, peer, turning):
+    return lambda *parameters, checkpoint=turning: Running(
+        peer, node_here(policy_node.PolicyNode, f'policy:={checkpoint}', *parameters))
 
 
-@pytest.mark.alone  # a machine that stands still ends a target too
-def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
+def test_a_target_moves_the_arm_until_a_reason_stops_it(launch, peer, turning):
     """One process for all: each reason switches the motors off by a command."""
-    arm = start()
+    arm = Running(peer, launch(
+        'ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', f'policy:={turning}'))
     health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     topic = 'arm/emergency_stop_state'
     stop = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
@@ -127,7 +142,7 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
     peer.until(lambda: any(
         (each.name, each.message) == ('/policy', 'the joint states are too old')
         for array in health for each in array.status), 'the reason on /diagnostics')
-    arm.until(lambda: arm.own[-1].base == 1, 'it goes on by itself')
+    arm.until_turning()
     # The camera sees the arm, but its estimates are withheld.
     poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
     arm.until_reason('paused', 'the pose by camera is too uncertain',
@@ -138,10 +153,9 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
               say=lambda: arm.ask((0.0, 0.0, 2.0)))
     assert arm.status[-1].state == 'idle'
     arm.until_off()
-    arm.ask((0.0, 0.0, 0.02), 'tool0')
-    arm.until(lambda: arm.status[-1].reason == "no transform from 'tool0' to 'base_link' on /tf",
-              'the missing frame')
-    assert arm.status[-1].state == 'paused'
+    arm.until(lambda: (arm.status[-1].state, arm.status[-1].reason) == (
+        'paused', "no transform from 'tool0' to 'base_link' on /tf"), 'the missing frame',
+        say=lambda: arm.status[-1].state == 'idle' and arm.ask((0.0, 0.0, 0.02), 'tool0'))
     arm.until_off()
     moving = peer.talk(TFMessage, '/tf', qos.TOPICS['/tf'])
     moving.publish(TFMessage(transforms=[
@@ -150,57 +164,36 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(start, peer):
               'the place of a target in another frame', say=lambda: (
                   arm.status[-1].state == 'idle' and arm.ask((0.0, 0.0, 0.02), 'tool0')))
     # The emergency stop needs a new target, which is refused while it is engaged.
-    arm.until_turning()
-    stop.publish(EmergencyStopState(engaged=True))
-    arm.until_reason('idle', 'emergency stop')
+    arm.turn_until('emergency stop', before=lambda: stop.publish(EmergencyStopState()),
+                   act=lambda: stop.publish(EmergencyStopState(engaged=True)))
     arm.until_off()
-    arm.ask()
     arm.until_reason('idle', 'target refused: emergency stop')
     stop.publish(EmergencyStopState(neutral_required=True))
     arm.until(lambda: arm.status[-1].reason == 'the emergency stop was released',
               'commands of all motors off', say=arm.ask)
     arm.until_off()
     stop.publish(EmergencyStopState())
-    arm.until_turning()
     # A person moves the arm: not a word any more, not even off, and a new target is refused.
-    begun = len(arm.status)
-    others.publish(MotorCommand(sender='/viewer', elbow=1))
-    arm.until_reason('idle', '/viewer moves the arm')
+    states = arm.turn_until('/viewer moves the arm', act=lambda: others.publish(
+        MotorCommand(sender='/viewer', elbow=1)))
+    # Off before that if measurements were held up.
+    assert arm.own[-1].base == 1 or 'paused' in states
     arm.until_reason('idle', 'target refused: /viewer moves the arm', say=lambda: (
         others.publish(MotorCommand(sender='/viewer', elbow=1)), arm.ask()))
-    # Off before that if measurements were held up.
-    assert arm.own[-1].base == 1 or 'paused' in [each.state for each in arm.status[begun:]]
     arm.until_turning()
     # A lamp is nobody's move; all motors off is for those of the policy too.
     others.publish(MotorCommand(sender='/viewer', lamp=1))
     others.publish(MotorCommand(sender='/arm_controller'))
-    turned = [each for each in arm.own if each.base]
-    arm.until(lambda: len([each for each in arm.own if each.base]) > len(turned) + 5,
-              'more commands')
-    arm.until_turning()
-    others.publish(MotorCommand(sender='/teleop'))
-    arm.until_reason('idle', '/teleop switched the motors off')
+    turned = len([each for each in arm.own if each.base])
+    arm.until(lambda: len([each for each in arm.own if each.base]) > turned + 5,
+              'more commands', say=lambda: arm.status[-1].state == 'idle' and arm.ask())
+    arm.turn_until('/teleop switched the motors off', act=lambda: others.publish(
+        MotorCommand(sender='/teleop')))
     arm.until_off()
+    # What waits for a process that stands still must not move the arm when it goes on.
     arm.until_turning()
-    arm.process.interrupt()
-    arm.until_off()
-    assert arm.process.wait() == 0
-
-
-def test_nothing_moves_while_a_viewer_is_needed_and_missing(start, peer):
-    arm = start('policy_viewer_timeout:=0.5', 'policy_give_up_after:=0.3')
-    arm.until(lambda: arm.status[-1].reason == 'no sign of life of the viewer, for 0.3 s',
-              'the viewer', say=lambda: arm.status[-1].state == 'idle' and arm.ask())
-    assert not any(each.base for each in arm.own)
-
-
-def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
-    arm = start()
-    arm.until_turning()
-    found = arm.process.nodes('policy')
-    node = found[0] if found else psutil.Process(arm.process.process.pid)
+    node = psutil.Process(arm.running.process.pid)
     node.suspend()
-    # What waits for the process when it goes on must not move the arm either.
     arm.ask()
     begin = peer.node.get_clock().now().nanoseconds
     peer.until(lambda: peer.node.get_clock().now().nanoseconds > begin + 1.5e9, 'the gap',
@@ -211,6 +204,16 @@ def test_a_stopped_process_does_not_move_the_arm_when_it_goes_on(start, peer):
     arm.until_off()
     assert arm.status[-1].state == 'idle'
     arm.until_turning()
+    arm.running.interrupt()
+    arm.until_off()
+    assert arm.running.wait() == 0
+
+
+def test_nothing_moves_while_a_viewer_is_needed_and_missing(start, peer):
+    arm = start('policy_viewer_timeout:=0.5', 'policy_give_up_after:=0.3')
+    arm.until(lambda: arm.status[-1].reason == 'no sign of life of the viewer, for 0.3 s',
+              'the viewer', say=lambda: arm.status[-1].state == 'idle' and arm.ask())
+    assert not any(each.base for each in arm.own)
 
 
 def of_robot(path, **changed):
@@ -235,10 +238,13 @@ def of_onnx(path, **options):
     return path / 'a.onnx'
 
 
-def test_an_onnx_file_moves_the_arm_without_pytorch(start, tmp_path):
-    arm = start(checkpoint=of_onnx(tmp_path, turning=True))
-    arm.until_turning()
-    (node,) = arm.process.nodes('policy') or [psutil.Process(arm.process.process.pid)]
+def test_an_onnx_file_moves_the_arm_without_pytorch(launch, peer, tmp_path):
+    path = of_onnx(tmp_path, turning=True)
+    # This variable keeps it from being forked from a process that has imported PyTorch.
+    process = launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', f'policy:={path}',
+                     env={**os.environ, 'PYTHONUNBUFFERED': '1'})
+    Running(peer, process).until_turning()
+    (node,) = process.nodes('policy') or [psutil.Process(process.process.pid)]
     libraries = [each.path for each in node.memory_maps()]
     assert any('onnxruntime' in each for each in libraries)
     assert not [each for each in libraries if 'torch' in each]
@@ -265,38 +271,32 @@ def test_outputs_that_are_not_finite_switch_the_motors_off(start, tmp_path):
     assert not any(moves(each) for each in arm.own)
 
 
-@pytest.mark.parametrize(('make', 'reason'), [
-    (lambda path: path / 'none.pt', 'is not allowed: a checkpoint, an .onnx file, or the name'),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', described={}),
-     'the checkpoint does not describe its environment'),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', described={'task': 'x'}),
-     "task: 'x' is not 'vdl_ros/OWI535Reach-v0'"),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', lstm_size=2, last_action_reward=True),
-     'last_action_reward: true is not allowed'),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', env_kwargs='{"rate": 20}'),
-     'rate: 20 is not 10.0'),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', env_wrappers='FlattenObservation'),
-     "env_wrappers: 'FlattenObservation' is not allowed: the arm has no wrappers"),
-    (lambda path: of_robot(path / 'a.pt', rate=20.0), 'rate: 20.0 is not 10.0'),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', described={}, env_id='robot/diff_drive'),
-     "env_id is 'robot/diff_drive', not 'vdl_ros/OWI535Reach-v0'"),
-    (lambda path: of_onnx(path, env_kwargs='{"rate": 20}'), 'a.onnx: rate: 20 is not 10.0'),
-    (lambda path: of_onnx(path, lstm_size=2, last_action_reward=True),
-     'a.onnx: last_action_reward: true is not allowed'),
-    (lambda path: reach_checkpoint.write(path / 'a.onnx'), 'a.onnx: not an ONNX file'),
-    (lambda path: reach_checkpoint.write(path / 'a.pt', bias=math.nan),
-     'a.pt: not all weights are finite'),
-], ids=['missing', 'undescribed', 'other', 'reward', 'rate', 'wrappers', 'rate of a robot',
-        'other robot', 'onnx rate', 'onnx reward', 'no onnx', 'nan'])
-def test_checkpoints_that_do_not_fit_are_refused(run_here, tmp_path, make, reason):
-    status, output = run_here(policy_node.main, f'policy:={make(tmp_path)}')
-    assert status == 2
-    assert reason in output
-    assert 'Traceback' not in output
-    assert output.strip().count('\n') == 0
+def test_checkpoints_that_do_not_fit_are_refused_in_one_line(run_here, tmp_path, turning):
+    path = tmp_path / 'a.pt'
 
+    def write(**options):
+        return reach_checkpoint.write(path, **options)
 
-def test_an_arm_of_other_lengths_is_refused(run_here, turning):
+    for make, reason in (
+            (lambda: tmp_path / 'none.pt',
+             'is not allowed: a checkpoint, an .onnx file, or the name'),
+            (lambda: write(described={}), 'the checkpoint does not describe its environment'),
+            (lambda: write(described={'task': 'x'}), "task: 'x' is not 'vdl_ros/OWI535Reach-v0'"),
+            (lambda: write(lstm_size=2, last_action_reward=True),
+             'last_action_reward: true is not allowed'),
+            (lambda: write(env_wrappers='FlattenObservation'),
+             "env_wrappers: 'FlattenObservation' is not allowed: the arm has no wrappers"),
+            (lambda: of_robot(path, rate=20.0), 'rate: 20.0 is not 10.0'),
+            (lambda: write(described={}, env_id='robot/diff_drive'),
+             "env_id is 'robot/diff_drive', not 'vdl_ros/OWI535Reach-v0'"),
+            (lambda: of_onnx(tmp_path, env_kwargs='{"rate": 20}'),
+             'a.onnx: rate: 20 is not 10.0'),
+            (lambda: reach_checkpoint.write(tmp_path / 'a.onnx'), 'a.onnx: not an ONNX file'),
+            (lambda: write(bias=math.nan), 'a.pt: not all weights are finite')):
+        status, output = run_here(policy_node.main, f'policy:={make()}')
+        assert status == 2, reason
+        assert reason in output
+        assert output.strip().count('\n') == 0, output
     status, output = run_here(
         policy_node.main, f'policy:={turning}', 'xacro_args:=forearm_length=0.2')
     assert status == 2

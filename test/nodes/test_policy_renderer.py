@@ -10,6 +10,7 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
+from vdl_ros.nodes import policy_renderer
 from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.weights import weights
@@ -30,8 +31,8 @@ def policy(env_id, *, scale=1.0):
         tensors=to_tensors({name: scale * each for name, each in weights(network).items()}))
 
 
-def test_images_come_while_somebody_watches_and_the_reason_if_they_cannot(launch, peer):
-    process = launch('ros2', 'run', 'vdl_ros', 'policy_renderer')
+def test_images_come_while_somebody_watches_and_the_reason_if_they_cannot(node_here, peer):
+    running = node_here(policy_renderer.PolicyRendererNode, work=policy_renderer.render)
     reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     policies = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
 
@@ -63,4 +64,4 @@ def test_images_come_while_somebody_watches_and_the_reason_if_they_cannot(launch
     peer.until(lambda: shown(5) and reports[-1].status[0].message == 'ok', 'no reason any more')
     peer.node.destroy_subscription(watcher)
     peer.until(lambda: policies.get_subscription_count() == 0, 'nobody watches any more')
-    assert process.output.count('no images of the policy') == 2
+    assert running.output.count('no images of the policy') == 2

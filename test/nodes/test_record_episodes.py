@@ -14,6 +14,7 @@ from vdl_ros.bags.episodes import EpisodeLabels, find_bags, read_labels
 from vdl_ros.bags.messages import decode
 from vdl_ros.bags.reader import BagReader
 from vdl_ros.msg import EmergencyStopState, MotorCommand
+from vdl_ros.nodes import record_episodes
 from vdl_ros.ros import qos
 from vdl_ros.tools.export_dataset import main as export_dataset
 
@@ -138,23 +139,29 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     assert '1 episodes were left out' in capsys.readouterr().out
 
 
-def test_the_first_line_of_a_script_waits_for_the_robot(launch, peer, tmp_path):
-    recorder = Recorder(launch, tmp_path, tmp_path / 'demos')
-    recorder.press('s')
-    recorder.process.wait_for(lambda: 'no episode' in recorder.process.output
-                              or '0 episodes are saved' in recorder.process.output, 'it')
-    arm = Arm(peer)
-    arm.until(lambda: ': recording: ' in recorder.process.output, 'an episode')
-    recorder.press('y')
-    arm.until(lambda: 'saved as a success' in recorder.process.output, 'a saved episode')
-    assert recorder.end() == 0, recorder.process.output
-    assert 'nobody publishes' not in recorder.process.output
+def test_the_first_line_of_a_script_waits_for_the_robot(node_here, peer, tmp_path, monkeypatch):
+    source, sink = os.pipe()
+    with os.fdopen(source) as keys, os.fdopen(sink, 'w') as script:
+        monkeypatch.setattr('sys.stdin', keys)
+        options = record_episodes.parser().parse_args(['--output', str(tmp_path / 'demos')])
+        running = node_here(lambda: record_episodes.RecordEpisodesNode(options),
+                            work=record_episodes.Record())
+        print('s', file=script, flush=True)
+        peer.until(lambda: '0 episodes are saved' in running.output, 'its start')
+        arm = Arm(peer)
+        arm.until(lambda: ': recording: ' in running.output, 'an episode')
+        print('y', file=script, flush=True)
+        arm.until(lambda: 'saved as a success' in running.output, 'a saved episode')
+        script.close()
+        running.join()
+        assert running.end() == 0, running.output
+        assert 'nobody publishes' not in running.output
 
 
 def test_a_folder_with_something_else_is_refused(run_here, tmp_path):
-    from vdl_ros.nodes.record_episodes import main
     (tmp_path / 'notes.txt').touch()
-    status, output = run_here(lambda args: main(['--output', str(tmp_path), *args]))
+    status, output = run_here(
+        lambda args: record_episodes.main(['--output', str(tmp_path), *args]))
     assert status == 2
     assert 'holds notes.txt, which is no episode; name another folder' in output
     assert 'Traceback' not in output

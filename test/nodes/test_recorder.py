@@ -1,50 +1,38 @@
-"""The recorder as a process: every received message is in the bag, however the recording ends."""
+"""The node recorder: every received message is in the bag, however the recording ends."""
 
+import resource
 
 import pytest
-import rclpy
 from rclpy.duration import Duration
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 from rosbags.highlevel import AnyReader
 from std_msgs.msg import String
 
+from vdl_ros.nodes import recorder
 from vdl_ros.ros import qos
 
 
+class Talker:
+    """Publishes a latched topic and some that are not."""
+
+    def __init__(self, peer):
+        self.peer = peer
+
+        def publisher(topic, profile):
+            return peer.node.create_publisher(String, topic, profile)
+
+        self.latched = publisher('state', qos.LATCHED)
+        self.latched.publish(String(data='early'))
+        self.talks = [publisher(f'talk_{number}', qos.REPORT) for number in range(5)]
+        self.sensor = publisher('sensor', qos.SENSOR)
+
+    def until_recorded(self):
+        self.peer.until(lambda: all(each.get_subscription_count() for each in (
+            self.latched, *self.talks)), 'the recorder')
+
+
 @pytest.fixture
-def talker():
-    """Return a node with a latched topic and some that are not, and a way to spin it."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    node = Node('talker', context=context)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    node.latched = node.create_publisher(String, 'state', qos.LATCHED)
-    node.latched.publish(String(data='early'))
-    node.reliable = node.create_publisher(String, 'talk', qos.REPORT)
-    node.others = [node.create_publisher(String, f'talk_{number}', qos.REPORT)
-                   for number in range(4)]
-    node.sensor = node.create_publisher(String, 'sensor', qos.SENSOR)
-    node.spin = lambda: executor.spin_once(timeout_sec=0.01)
-    yield node
-    executor.remove_node(node)
-    node.destroy_node()
-    rclpy.shutdown(context=context)
-
-
-def record(launch, talker, output, *parameters):
-    """Start a recorder and wait until it receives from the talker."""
-    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
-                      f'output:={output}', *parameters)
-
-    def receives():
-        talker.spin()
-        return all(each.get_subscription_count() for each in (
-            talker.reliable, talker.latched, *talker.others))
-
-    recorder.wait_for(receives, 'the recorder')
-    return recorder
+def talker(peer):
+    return Talker(peer)
 
 
 def messages(output):
@@ -58,69 +46,65 @@ def messages(output):
 
 
 def test_every_received_message_is_in_the_bag(launch, talker, tmp_path):
-    recorder = record(launch, talker, tmp_path / 'bag')
+    process = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
+                     f'output:={tmp_path / "bag"}')
+    talker.until_recorded()
     # As many on each topic as its queue holds: none is lost, however late they are taken.
     sent = [f'message {number}' for number in range(qos.REPORT.depth)]
-    talks = [talker.reliable, *talker.others]
     for data in sent:
-        for each in talks:
+        for each in talker.talks:
             each.publish(String(data=data))
-    for each in (*talks, talker.latched):
+    for each in (*talker.talks, talker.latched):
         assert each.wait_for_all_acked(Duration(seconds=60))
     # They have arrived; those that are still queued must be recorded too.
-    recorder.interrupt()
-    assert recorder.wait() == 0, recorder.output
+    process.interrupt()
+    assert process.wait() == 0, process.output
     found = messages(tmp_path / 'bag')
     assert found['/state'] == ['early'], 'a latched message from before is recorded'
-    for each in talks:
-        assert found[each.topic_name] == sent
-    assert ' 0 dropped' in recorder.output
+    for each in talker.talks:
+        assert found[each.topic_name] == sent, each.topic_name
+    assert ' 0 dropped' in process.output
 
 
-def test_only_matching_topics_are_recorded(launch, talker, tmp_path):
-    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
-                      f'output:={tmp_path / "bag"}', '-p', 'topics:=st*,/sensor')
-
-    def receives():
-        talker.spin()
-        talker.sensor.publish(String(data='x'))
-        return 'recording /state' in recorder.output and 'recording /sensor' in recorder.output
-
-    recorder.wait_for(receives, 'both topics')
-    assert talker.reliable.get_subscription_count() == 0
-    recorder.interrupt()
-    assert recorder.wait() == 0, recorder.output
-    assert set(messages(tmp_path / 'bag')) <= {'/state', '/sensor'}
-
-
-def test_a_full_disk_ends_the_recording_with_the_reason(launch, talker, tmp_path):
+def test_a_full_disk_ends_the_recording_with_the_reason(launch, peer, talker, tmp_path):
+    process = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
+                     f'output:={tmp_path / "bag"}')
     # A file may not grow beyond 64 KiB: to the recorder it is as if the disk were full.
-    recorder = launch('sh', '-c', 'ulimit -f 128; exec ros2 run vdl_ros recorder "$@"', 'sh',
-                      '--ros-args', '-p', f'output:={tmp_path / "bag"}')
-
-    def full():
-        talker.reliable.publish(String(data='x' * 10_000))
-        talker.spin()
-        return recorder.process.poll() is not None
-
-    recorder.wait_for(full, 'the end of the recorder')
-    assert recorder.process.returncode == 3, recorder.output
-    assert 'File too large: recording has ended' in recorder.output
-    assert 'Traceback' not in recorder.output
+    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    peer.until(lambda: process.process.poll() is not None, 'the end of the recorder',
+               say=lambda: talker.talks[0].publish(String(data='x' * 10_000)))
+    assert process.process.returncode == 3, process.output
+    assert 'File too large: recording has ended' in process.output
+    assert 'Traceback' not in process.output
 
 
-def test_an_existing_bag_is_an_error(launch, tmp_path):
-    (tmp_path / 'bag').mkdir()
-    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
-                      f'output:={tmp_path / "bag"}')
-    assert recorder.wait() == 2
-    assert f'{tmp_path / "bag"} exists; name another bag' in recorder.output
+def record(node_here, output, *parameters):
+    return node_here(recorder.RecorderNode, f'output:={output}', *parameters,
+                     work=recorder.record)
 
 
-def test_the_topics_of_a_contract_are_recorded_and_no_others(launch, talker, tmp_path):
+def test_only_matching_topics_are_recorded(node_here, peer, talker, tmp_path):
+    running = record(node_here, tmp_path / 'bag', 'topics:=st*,/sensor')
+    peer.until(lambda: 'recording /state' in running.output
+               and 'recording /sensor' in running.output, 'both topics')
+    assert not any(each.get_subscription_count() for each in talker.talks)
+    # A latched message is there when it has been received.
+    peer.until(lambda: running.node.bag.count, 'a message')
+    assert running.end() == 0
+    assert {*messages(tmp_path / 'bag')} <= {'/state', '/sensor'}
+
+
+def test_an_existing_bag_is_an_error(run_here, tmp_path):
+    status, output = run_here(recorder.main, f'output:={tmp_path}')
+    assert status == 2
+    assert f'{tmp_path} exists; name another bag' in output
+
+
+def test_the_topics_of_a_contract_are_recorded_and_no_others(
+        node_here, peer, talker, tmp_path):
     (tmp_path / 'talking.yaml').write_text('''
 rate: 1.0
-topics: {talk: {topic: talk, type: std_msgs/msg/String, timeout: 1.0}}
+topics: {talk: {topic: talk_0, type: std_msgs/msg/String, timeout: 1.0}}
 features: [{name: a, from: talk, field: data, unit: '', low: 0, high: 1}]
 actions: {topic: sensor, type: std_msgs/msg/String, parts: [
   {name: b, field: data, unit: '', levels: [0, 1]}]}
@@ -129,18 +113,11 @@ reset: {none: true}
 reward: {function: 'a:b'}
 episode_steps: 1
 ''')
-    recorder = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
-                      f'output:={tmp_path / "bag"}', '-p', f'robot:={tmp_path}/talking.yaml')
-
-    def is_recorded():
-        talker.spin()
-        talker.reliable.publish(String(data='one'))
-        return talker.reliable.get_subscription_count() and talker.sensor.get_subscription_count()
-
-    recorder.wait_for(is_recorded, 'the recorder')
+    running = record(node_here, tmp_path / 'bag', f'robot:={tmp_path}/talking.yaml')
+    talk = talker.talks[0]
+    peer.until(lambda: talk.get_subscription_count() and talker.sensor.get_subscription_count()
+               and running.node.bag.count, 'the recorder',
+               say=lambda: talk.publish(String(data='one')))
     assert not talker.latched.get_subscription_count()
-    talker.reliable.publish(String(data='last'))
-    talker.reliable.wait_for_all_acked(Duration(seconds=60.0))
-    recorder.interrupt()
-    assert recorder.wait() == 0
-    assert {*messages(tmp_path / 'bag')} == {'/talk'}
+    assert running.end() == 0
+    assert {*messages(tmp_path / 'bag')} == {'/talk_0'}

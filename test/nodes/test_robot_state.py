@@ -1,4 +1,4 @@
-"""robot_state as a process: description, frames, and refusal of invalid descriptions."""
+"""The node robot_state: description, frames, and refusal of invalid descriptions."""
 
 import math
 
@@ -14,6 +14,7 @@ from vdl_ros.arm.model.geometry import expand, load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.arm.model.kinematics import Kinematics
 from vdl_ros.msg import ArmPose
+from vdl_ros.nodes.robot_state import RobotStateNode
 from vdl_ros.ros import qos
 
 POSE = [0.4, 0.3, -0.7, 0.2, 0.25]
@@ -48,9 +49,10 @@ def received(peer):
             peer.listen(TFMessage, '/tf_static', qos.TOPICS['/tf_static']))
 
 
-def test_frames_match_the_kinematics(launch, peer, received):
+def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
+        node_here, peer, received):
     descriptions, moving, fixed = received
-    launch('ros2', 'run', 'vdl_ros', 'robot_state')
+    node = node_here(RobotStateNode)
     states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
     message = JointState(name=list(reversed(JOINTS)), position=list(reversed(POSE)))
     message.header.stamp.sec = 7
@@ -61,39 +63,32 @@ def test_frames_match_the_kinematics(launch, peer, received):
     transforms = [*moving[-1].transforms, *fixed[-1].transforms]
     for frame, pose in Kinematics(load()).poses(POSE).items():
         found, root = chain(transforms, frame)
-        assert root == 'base_link'
-        np.testing.assert_allclose(found, pose, atol=1e-9)
+        assert root == 'base_link', frame
+        np.testing.assert_allclose(found, pose, atol=1e-9, err_msg=frame)
 
-
-def test_unmeasured_joints_are_left_out(launch, peer, received):
-    _, moving, _ = received
-    process = launch('ros2', 'run', 'vdl_ros', 'robot_state')
-    states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
-    peer.until(lambda: moving, '/tf', say=lambda: states.publish(
-        JointState(name=['base', 'gripper', 'thumb'], position=[0.1, 0.2, 0.3])))
-    assert {each.child_frame_id for each in moving[-1].transforms} == {
-        'turntable', 'left_finger', 'right_finger'}
-    peer.until(lambda: 'positions refused: positions: base: nan' in process.output, 'a line',
+    peer.until(lambda: {each.child_frame_id for each in moving[-1].transforms} == {
+        'turntable', 'left_finger', 'right_finger'}, 'the frames of what was measured',
+        say=lambda: states.publish(
+            JointState(name=['base', 'gripper', 'thumb'], position=[0.1, 0.2, 0.3])))
+    peer.until(lambda: 'positions refused: positions: base: nan' in node.output, 'a line',
                say=lambda: states.publish(JointState(name=['base'], position=[math.nan])))
 
 
-def test_estimated_pose_is_published_as_a_second_arm(launch, peer, received):
+def test_estimated_pose_is_published_as_a_second_arm(node_here, peer, received):
     descriptions, moving, fixed = received
-    launch('ros2', 'run', 'vdl_ros', 'robot_state', '--ros-args', '-p', 'source:=pose',
-           '-p', 'frame_prefix:=estimated/')
+    node_here(RobotStateNode, 'source:=pose', 'frame_prefix:=estimated/')
     poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
-    peer.until(lambda: moving, '/tf', say=lambda: poses.publish(
+    peer.until(lambda: moving and fixed, 'the frames', say=lambda: poses.publish(
         ArmPose(name=list(JOINTS), position=POSE)))
-    peer.until(lambda: fixed, '/tf_static')
     found, root = chain([*moving[-1].transforms, *fixed[-1].transforms], 'estimated/tool0')
     assert root == 'base_link'
     np.testing.assert_allclose(found, Kinematics(load()).pose(POSE), atol=1e-9)
     assert not descriptions
 
 
-def test_description_can_be_changed_and_invalid_ones_are_refused(launch, peer, received):
+def test_description_can_be_changed_and_invalid_ones_are_refused(node_here, peer, received):
     descriptions, _, _ = received
-    launch('ros2', 'run', 'vdl_ros', 'robot_state')
+    node_here(RobotStateNode)
 
     def change(text):
         value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=text)
@@ -101,16 +96,16 @@ def test_description_can_be_changed_and_invalid_ones_are_refused(launch, peer, r
             parameters=[Parameter(name='robot_description', value=value)])).results[0]
 
     peer.until(lambda: descriptions, 'the description')
-    for text, reason in (('<robot', 'URDF'), ('<robot name="x"/>', 'URDF'),
+    for text, reason in (('<robot', 'URDF'),
                          (expand().replace('name="wrist"', 'name="joint"'), 'wrist'),
                          (expand().replace('<joint name="wrist" type="revolute"',
                                            '<joint name="x&#10;[FATAL] y" type="z"'),
                           r'joint x\n[FATAL] y: type')):
         refused = change(text)
-        assert not refused.successful
+        assert not refused.successful, reason
         assert reason in refused.reason
-        assert refused.reason.isprintable()
+        assert refused.reason.isprintable(), reason
     longer = expand({'forearm_length': 0.2})
     assert change(longer).successful
     peer.until(lambda: descriptions[-1].data == longer, 'the new description')
-    assert len(descriptions) == 2
+    assert {each.data for each in descriptions} == {expand(), longer}

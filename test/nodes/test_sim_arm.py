@@ -1,8 +1,10 @@
-"""The simulated arm as a process: topics of the real arm, joint states, services."""
+"""The node sim_arm: topics of the real arm, joint states, services."""
 
+import itertools
 import json
 import math
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from visualization_msgs.msg import Marker
 from vdl_ros.arm.model.geometry import load
 from vdl_ros.arm.model.joints import JOINTS
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
+from vdl_ros.nodes import sim_arm
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 from vdl_ros.ros.messages.joint_messages import seconds
@@ -25,8 +28,8 @@ SPEED = float(load().velocity[1])
 class Twin:
     """A running sim_arm, as its peer sees it."""
 
-    def __init__(self, peer, process):
-        self.peer, self.process = peer, process
+    def __init__(self, peer, running):
+        self.peer, self.running = peer, running
         self.states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
         self.sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
         self.motors = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
@@ -35,8 +38,7 @@ class Twin:
         return self.states[-1].position[JOINTS.index(joint)]
 
     def stamp(self):
-        stamp = self.states[-1].header.stamp
-        return stamp.sec + stamp.nanosec * 1e-9
+        return seconds(self.states[-1].header.stamp)
 
     def command(self, **motors):
         self.motors.publish(MotorCommand(sender='/test', **motors))
@@ -65,12 +67,8 @@ def release(stop, states):
 
 
 @pytest.fixture
-def twin(launch, peer):
-    def start(*parameters):
-        process = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', *(
-            word for each in parameters for word in ('-p', each)))
-        return Twin(peer, process)
-    return start
+def twin(node_here, peer):
+    return lambda *parameters: Twin(peer, node_here(sim_arm.SimArmNode, *parameters))
 
 
 def test_motors_move_joints_only_while_commanded(twin, peer):
@@ -91,24 +89,34 @@ def test_motors_move_joints_only_while_commanded(twin, peer):
     assert {sent.sender for sent in arm.sent} == {'/sim_arm'}
 
 
-def test_emergency_stop_outranks_all_commands(twin, peer):
-    arm = twin()
-    states = stop_states(peer)
+def sent_since(arm, state):
+    """Return what was sent after a state of the emergency stop."""
+    return [each for each in arm.sent
+            if seconds(each.header.stamp) > seconds(state.header.stamp)]
+
+
+def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released(twin, peer):
+    arm, states = twin(), stop_states(peer)
     stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     markers = peer.listen(
         Marker, 'arm/emergency_stop_marker', qos.TOPICS['arm/emergency_stop_marker'])
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
     stop.publish(stop_request('/test', 'a\ntest'))
-    arm.keep(lambda: arm.sent[-1].base == 0, 'the stop', base=1)
-    count = len(arm.sent)
-    arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
-    assert not any(sent.base for sent in arm.sent[count:])
-    peer.until(lambda: states[-1].engaged, 'the state')
-    assert (states[-1].sender, states[-1].reason) == ('/test', "'a\\ntest'")
-    assert states[-1].header.stamp.sec > 0
-    arm.process.wait_for(lambda: "emergency stop: motors off by '/test'" in arm.process.output,
-                         'who engaged it')
-    peer.until(lambda: markers[-1].text == 'EMERGENCY STOP by /test', 'the text in rviz')
+    arm.keep(lambda: states and states[-1].engaged and len(sent_since(arm, states[-1])) > 3,
+             'what is sent is sent again', base=1)
+    first = states[-1]
+    assert (first.sender, first.reason) == ('/test', "'a\\ntest'")
+    peer.until(lambda: "emergency stop: motors off by '/test'" in arm.running.output,
+               'who engaged it')
+    peer.until(lambda: markers and markers[-1].text == 'EMERGENCY STOP by /test',
+               'the text in rviz')
+    # Typed by hand: neither stamp nor sender. A release of the first is then too late.
+    stop.publish(EmergencyStop(engage=True))
+    peer.until(lambda: states[-1].header.stamp != first.header.stamp, 'the second stop')
+    peer.until(lambda: "a stale release by '/two' is ignored" in arm.running.output,
+               'the refusal', say=lambda: stop.publish(stop_request('/two', 'too late', first)),
+               every=1.0)
+    assert (states[-1].engaged, states[-1].sender) == (True, '')
     # What is still commanded does not move the arm.
     arm.keep(lambda: not states[-1].engaged, 'the release', base=1,
              also=lambda: release(stop, states))
@@ -116,115 +124,85 @@ def test_emergency_stop_outranks_all_commands(twin, peer):
     peer.until(lambda: markers[-1].action == Marker.DELETE, 'no text in rviz')
     count = len(arm.sent)
     arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
-    assert not any(sent.base for sent in arm.sent[count:])
+    assert not any(each.base for each in sent_since(arm, first))
     arm.keep(lambda: not states[-1].neutral_required, 'a neutral command')
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1)
 
 
-def test_release_that_has_not_seen_the_newest_stop_is_stale(twin, peer):
-    arm, states = twin(), stop_states(peer)
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-    stop.publish(stop_request('/one', 'first'))
-    peer.until(lambda: states and states[-1].engaged, 'the stop')
-    first = states[-1]
-    # Typed by hand: neither stamp nor sender.
-    stop.publish(EmergencyStop(engage=True))
-    peer.until(lambda: states[-1].header.stamp != first.header.stamp, 'the second stop')
-    stop.publish(stop_request('/two', 'too late', first))
-    arm.process.wait_for(
-        lambda: "a stale release by '/two' is ignored" in arm.process.output, 'the refusal')
-    assert (states[-1].engaged, states[-1].sender) == (True, '')
-    release(stop, states)
-    peer.until(lambda: not states[-1].engaged, 'the release')
-    assert arm.process.output.count('stale') == 1
-
-
-def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(
-        twin, peer):
+def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer):
     stops = [peer.node.create_publisher(
         EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop']) for _ in range(4)]
     for stop, releases in zip(stops, (EmergencyStopState(), None) * 2, strict=True):
         stop.publish(stop_request('/test', 'before the start', releases))
     arm, states = twin(), stop_states(peer)
     arm.keep(lambda: known_stops() == 2, 'both stops', base=1)
-
-    def sent_since_the_stop():
-        return [each for each in arm.sent
-                if seconds(each.header.stamp) > seconds(states[-1].header.stamp)]
-
-    arm.keep(lambda: states and states[-1].engaged and len(sent_since_the_stop()) > 3,
+    arm.keep(lambda: states and states[-1].engaged and len(sent_since(arm, states[-1])) > 3,
              'commands do nothing', base=1)
-    assert not any(each.base for each in sent_since_the_stop())
+    assert not any(each.base for each in sent_since(arm, states[-1]))
     arm.keep(lambda: states and not states[-1].neutral_required and not states[-1].engaged,
              'the release', also=lambda: states and release(stops[0], states))
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
 
 
-@pytest.mark.parametrize('end', ['interrupt', 'kill'])
-def test_emergency_stop_survives_driver_and_publisher(twin, peer, end):
-    arm, states = twin(), stop_states(peer)
+def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_driver(
+        launch, twin, peer):
+    states = stop_states(peer)
+    arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
     stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
     stop.publish(stop_request('/test', 'a test'))
     peer.until(lambda: states and states[-1].engaged, 'the stop')
     stamp = states[-1].header.stamp
     # Nobody is left who would repeat it.
     peer.node.destroy_publisher(stop)
-    if end == 'kill':
-        for each in arm.process.nodes('sim_arm') or [arm.process.process]:
-            each.kill()
-    else:
-        arm.process.interrupt()
-    arm.process.wait()
+    os.kill(arm.running.process.pid, signal.SIGKILL)
+    arm.running.wait()
     states.clear()
-    again = twin()
-    peer.until(lambda: states, 'the state')
-    assert states[-1].engaged
-    assert (states[-1].header.stamp, states[-1].sender) == (stamp, '/test')
-    count = peer.until(lambda: len(again.sent) > 3 and len(again.sent), 'what is sent')
-    again.keep(lambda: len(again.sent) > count + 3, 'commands do nothing', base=1)
-    assert not any(sent.base for sent in again.sent)
+    arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
+    peer.until(lambda: states and arm.sent, 'the state')
+    assert (states[-1].engaged, states[-1].header.stamp) == (True, stamp)
+    arm.running.interrupt()
+    assert arm.running.wait() == 0
+    states.clear()
+    arm = twin()
+    arm.keep(lambda: states and len(arm.sent) > 6, 'commands do nothing', base=1)
+    assert (states[-1].engaged, states[-1].header.stamp, states[-1].sender) == (
+        True, stamp, '/test')
+    assert not any(sent.base for sent in arm.sent)
     # A new publisher releases it.
     stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-    again.keep(lambda: not states[-1].engaged and not states[-1].neutral_required,
-               'the release', also=lambda: release(stop, states))
-    again.keep(lambda: again.sent[-1].base == 1, 'the base turns', base=1)
+    arm.keep(lambda: not states[-1].engaged and not states[-1].neutral_required,
+             'the release', also=lambda: release(stop, states))
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
 
 
-def test_invalid_command_stops_the_arm_and_the_node_survives(twin, peer):
+def test_commands_are_those_of_the_real_arm(twin, peer):
     arm = twin()
-    arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
-    arm.command(base=1, wrist=2)
-    peer.until(lambda: arm.sent[-1].base == 0, 'motors off')
-    arm.process.wait_for(lambda: 'motor wrist: 2 is not allowed: -1, 0 or 1' in
-                         arm.process.output, 'the reason')
-    arm.keep(lambda: arm.sent[-1].base == 1, 'it follows commands again', base=1)
-
-
-def test_two_publishers_at_once_are_named(twin, peer):
-    arm = twin()
-    other = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-
-    def both():
-        arm.command(base=1)
-        other.publish(MotorCommand(sender='/other'))
-
-    peer.until(lambda: '2 publishers at once: /other, /test' in arm.process.output,
-               'the warning', every=0.05, say=both)
-
-
-def test_a_second_arm_in_the_same_domain_is_warned_of(launch):
-    first, second = (launch('ros2', 'run', 'vdl_ros', 'sim_arm') for _ in range(2))
-    for each in (first, second):
-        each.wait_for(lambda each=each: '2 arms obey the same commands: /sim_arm, /sim_arm: end '
-                      'one' in each.output, 'the warning')
-
-
-def test_the_lamp_stays_as_it_is_unless_it_is_commanded(twin, peer):
-    arm = twin()
+    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    # The lamp stays as it is unless it is commanded.
     arm.keep(lambda: arm.sent and arm.sent[-1].lamp == 1, 'the lamp', lamp=1)
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
     assert arm.sent[-1].lamp == 1
     arm.keep(lambda: arm.sent[-1].lamp == -1, 'the lamp is off', lamp=-1)
+    # An invalid command switches the motors off; the node goes on.
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
+    arm.keep(lambda: arm.sent[-1].base == 0 and 'motor wrist: 2 is not allowed: -1, 0 or 1'
+             in arm.running.output, 'motors off, with the reason', base=1, wrist=2)
+    arm.keep(lambda: arm.sent[-1].base == 1, 'it follows commands again', base=1)
+    # By turns: of two commands at once the later one replaces the other.
+    other = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    turns = itertools.cycle([
+        lambda: arm.command(base=1), lambda: other.publish(MotorCommand(sender='/other'))])
+    peer.until(lambda: '2 publishers at once: /other, /test' in arm.running.output,
+               'the warning', every=0.05, say=lambda: next(turns)())
+
+    def values():
+        return {each.key: each.value for each in health[-1].status[0].values} if health else {}
+
+    peer.until(lambda: (values().get('state'), values().get('motors')) == ('active', 'off'),
+               'diagnostics')
+    twin()
+    peer.until(lambda: '2 arms obey the same commands: /sim_arm, /sim_arm: end one'
+               in arm.running.output, 'the warning of a second arm')
 
 
 def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
@@ -244,9 +222,12 @@ def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
             (['base', 'base'], [0.0, 0.1], 'no name twice')):
         done = peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(
             name=names, position=positions))
-        assert not done.success
+        assert not done.success, reason
         assert reason in done.message
     assert arm.angle('base') == pytest.approx(0.5, abs=1e-3)
+    done = peer.call(StepSimulation, 'sim_arm/step', StepSimulation.Request(seconds=0.1))
+    assert not done.success, 'time is real'
+    assert 'stepped:=true' in done.message
 
 
 def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
@@ -260,15 +241,14 @@ def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
     done = step(0.1)
     assert (done.success, done.time.sec, done.time.nanosec) == (True, 0, 100_000_000)
     # Without a step the command waits, however long.
-    arm.command(shoulder=1)
-    peer.until(lambda: arm.sent and arm.sent[-1].shoulder == 1, 'the command')
+    arm.keep(lambda: arm.sent and arm.sent[-1].shoulder == 1, 'the command', shoulder=1)
     for _ in range(4):
         step(0.1)
         arm.command(shoulder=1)
     peer.until(lambda: arm.states and arm.stamp() == pytest.approx(0.5), 'joint states')
     assert arm.angle('shoulder') == pytest.approx(0.4 * SPEED, abs=0.2 * SPEED)
     peer.until(lambda: clock and clock[-1].clock.nanosec == 500_000_000, 'the clock')
-    stamps = [state.header.stamp.sec + state.header.stamp.nanosec * 1e-9 for state in arm.states]
+    stamps = [seconds(state.header.stamp) for state in arm.states]
     assert stamps == sorted(stamps)
     # Small steps are as long as large ones, though the physics steps by 4 ms.
     for _ in range(50):
@@ -278,36 +258,15 @@ def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
     assert not step(math.nan).success
 
 
-def test_step_is_refused_in_real_time(twin, peer):
-    arm = twin()
-    done = peer.call(StepSimulation, 'sim_arm/step', StepSimulation.Request(seconds=0.1))
-    assert not done.success
-    assert 'stepped:=true' in done.message
-    assert arm.process.process.poll() is None
-
-
-def test_diagnostics_are_published(twin, peer):
-    arm = twin()
-    received = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    peer.until(lambda: received, 'diagnostics')
-    values = {each.key: each.value for each in received[-1].status[0].values}
-    assert values['state'] == 'active'
-    assert values['motors'] == 'off'
-    arm.process.interrupt()
-    assert arm.process.wait() == 0
-
-
-@pytest.mark.parametrize(('parameter', 'reason'), [
-    ('start_pose:=shoulder', "start_pose: 'shoulder' is not allowed: joint=rad"),
-    ('start_pose:=shoulder=99', 'shoulder: 99 is not allowed'),
-    ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
-    ('xacro_args:=arm_length=1', "no argument 'arm_length'"),
-    ('xacro_args:=forearm_length=nan', 'forearm'),
-    ('real_time_factor:=0.0', 'real_time_factor: 0.0 is not allowed'),
-])
-def test_invalid_settings_are_refused_in_one_line(launch, parameter, reason):
-    process = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', parameter)
-    assert process.wait() == 2
-    lines = process.output.strip().splitlines()
-    assert len(lines) == 1
-    assert reason in lines[0]
+def test_invalid_settings_are_refused_in_one_line(run_here):
+    for parameter, reason in (
+            ('start_pose:=shoulder', "start_pose: 'shoulder' is not allowed: joint=rad"),
+            ('start_pose:=shoulder=99', 'shoulder: 99 is not allowed'),
+            ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
+            ('xacro_args:=arm_length=1', "no argument 'arm_length'"),
+            ('real_time_factor:=0.0', 'real_time_factor: 0.0 is not allowed')):
+        status, output = run_here(sim_arm.main, parameter)
+        assert status == 2, parameter
+        lines = output.strip().splitlines()
+        assert len(lines) == 1, parameter
+        assert reason in lines[0]

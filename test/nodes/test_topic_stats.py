@@ -1,4 +1,4 @@
-"""The topic_stats process: reports on /statistics appear in its table."""
+"""The node topic_stats: reports on /statistics appear in its table."""
 
 import contextlib
 import os
@@ -8,10 +8,8 @@ import re
 import pytest
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint
 
+from vdl_ros.nodes import topic_stats
 from vdl_ros.ros import qos
-
-COMMAND = ('ros2', 'run', 'vdl_ros', 'topic_stats', '--ros-args', '-p')
-
 
 AGES = ((1, 3.0), (3, 9.0), (4, 2.0), (5, 8.0))
 
@@ -24,18 +22,6 @@ def report(source, metric='message_age', unit='ms', points=AGES, stop=2):
     return message
 
 
-@pytest.fixture
-def publish_until(peer):
-    """Return a function that publishes reports repeatedly until a condition holds."""
-    publisher = peer.node.create_publisher(
-        MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
-
-    def until(condition, what, *messages):
-        peer.until(condition, what, every=0.2,
-                   say=lambda: [publisher.publish(each) for each in messages])
-    return until
-
-
 GOOD = (report('/team/learner:trajectories'),
         report('/team/learner:trajectories', 'message_loss', 'messages', ((5, 4.0),)),
         report('/actor_0:policy'))
@@ -44,56 +30,54 @@ BAD = (report('/actor_0:policy', points=()), report('/x:y', points=((5, float('n
        report('/\x1b[2Jbad:' + 'policy' * 100, points=((77, 1.0), (5, 1e15)), stop=-5))
 
 
+@pytest.fixture
+def publish(peer):
+    """Return a function that publishes reports."""
+    publisher = peer.node.create_publisher(
+        MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+    return lambda *messages: [publisher.publish(each) for each in messages]
+
+
 def cells(output, topic):
     return next(line.split() for line in output.splitlines() if line.startswith(topic))
 
 
-def test_once_prints_one_table_and_ends(launch, publish_until):
-    process = launch(*COMMAND, 'once:=true', '-p', 'period:=0.5')
-    publish_until(lambda: process.process.poll() is not None, 'the end', *GOOD, *BAD)
-    assert process.process.returncode == 0, process.output
-    assert len(re.findall('^topic', process.output, re.MULTILINE)) == 1
-    trajectories = cells(process.output, '/team/trajectories')
+def test_once_prints_one_table_and_ends(run_here, peer, publish):
+    with peer.saying(lambda: publish(*GOOD, *BAD)):
+        status, output = run_here(
+            topic_stats.main, 'once:=true', 'period:=1.0', 'wait:=120.0')
+    assert status == 0, output
+    assert len(re.findall('^topic', output, re.MULTILINE)) == 1
+    trajectories = cells(output, '/team/trajectories')
     assert trajectories[1:6] == ['/team/learner', '4.0', '3.00', '2.00', '9.00']
     assert int(trajectories[6]) >= 8
     assert trajectories[7] == '4'
-    assert cells(process.output, '/policy')[1] == '/actor_0'
-    assert cells(process.output, '/policy')[7] == '-'
-    assert re.search(r'^/policypolicy\S+\.\.\.  /\?\[2Jbad ', process.output, re.MULTILINE)
-    assert re.search(r'^\d+ reports left out', process.output, re.MULTILINE)
-    assert '\x1b' not in process.output
-    assert 'Traceback' not in process.output
+    assert cells(output, '/policy')[1] == '/actor_0'
+    assert cells(output, '/policy')[7] == '-'
+    assert re.search(r'^/policypolicy\S+\.\.\.  /\?\[2Jbad ', output, re.MULTILINE)
+    assert re.search(r'^\d+ reports left out', output, re.MULTILINE)
+    assert '\x1b' not in output
+    status, output = run_here(topic_stats.main, 'once:=true', 'wait:=0.2')
+    assert (status, output) == (
+        1, 'nothing to show from /statistics: is a training or arm.launch.py running?\n')
 
 
-def test_tables_are_printed_repeatedly_for_the_chosen_topics(launch, publish_until):
-    process = launch(*COMMAND, 'topics:=policy', '-p', 'period:=0.2')
+def test_tables_of_the_chosen_topics_are_printed_until_the_pipe_is_closed(
+        launch, peer, publish, tmp_path):
+    lines = tmp_path / 'lines'
+    command = 'ros2 run vdl_ros topic_stats --ros-args -p topics:=policy -p period:=0.1'
+    process = launch('sh', '-c', f'{command} | grep --line-buffered -m 3 /actor_0 >{lines}')
     # Thread times on the same topic do not count as malformed reports.
-    publish_until(lambda: process.output.count('/actor_0') > 2, 'three tables', *GOOD,
-        report('/actor_0', 'time_acting_step', 'share', ((1, 0.5),)))
-    process.interrupt()
-    assert process.wait() == 0, process.output
-    assert 'trajectories' not in process.output
-    assert 'left out' not in process.output
-    assert 'Traceback' not in process.output
-
-
-def test_without_reports_the_status_is_1(launch):
-    process = launch(*COMMAND, 'once:=true', '-p', 'wait:=0.2')
-    assert process.wait() == 1
-    assert process.output == (
-        'nothing to show from /statistics: is a training or arm.launch.py running?\n')
-
-
-def test_a_closed_pipe_ends_the_process(launch, publish_until):
-    process = launch('sh', '-c', f'{" ".join(COMMAND)} period:=0.1 | head -n 2')
-    publish_until(lambda: process.process.poll() is not None, 'the end', *GOOD)
+    peer.until(lambda: process.process.poll() is not None, 'the end', every=0.2, say=lambda: (
+        publish(*GOOD, report('/actor_0', 'time_acting_step', 'share', ((1, 0.5),)))))
     assert process.process.returncode == 0
-    assert 'Error' not in process.output
+    assert process.output == ''
+    assert lines.read_text().count('/actor_0') == 3
+    assert 'trajectories' not in lines.read_text()
 
 
-def test_a_terminal_is_overwritten_in_place(launch, publish_until):
+def test_a_terminal_is_overwritten_in_place(node_here, peer, publish, monkeypatch):
     leader, follower = pty.openpty()
-    process = launch('sh', '-c', f'exec {" ".join(COMMAND)} period:=0.2 >{os.ttyname(follower)}')
     os.set_blocking(leader, False)
     shown = b''
 
@@ -101,10 +85,14 @@ def test_a_terminal_is_overwritten_in_place(launch, publish_until):
         nonlocal shown
         with contextlib.suppress(BlockingIOError):
             shown += os.read(leader, 65536)
-        return shown.count(b'/actor_0') > 2 and b'\x1b[3A\r\x1b[J' in shown
+        # A title and a row.
+        return shown.count(b'/actor_0') > 2 and b'\x1b[2A\r\x1b[J' in shown
 
-    publish_until(drawn, 'a table over a table', *GOOD)
-    process.interrupt()
-    assert process.wait() == 0
+    with os.fdopen(follower, 'w') as terminal, monkeypatch.context() as patch:
+        patch.setattr('sys.stdout', terminal)
+        node = node_here(topic_stats.TopicStatsNode, 'topics:=policy', 'period:=0.2',
+                         work=topic_stats.show)
+        peer.until(drawn, 'a table over a table', every=0.1, say=lambda: publish(*GOOD))
+        assert node.end() == 0
     os.close(leader)
-    os.close(follower)
+    assert b'left out' not in shown

@@ -1,29 +1,20 @@
 """The view of a training shows what its nodes report, and costs nothing without a browser."""
 
 import re
+import socket
 
 import page_client
 import psutil
-import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from sensor_msgs.msg import Image
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
 from vdl_ros.msg import Policy
+from vdl_ros.nodes import training_viewer
 from vdl_ros.ros import qos
 
 IMAGES = 'policy/image_raw'
 GREY = Image(width=8, height=4, step=24, encoding='rgb8', data=bytes([90] * 96))
-
-
-@pytest.fixture
-def viewer(launch):
-    """Return a viewer and its address."""
-    process = launch('ros2', 'run', 'vdl_ros', 'training_viewer', '--ros-args', '-p',
-                     'view_port:=0')
-    found = process.wait_for(
-        lambda: re.search(r'view of the training: (http://\S+)', process.output), 'the address')
-    return process, found[1]
 
 
 def scalar(tag, value, node='/learner'):
@@ -51,8 +42,12 @@ def reader(page):
     return has
 
 
-def test_what_nodes_report_is_shown_and_changes(viewer, peer):
-    process, address = viewer
+def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
+    process = launch('ros2', 'run', 'vdl_ros', 'training_viewer', '--ros-args', '-p',
+                     'view_port:=0')
+    address = process.wait_for(lambda: re.search(
+        r'view of the training: (http://\S+)', process.output), 'the address')[1]
+    assert psutil.Process(process.process.pid).nice() >= 10
     statistics = peer.talk(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
     diagnostics = peer.talk(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     policies = peer.talk(Policy, 'policy', qos.TOPICS['policy'])
@@ -92,17 +87,12 @@ def test_what_nodes_report_is_shown_and_changes(viewer, peer):
     assert peer.node.count_subscribers('policy') == 0, 'large, and taken once'
 
 
-def test_a_port_in_use_ends_it_with_one_line(viewer, launch):
-    port = re.search(r':(\d+)/', viewer[1])[1]
-    second = launch('ros2', 'run', 'vdl_ros', 'training_viewer', '--ros-args', '-p',
-                    f'view_port:={port}')
-    assert second.wait() == 2
-    assert f'view: 127.0.0.1:{port} cannot be used' in second.output
-    assert 'view_port:=0' in second.output
-    assert 'Traceback' not in second.output
-
-
-def test_training_comes_first(viewer):
-    found = viewer[0].nodes('training_viewer')
-    node = found[0] if found else psutil.Process(viewer[0].process.pid)
-    assert node.nice() >= 10
+def test_a_port_in_use_ends_it_with_one_line(run_here, monkeypatch):
+    monkeypatch.setattr(training_viewer, 'lower_priority', lambda: None)
+    with socket.create_server(('127.0.0.1', 0)) as taken:
+        port = taken.getsockname()[1]
+        status, output = run_here(training_viewer.main, f'view_port:={port}')
+    assert status == 2
+    assert f'view: 127.0.0.1:{port} cannot be used' in output
+    assert 'view_port:=0' in output
+    assert 'Traceback' not in output

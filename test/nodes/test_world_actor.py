@@ -57,12 +57,12 @@ def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path):
     assert 'Traceback' not in actor.output
 
 
-@pytest.mark.parametrize('agents', ['', 'red,red', 'Red'])
-def test_wrong_names_of_agents_are_one_line_and_status_2(run_here, agents):
-    status, output = run_here(world_actor.main, f'agents:={agents!r}')
-    assert status == 2
-    assert 'is not allowed' in output
-    assert 'Traceback' not in output
+def test_wrong_names_of_agents_are_one_line_and_status_2(run_here):
+    for agents in ('', 'red,red', 'Red'):
+        status, output = run_here(world_actor.main, f'agents:={agents!r}')
+        assert status == 2, agents
+        assert 'is not allowed' in output
+        assert output.count('\n') == 1
 
 
 @contextlib.contextmanager
@@ -80,22 +80,21 @@ def world_actors():
         rclpy.try_shutdown()
 
 
-@pytest.mark.parametrize(('of_red', 'of_blue', 'reason'), [
-    ({}, {'num_envs': 3}, 'num_envs: 3 of blue is not 2 of red'),
-    ({'bodies': 'adversary_0'}, {'bodies': '*'}, 'bodies: adversary_0 is of two agents'),
-    ({'inference': 'learner'}, {}, "inference: 'learner' of red is not allowed"),
-    ({'env_id': 'CartPole-v1', 'bodies': ''}, {'env_id': 'CartPole-v1', 'bodies': ''},
-     'env_id: CartPole-v1 is no world of several bodies'),
-])
-def test_learners_that_contradict_each_other_are_refused(of_red, of_blue, reason):
-    with world_actors() as actors:
-        settings = as_dict(EnvConfig(env_id='mpe2/simple_push_v3', num_envs=2), TrainConfig())
-        for agent, body, more in zip(actors.agents, ('adversary_0', 'agent_0'),
-                                     (of_red, of_blue), strict=True):
-            agent.policies.put(Policy(learner_id=agent.name, config=json.dumps(
-                {**settings, 'bodies': body, **more})))
-        assert not actors.act()
-        assert reason in ' '.join(agent.policies.last_error for agent in actors.agents)
+def test_learners_that_contradict_each_other_are_refused():
+    settings = as_dict(EnvConfig(env_id='mpe2/simple_push_v3', num_envs=2), TrainConfig())
+    cart_pole = {'env_id': 'CartPole-v1', 'bodies': ''}
+    for of_red, of_blue, reason in (
+            ({}, {'num_envs': 3}, 'num_envs: 3 of blue is not 2 of red'),
+            ({'bodies': 'adversary_0'}, {'bodies': '*'}, 'bodies: adversary_0 is of two agents'),
+            ({'inference': 'learner'}, {}, "inference: 'learner' of red is not allowed"),
+            (cart_pole, cart_pole, 'env_id: CartPole-v1 is no world of several bodies')):
+        with world_actors() as actors:
+            for agent, body, more in zip(actors.agents, ('adversary_0', 'agent_0'),
+                                         (of_red, of_blue), strict=True):
+                agent.policies.put(Policy(learner_id=agent.name, config=json.dumps(
+                    {**settings, 'bodies': body, **more})))
+            assert not actors.act(), reason
+            assert reason in ' '.join(agent.policies.last_error for agent in actors.agents)
 
 
 def test_agents_of_one_world_draw_actions_of_their_own():

@@ -13,6 +13,8 @@ import sys
 import pytest
 from two_hosts import on, run_on
 
+from vdl_ros.tools import doctor
+
 DOCTOR = (sys.executable, '-m', 'vdl_ros.tools.doctor')
 # A doctor whose clock is 50 ms ahead.
 FAST_CLOCK = (sys.executable, '-c', """
@@ -24,37 +26,51 @@ sys.exit(doctor.main())
 """)
 
 
+class Doctors:
+    """A doctor that answers on the second host, and those that ask it from the first."""
+
+    def __init__(self, launch, hosts, address='10.91.7.2', *options, command=DOCTOR, **there):
+        self._hosts, self._address = hosts, address
+        self.answering = launch(
+            *on(hosts[1], *command, '--answer', *options), env={**os.environ, **there})
+        self.answering.wait_for(lambda: 'answering' in self.answering.output, 'its start')
+
+    def once(self, *options, **here):
+        return subprocess.run(
+            on(self._hosts[0], *DOCTOR, *options, '--peer', self._address), capture_output=True,
+            text=True, timeout=500, check=False, env={**os.environ, **here})
+
+    def ask(self, status, expected, **here):
+        """Return the findings, which must not be ok where ``expected``; at most 3 attempts."""
+        for _ in range(3):
+            result = self.once('--json', **here)
+            assert result.stdout, result.stderr
+            findings = {each['name']: each for each in json.loads(result.stdout)['findings']}
+            not_ok = {name: each['status'] for name, each in findings.items()
+                      if each['status'] != 'ok'}
+            # A machine that stood still meanwhile loses packets too.
+            if not_ok == expected:
+                break
+        assert not_ok == expected, findings
+        assert result.returncode == status
+        return findings
+
+    def end(self):
+        self.answering.wait_for(lambda: 'is done' in self.answering.output, 'the last session')
+        self.answering.interrupt()
+        assert self.answering.wait() == 0, self.answering.output
+        assert 'Traceback' not in self.answering.output
+
+
 @pytest.fixture
-def check(launch, monkeypatch):
-    """Return a function that runs both doctors: exit status and findings by name."""
+def doctors(launch, monkeypatch):
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'SUBNET')
-
-    def run(hosts, address='10.91.7.2', there=None, here=None, command=DOCTOR):
-        answering = launch(*on(hosts[1], *command, '--answer'),
-                           env=dict(os.environ) | (there or {}))
-        answering.wait_for(lambda: 'answering' in answering.output, 'the doctor that answers')
-        result = subprocess.run(
-            on(hosts[0], *DOCTOR, '--json', '--peer', address), capture_output=True, text=True,
-            timeout=500, check=False, env=dict(os.environ) | (here or {}))
-        answering.wait_for(lambda: 'is done' in answering.output, 'the end of the session')
-        answering.interrupt()
-        assert answering.wait() == 0, answering.output
-        assert 'Traceback' not in answering.output
-        assert result.stdout, result.stderr
-        findings = {each['name']: each for each in json.loads(result.stdout)['findings']}
-        return result.returncode, findings
-
-    return run
+    return lambda *options, **more: Doctors(launch, *options, **more)
 
 
-def not_ok(findings) -> dict[str, str]:
-    return {name: each['status'] for name, each in findings.items() if each['status'] != 'ok'}
-
-
-def test_all_is_well_between_two_hosts_on_a_good_link(hosts, check):
-    status, findings = check(hosts)
-    assert not_ok(findings) == {}, findings
-    assert status == 0
+def test_a_good_link_a_narrow_one_and_a_firewall(hosts, doctors, ros_domain):
+    both = doctors(hosts)
+    findings = both.ask(0, {})
     assert list(findings) == ['peer', 'domain', 'discovery', 'settings', 'unicast', 'multicast',
                               'path MTU', 'IP fragments', 'clock offset', 'TCP', 'DDS']
     assert findings['path MTU']['figures'] == {'packet_bytes': 1500}
@@ -62,91 +78,64 @@ def test_all_is_well_between_two_hosts_on_a_good_link(hosts, check):
     assert abs(offset['offset_s']) <= offset['uncertainty_s'] + 1e-6
     assert min(findings['TCP']['figures'].values()) > 0
     assert min(findings['DDS']['figures'].values()) > 0
-
-
-def test_packets_that_are_too_large_for_the_link(hosts, check):
-    # A device on the way drops them without a word: a path MTU black hole.
+    # A device on the way drops large packets without a word: a path MTU black hole.
     run_on(hosts[1], 'ip', 'link', 'set', 'link-10.91.7', 'mtu', '1300')
-    status, findings = check(hosts)
-    assert status == 1
-    assert not_ok(findings) == {'path MTU': 'fail', 'IP fragments': 'warn', 'DDS': 'fail'}
+    findings = both.ask(1, {'path MTU': 'fail', 'IP fragments': 'warn', 'DDS': 'fail'})
     assert 'more than 1280 bytes do not arrive at 10.91.7.2' in findings['path MTU']['finding']
     # Which message is the first that is too large depends on what discovery sends.
     assert 'did not come back' in findings['DDS']['finding']
-
-
-def test_fragments_that_are_dropped(hosts, check):
-    for name in ('ipfrag_low_thresh', 'ipfrag_high_thresh'):
-        run_on(hosts[1], 'sh', '-c', f'echo 0 > /proc/sys/net/ipv4/{name}')
-    large = {'VDL_TRANSPORT': 'shm'}
-    status, findings = check(hosts, there=large, here=large)
-    assert status == 1
-    assert not_ok(findings) == {'IP fragments': 'fail', 'DDS': 'fail'}
-    assert findings['IP fragments']['finding'].endswith('do not arrive at 10.91.7.2')
-    assert findings['IP fragments']['advice'] == 'export VDL_TRANSPORT=auto on both'
-
-
-def test_a_firewall_that_drops_the_ports_of_dds(hosts, check, ros_domain):
+    run_on(hosts[1], 'ip', 'link', 'set', 'link-10.91.7', 'mtu', '1500')
+    # A firewall drops the ports of DDS.
     first = 7400 + 250 * ros_domain
     ports = f'ipproto udp dport {first}-{first + 249}'
     for words in (f'add pref 1 iif link-10.91.7 {ports} blackhole', 'add pref 10 lookup local',
                   'del pref 0'):
         run_on(hosts[1], 'ip', 'rule', *words.split())
-    status, findings = check(hosts)
-    assert status == 1
-    assert not_ok(findings) == {'unicast': 'fail', 'path MTU': 'warn', 'IP fragments': 'warn',
-                                'DDS': 'fail'}
+    findings = both.ask(1, {'unicast': 'fail', 'path MTU': 'warn', 'IP fragments': 'warn',
+                            'DDS': 'fail'})
     assert findings['unicast']['finding'] == 'UDP datagrams do not arrive at 10.91.7.2'
     assert f'open the UDP ports {first} to {first + 249} of 10.91.7.2' in \
         findings['unicast']['advice']
+    both.end()
 
 
-def test_hosts_with_different_domains(hosts, check, ros_domain):
-    status, findings = check(hosts, there={'ROS_DOMAIN_ID': str(ros_domain + 101)})
-    assert status == 1
-    assert not_ok(findings) == {'domain': 'fail', 'multicast': 'warn', 'DDS': 'fail'}
-
-
-@pytest.mark.parametrize('peers', [False, True])
-def test_multicast_that_does_not_arrive_needs_static_peers(routed_hosts, check, peers):
-    here, there = ({'ROS_STATIC_PEERS': address} if peers else None
-                   for address in ('10.91.8.1', '10.91.7.1'))
-    status, findings = check(routed_hosts, '10.91.8.1', there, here)
-    assert not_ok(findings) == ({} if peers else {'multicast': 'warn', 'DDS': 'fail'}), findings
-    assert status == (0 if peers else 1)
-
-
-def test_a_clock_that_is_50_ms_ahead(hosts, check):
-    status, findings = check(hosts, command=FAST_CLOCK)
-    assert status == 0
-    assert not_ok(findings) == {'clock offset': 'warn'}
+def test_lost_fragments_another_domain_and_a_clock_that_is_50_ms_ahead(
+        hosts, doctors, ros_domain):
+    for name in ('ipfrag_low_thresh', 'ipfrag_high_thresh'):
+        run_on(hosts[1], 'sh', '-c', f'echo 0 > /proc/sys/net/ipv4/{name}')
+    both = doctors(hosts, command=FAST_CLOCK, VDL_TRANSPORT='shm',
+                   ROS_DOMAIN_ID=str(ros_domain + 101))
+    findings = both.ask(1, {'domain': 'fail', 'multicast': 'warn', 'clock offset': 'warn',
+                            'IP fragments': 'fail', 'DDS': 'fail'}, VDL_TRANSPORT='shm')
+    assert findings['IP fragments']['finding'].endswith('do not arrive at 10.91.7.2')
+    assert findings['IP fragments']['advice'] == 'export VDL_TRANSPORT=auto on both'
     figures = findings['clock offset']['figures']
     assert abs(figures['offset_s'] - 0.05) <= figures['uncertainty_s'] + 1e-6
+    both.end()
 
 
-def test_nobody_answers(hosts):
-    def ask(host):
-        return subprocess.run(on(hosts[0], *DOCTOR, '--peer', host), capture_output=True,
-                              text=True, timeout=500, check=False)
+def test_multicast_that_does_not_arrive_needs_static_peers(routed_hosts, doctors):
+    both = doctors(routed_hosts, '10.91.8.1')
+    both.ask(1, {'multicast': 'warn', 'DDS': 'fail'})
+    both.end()
+    both = doctors(routed_hosts, '10.91.8.1', ROS_STATIC_PEERS='10.91.7.1')
+    both.ask(0, {}, ROS_STATIC_PEERS='10.91.8.1')
+    both.end()
 
-    silent = ask('10.91.7.2')
+
+def test_nobody_answers_or_only_another_host_is_answered(hosts, doctors):
+    both = doctors(hosts, '10.91.7.2', '10.91.7.9')
+    refused = both.once()
+    assert refused.returncode == 1
+    assert 'the checks ended early' in refused.stdout
+    assert 'refused 10.91.7.1' in both.answering.output
+    both.answering.interrupt()
+    both.answering.wait()
+    silent = both.once()
     assert silent.returncode == 1
     assert silent.stdout == (
         'fail peer  10.91.7.2 is up, but no doctor answers at port 7399'
         ' -> on 10.91.7.2: ros2 run vdl_ros doctor --answer\n')
-    unknown = ask('no-such-host.invalid')
-    assert unknown.returncode == 1
-    assert 'no-such-host.invalid has no IPv4 address' in unknown.stdout
-
-
-def test_only_the_named_host_is_answered(hosts, launch):
-    answering = launch(*on(hosts[1], *DOCTOR, '--answer', '10.91.7.9'))
-    answering.wait_for(lambda: 'answering 10.91.7.9 at 10.91.7.2' in answering.output, 'its start')
-    result = subprocess.run(on(hosts[0], *DOCTOR, '--peer', '10.91.7.2'), capture_output=True,
-                            text=True, timeout=500, check=False)
-    assert result.returncode == 1
-    assert 'the checks ended early' in result.stdout
-    assert 'refused 10.91.7.1' in answering.output
 
 
 def frame(data: bytes) -> bytes:
@@ -156,20 +145,23 @@ def frame(data: bytes) -> bytes:
 HELLO = frame(json.dumps({'request': 'hello', 'token': 'a' * 32}).encode())
 
 
-@pytest.mark.parametrize(('option', 'domain', 'line'), [
-    ('--peer', 'lab', "ROS_DOMAIN_ID is lab; allowed: a whole number from 0 to 232"),
-    ('--answer', '233', "ROS_DOMAIN_ID is 233; allowed: a whole number from 0 to 232"),
-    ('--answer', '1', 'no-such-host.invalid: ')])
-def test_input_that_cannot_be_used_is_one_line(option, domain, line):
-    result = subprocess.run(
-        [*DOCTOR, option, 'no-such-host.invalid'], capture_output=True, text=True, timeout=500,
-        check=False, env=dict(os.environ) | {'ROS_DOMAIN_ID': domain})
-    assert result.returncode == 2
-    assert result.stderr.startswith(f'doctor: {line}')
-    assert result.stderr.count('\n') == 1
+def test_input_that_cannot_be_used_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(doctor.transport, 'configure', lambda: None)  # keep os.environ
+    for option, domain, line in (
+            ('--peer', 'lab', 'ROS_DOMAIN_ID is lab; allowed: a whole number from 0 to 232'),
+            ('--answer', '233', 'ROS_DOMAIN_ID is 233; allowed: a whole number from 0 to 232'),
+            ('--answer', '1', 'no-such-host.invalid: ')):
+        monkeypatch.setenv('ROS_DOMAIN_ID', domain)
+        assert doctor.main([option, 'no-such-host.invalid']) == 2, line
+        error = capsys.readouterr().err
+        assert error.startswith(f'doctor: {line}')
+        assert error.count('\n') == 1, line
+    monkeypatch.setenv('ROS_DOMAIN_ID', '1')
+    assert doctor.main(['--peer', 'no-such-host.invalid']) == 1
+    assert 'no-such-host.invalid has no IPv4 address' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(('sent', 'line'), [
+BAD_REQUESTS = [
     (b'\xff' * 8, 'a message of 4294967295 bytes; at most 16384 are allowed'),
     (frame(b'[' * 16000), "no JSON: b'[[["),
     (frame(b'[]'), "no JSON object: b'[]'"),
@@ -182,17 +174,20 @@ def test_input_that_cannot_be_used_is_one_line(option, domain, line):
     (HELLO + frame(b'{"request": "open"}') + frame(
         b'{"request": "datagrams", "discovery": 53, "data": 53}'), 'discovery is 53; allowed:'),
     (HELLO, 'the other doctor closed the connection'),
-])
-def test_bad_requests_are_one_line_and_the_next_asker_is_answered(answering, sent, line):
+]
+
+
+def test_bad_requests_are_one_line_each_and_the_next_asker_is_answered(answering):
     process, port = answering
-    with socket.create_connection(('127.0.0.1', port)) as connection:
-        connection.sendall(sent)
-        # The other side may have refused what it has read, and reset the connection, by now.
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(1 << 16):
-                pass
-    process.wait_for(lambda: line in process.output, 'the line')
+    for sent, line in BAD_REQUESTS:
+        with socket.create_connection(('127.0.0.1', port)) as connection:
+            connection.sendall(sent)
+            # The other side may have refused what it has read, and reset the connection, by now.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(1 << 16):
+                    pass
+        process.wait_for(lambda line=line: line in process.output, line)
     with socket.create_connection(('127.0.0.1', port)) as connection:
         connection.sendall(HELLO + frame(b'{"request": "goodbye"}'))
         length, = struct.unpack('!I', connection.recv(4, socket.MSG_WAITALL))

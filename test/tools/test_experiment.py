@@ -83,6 +83,7 @@ def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsy
     assert [each.stat().st_size > 1000 for each in best.glob('*/enjoy.mp4')] == [True]
 
 
+@pytest.mark.slow
 def test_the_page_opens_in_a_browser_from_its_file(specs, tmp_path, own_signals):
     assert experiment.main(['some.yaml', 'trained', '--sessions', '1']) == 0
     page = tmp_path / 'runs' / 'some' / 'trained' / 'train' / 'index.html'
@@ -149,7 +150,7 @@ def test_all_runs_what_a_file_says_and_dev_is_two_short_trials(specs, own_signal
     assert [each.name for each in folder.glob('trial-*/session-*/')] == ['session-0', 'session-0']
 
 
-def test_all_names_what_is_not_there(specs, capsys):
+def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_signals):
     every = specs.parent / 'experiments.yaml'
     every.write_text('some.yaml:\n  traind: train\n  searched: serch\n')
     assert experiment.main(['--all', str(every)]) == 2
@@ -157,27 +158,25 @@ def test_all_names_what_is_not_there(specs, capsys):
         f"experiment: {every}:2: some.yaml: no spec 'traind'; did you mean 'trained'?",
         f"experiment: {every}:3: some.yaml: searched: 'serch' is not allowed: one of train, "
         "search, enjoy, benchmark, dev; did you mean 'search'?"]
-
-
-@pytest.mark.parametrize(('arguments', 'message'), [
-    ([], 'one of FILE, --all and --check is needed'),
-    (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
-    (['some.yaml', 'serched'], "some.yaml: no spec 'serched'; did you mean 'searched'?"),
-    (['none.yaml', 'a'], 'none.yaml: cannot be read: No such file'),
-    (['some.yaml', 'trained', '--mode', 'search'], 'some.yaml: trained: has no search'),
-    (['some.yaml', 'trained', '--mode', 'enjoy'], 'trained: enjoy needs --at'),
-    (['some.yaml', 'trained', '--mode', 'enjoy', '--at', 'x'], '--at: x holds no checkpoint.pt'),
-    (['some.yaml', 'searched', '--mode', 'search', '--storage', 'sqlite:////none/a.db'],
-     '--storage: sqlite:////none/a.db cannot be used: '),
-])
-def test_bad_input_is_one_line_and_status_2(specs, capsys, own_signals, arguments, message):
-    try:
-        status = experiment.main(arguments)
-    except SystemExit as ended:
-        status = ended.code
-    assert status == 2
-    line, = capsys.readouterr().err.splitlines()
-    assert line.startswith(f'experiment: {message}')
+    for arguments, message in (
+            ([], 'one of FILE, --all and --check is needed'),
+            (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
+            (['some.yaml', 'serched'],
+             "some.yaml: no spec 'serched'; did you mean 'searched'?"),
+            (['none.yaml', 'a'], 'none.yaml: cannot be read: No such file'),
+            (['some.yaml', 'trained', '--mode', 'search'], 'some.yaml: trained: has no search'),
+            (['some.yaml', 'trained', '--mode', 'enjoy'], 'trained: enjoy needs --at'),
+            (['some.yaml', 'trained', '--mode', 'enjoy', '--at', 'x'],
+             '--at: x holds no checkpoint.pt'),
+            (['some.yaml', 'searched', '--mode', 'search', '--storage', 'sqlite:////none/a.db'],
+             '--storage: sqlite:////none/a.db cannot be used: ')):
+        try:
+            status = experiment.main(arguments)
+        except SystemExit as ended:
+            status = ended.code
+        assert status == 2, message
+        line, = capsys.readouterr().err.splitlines()
+        assert line.startswith(f'experiment: {message}')
 
 
 def drawn(path, name):
@@ -198,6 +197,7 @@ def begun(folder, number):
     return path.exists() and path.stat().st_size > 300
 
 
+@pytest.mark.slow
 def test_a_search_that_is_interrupted_and_killed_ends_with_the_same_trials(specs, launch):
     content = yaml.safe_load(specs.read_text())
     content['searched']['meta'] = {'sessions': 1, 'trials': 3}

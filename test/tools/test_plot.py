@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
 import subprocess
+import sys
 import zlib
 
 import matplotlib.image
@@ -41,23 +44,6 @@ def runs(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(scope='module')
-def trained(tmp_path_factory):
-    """Return the folder of a run that was learned."""
-    folder = tmp_path_factory.mktemp('runs') / 'real'
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('signal.signal', lambda *_: None)
-        assert local_training.main(
-            ['--env_id', 'vdl/Counter-v0', '--num_envs', '4', '--hidden_size', '8',
-             '--total_steps', '2000', '--run_dir', str(folder)]) == 0
-    return folder
-
-
-def command(*words):
-    return subprocess.run(['ros2', 'run', 'vdl_ros', 'plot', *words], capture_output=True,
-                          text=True, timeout=120, check=False)
-
-
 def ink(path, color):
     """Return how many points of the picture have this colour."""
     picture = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
@@ -69,19 +55,14 @@ def words(path):
     return re.findall(r'<!-- (.*) -->', path.read_text())
 
 
-def test_the_default_output_is_plot_png_in_the_current_folder(runs):
-    done = command('a', 'b', '--compare', 'c')
-    assert (done.returncode, done.stdout, done.stderr) == (0, 'plot.png\n', '')
+def test_every_format_shows_the_curves(runs, capsys):
+    assert plot.main(['a', 'b', '--compare', 'c']) == 0
+    assert capsys.readouterr() == ('plot.png\n', '')
     assert ink(runs / 'plot.png', BLUE) > 500
     assert ink(runs / 'plot.png', ORANGE) > 500
 
-
-def test_an_svg_contains_labels_and_note(runs):
-    done = command('a', 'b', '--compare', 'c', 'd', '--output', 'plot.svg')
-    assert done.returncode == 2
-    done = command('a', 'b', '--compare', 'c', '--compare', 'd/progress.csv', '--output',
-                   'plot.svg', '--x', 'time', '--y', 'length', '--smooth', '5', '--raw')
-    assert done.returncode == 0, done.stderr
+    assert plot.main(['a', 'b', '--compare', 'c', '--compare', 'd/progress.csv', '--output',
+                      'plot.svg', '--x', 'time', '--y', 'length', '--smooth', '5', '--raw']) == 0
     found = words(runs / 'plot.svg')
     assert {'CartPole-v1, impala, 2 runs', 'CartPole-v1, ppo', 'ALE/Pong-v5, impala', 'time, s',
             'CartPole-v1 and ALE/Pong-v5 (different environments)',
@@ -91,10 +72,8 @@ def test_an_svg_contains_labels_and_note(runs):
     assert 'band: mean ± standard deviation' in text
     assert 'moving mean of 5 points' in text
 
-
-def test_a_pdf_contains_the_curve(runs):
-    done = command('a', '--output', 'plot.PDF', '--y', 'losses/entropy', '--x', 'episodes')
-    assert done.returncode == 0, done.stderr
+    assert plot.main(['a', '--output', 'plot.PDF', '--y', 'losses/entropy', '--x',
+                      'episodes']) == 0
     content = (runs / 'plot.PDF').read_bytes()
     assert content.startswith(b'%PDF')
     pages = [zlib.decompress(part) for part in re.findall(
@@ -114,10 +93,14 @@ def test_labels_and_title_can_be_given(runs, capsys):
         'impala', 'One'}
 
 
-@pytest.mark.parametrize('y', ['return', 'length', 'losses/entropy', 'charts/episodic_length'])
-def test_a_run_of_local_training_can_be_plotted(trained, tmp_path, y):
-    assert plot.main([str(trained), '--y', y, '--output', str(tmp_path / 'plot.svg')]) == 0
-    assert {'impala', 'vdl/Counter-v0'} <= set(words(tmp_path / 'plot.svg'))
+def test_a_run_of_local_training_can_be_plotted(tmp_path, own_signals):
+    assert local_training.main(
+        ['--env_id', 'vdl/Counter-v0', '--num_envs', '4', '--hidden_size', '8',
+         '--total_steps', '2000', '--run_dir', str(tmp_path / 'run')]) == 0
+    for y in ('return', 'losses/entropy', 'charts/episodic_length'):
+        output = tmp_path / 'plot.svg'
+        assert plot.main([str(tmp_path / 'run'), '--y', y, '--output', str(output)]) == 0, y
+        assert {'impala', 'vdl/Counter-v0'} <= set(words(output)), y
 
 
 def damage(path):
@@ -132,7 +115,7 @@ def later(path):
     (path / 'b' / 'progress.csv').write_text('agent_steps,mean_return_100\n7000,1\n8000,2\n')
 
 
-@pytest.mark.parametrize(('options', 'before', 'message'), [
+ERRORS = [
     (['nowhere'], None, 'nowhere: no such folder or file'),
     (['.'], None, '.: not a run: no progress.csv'),
     (['b', 'a'], damage, "a/progress.csv: line 3 is damaged: 'x,3'"),
@@ -149,53 +132,51 @@ def later(path):
      '--label: 2 given; allowed: one for each group of runs, 1'),
     (['a', '--output', 'plot.gif'], None,
      '--output: plot.gif does not end in .png, .pdf, .svg'),
-    (['a', '--output', 'plot'], None, '--output: plot does not end in .png, .pdf, .svg'),
     (['a', '--output', 'no/plot.png'], None, '--output: no is not a folder'),
     (['a', '--output', 'is.png'], lambda path: (path / 'is.png').mkdir(),
-     '--output: is.png is a folder'),
-    ], ids=lambda value: ' '.join(value) if isinstance(value, list) else None)
-def test_an_error_is_one_line(runs, capsys, options, before, message):
-    if before is not None:
-        before(runs)
-    assert plot.main(options) == 2
-    output = capsys.readouterr()
-    assert output.err == f'plot: {message}\n'
-    assert output.out == ''
-    assert not [path for path in runs.iterdir() if path.is_file()]
+     '--output: is.png is a folder')]
 
 
-@pytest.mark.parametrize(('options', 'message'), [
-    ([], 'the following arguments are required: RUN'),
-    (['a', '--x', 'age'], "argument --x: invalid choice: 'age' "),
-    (['a', '--band', 'wide'], "argument --band: invalid choice: 'wide' "),
-    (['a', '--smooth', '0'], "argument --smooth: '0' is not allowed: a number of points from 1"),
-    (['a', '--smooth', '2.5'], "argument --smooth: '2.5' is not allowed: a number of points"),
-    (['a', '--smooth', 'nan'], "argument --smooth: 'nan' is not allowed: a number of points"),
-    (['a', '--smooth', 'much'], "argument --smooth: 'much' is not allowed: a number of points"),
-    (['a', '--width', '1000'], "argument --width: '1000' is not allowed: from 4 to 40 inches"),
-    (['a', '--width', 'wide'], "argument --width: 'wide' is not allowed: from 4 to 40 inches"),
-    (['a', '--compare'], 'argument --compare: expected at least one argument')])
-def test_invalid_options_give_one_line(runs, capsys, options, message):
-    with pytest.raises(SystemExit) as end:
-        plot.main(options)
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f'plot: {message}')
-    assert error.count('\n') == 1
+def test_an_error_is_one_line(runs, capsys):
+    for number, (options, before, message) in enumerate(ERRORS):
+        folder = runs / str(number)
+        folder.mkdir()
+        for each in 'abcd':
+            shutil.copytree(runs / each, folder / each)
+        if before is not None:
+            before(folder)
+        with contextlib.chdir(folder):
+            assert plot.main(options) == 2, message
+        assert capsys.readouterr() == ('', f'plot: {message}\n')
+        assert not [path for path in folder.iterdir() if path.is_file()], message
 
 
-def test_the_exit_status_is_that_of_main(runs):
-    for options, message in ((['nowhere'], 'plot: nowhere: no such folder or file\n'),
-                             (['a', '--smooth', '-1'], None)):
-        done = command(*options)
-        assert done.returncode == 2
-        assert done.stderr.count('\n') == 1
-        assert message in (None, done.stderr)
+def test_invalid_options_give_one_line(runs, capsys):
+    for options, message in (
+            ([], 'the following arguments are required: RUN'),
+            (['a', '--x', 'age'], "argument --x: invalid choice: 'age' "),
+            (['a', '--smooth', '0'],
+             "argument --smooth: '0' is not allowed: a number of points from 1"),
+            (['a', '--smooth', 'nan'],
+             "argument --smooth: 'nan' is not allowed: a number of points"),
+            (['a', '--width', '1000'],
+             "argument --width: '1000' is not allowed: from 4 to 40 inches"),
+            (['a', '--compare'], 'argument --compare: expected at least one argument')):
+        with pytest.raises(SystemExit) as end:
+            plot.main(options)
+        assert end.value.code == 2, message
+        error = capsys.readouterr().err
+        assert error.startswith(f'plot: {message}')
+        assert error.count('\n') == 1, message
 
 
-def test_it_needs_no_ros(runs):
-    code = ('import sys\nfor name in ("rclpy", "std_msgs", "torch"): sys.modules[name] = None\n'
-            'from vdl_ros.tools import plot\nsys.exit(plot.main(["a", "b"]))')
-    done = subprocess.run(['python3', '-c', code], capture_output=True, text=True, timeout=120,
-                          check=False)
+def test_the_command_needs_no_ros_and_has_the_status_of_main(runs):
+    program = ('import sys\n'
+               'for name in ("rclpy", "std_msgs", "torch"): sys.modules[name] = None\n'
+               'from vdl_ros.tools import plot\nsys.exit(plot.main(sys.argv[1:]))')
+    done = subprocess.run([sys.executable, '-c', program, 'a', 'b'], capture_output=True,
+                          text=True, check=False)
     assert (done.returncode, done.stdout) == (0, 'plot.png\n'), done.stderr
+    done = subprocess.run(['ros2', 'run', 'vdl_ros', 'plot', 'nowhere'], capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, 'plot: nowhere: no such folder or file\n')
