@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
 import json
 import re
 import shutil
@@ -22,9 +23,8 @@ ARGUMENTS = [
     # WebGL in software.
     '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader',
     '--ignore-gpu-blocklist', '--no-first-run', '--disable-background-networking',
-    # Name resolution fails: the page must work without the internet. Names of strangers lead to
-    # this machine.
-    '--host-resolver-rules=MAP *.stranger.test 127.0.0.1 , MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
+    # Name resolution fails: the page must work without the internet.
+    '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
 ]
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
 
@@ -94,10 +94,6 @@ class Browser:
         """Run a JavaScript function body and return its result."""
         return self._request('POST', '/execute/sync', {'script': script, 'args': list(arguments)})
 
-    def run_async(self, script: str, *arguments: object):
-        """Run a JavaScript function body; return what it gives to the last of its arguments."""
-        return self._request('POST', '/execute/async', {'script': script, 'args': list(arguments)})
-
     @property
     def text(self) -> str:
         """The visible text."""
@@ -161,13 +157,10 @@ class Browser:
             'type': 'pointer', 'id': 'mouse', 'parameters': {'pointerType': 'mouse'},
             'actions': list(actions)}]})
 
-    def screenshot(self, path: Path | None = None) -> np.ndarray:
-        """Return a screenshot, uint8 [height, width, 3]; save it as PNG to ``path``."""
-        content = base64.b64decode(self._request('GET', '/screenshot'))
-        if path is None:
-            path = Path(self._profile.name) / 'screenshot.png'
-        path.write_bytes(content)
-        with av.open(str(path)) as container:
+    def screenshot(self) -> np.ndarray:
+        """Return a screenshot, uint8 [height, width, 3]."""
+        content = io.BytesIO(base64.b64decode(self._request('GET', '/screenshot')))
+        with av.open(content) as container:
             return next(container.decode(video=0)).to_ndarray(format='rgb24')
 
     def kill(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from unittest.mock import patch
 
@@ -81,21 +82,20 @@ def node_here(ros_domain, capfd):
 
     ``work`` is what its executable does with it. All nodes end with the test.
     """
-    started, printed = [], []
+    printed = []
 
     def read():
         printed.extend(capfd.readouterr())
         return ''.join(printed)
 
-    def start(make, *parameters, work=spin_node):
-        if not rclpy.ok():
-            rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-        started.append(NodeHere(make, parameters, work, read))
-        return started[-1]
+    with contextlib.ExitStack() as ends:
+        ends.callback(rclpy.try_shutdown)
 
-    yield start
-    try:
-        for each in reversed(started):
-            each.end()
-    finally:
-        rclpy.try_shutdown()
+        def start(make, *parameters, work=spin_node):
+            if not rclpy.ok():
+                rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+            running = NodeHere(make, parameters, work, read)
+            ends.callback(running.end)
+            return running
+
+        yield start

@@ -4,16 +4,11 @@ The view: its page shows the arm, and its buttons move it only while held.
 Three tests use a real browser, the others a program that talks to the view as its page does.
 """
 
-import base64
 import contextlib
-import functools
-import http.server
 import math
 import re
 import socket
-import threading
 import time
-from urllib.parse import urlsplit
 
 import browser as browsers
 import numpy as np
@@ -328,78 +323,3 @@ def test_used_port_is_refused_and_public_address_gives_a_warning(run_here, node_
             'port:=0 selects a free port\n')
     running = node_here(viewer.ViewerNode, 'port:=0', 'host:=0.0.0.0')
     assert 'everyone who can reach this address can move' in running.output
-
-
-@pytest.mark.slow
-def test_a_browser_shows_images_and_another_arm(page, peer):
-    images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
-
-    def green():
-        red, green, blue = np.moveaxis(page.browser.screenshot().astype(int), -1, 0)
-        return int(((green > 150) & (red < 60) & (blue < 60)).sum())
-
-    page.until(lambda: green() > 1000, 'the image', say=lambda: images.publish(GREEN))
-    page.until(lambda: yellow(page.picture()) > 300, 'the arm')
-    before = page.picture()
-    page.describe(expand({'forearm_length': 0.2}))
-    page.until(lambda: np.abs(page.picture() - before).max(axis=-1).sum() > 255 * 300,
-               'the longer arm')
-
-
-@pytest.fixture
-def strangers_port(tmp_path):
-    """Return the port of a server with a page that is not the view's."""
-    (tmp_path / 'index.html').write_text('<title>stranger</title>')
-    handler = functools.partial(QuietHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-# What a page can do: open a websocket as the view's page does, and send if it opens.
-SEND = '''
-const [address, protocol, text, done] = arguments;
-const bytes = Uint8Array.from(atob(text), each => each.charCodeAt(0));
-const socket = new WebSocket(address, [protocol]);
-socket.onopen = () => { socket.send(bytes); socket.close(); done('opened'); };
-socket.onerror = () => done('refused');
-'''
-
-
-@pytest.mark.slow
-def test_pages_of_other_origins_are_refused(page, strangers_port, tmp_path):
-    view = urlsplit(page.url)
-    # The worst case: strangers who know the token.
-    address = f'ws://{view.netloc}{view.path.rstrip("/")}'
-    data = base64.b64encode(page_client.encode(page_client.CAMERA)).decode()
-    origins = [f'http://127.0.0.1:{strangers_port}', f'http://any.stranger.test:{strangers_port}']
-    stranger = browsers.Browser(tmp_path / 'strangers_driver.txt')
-    try:
-        for origin in origins:
-            stranger.open(f'{origin}/')
-            stranger.errors()
-            assert stranger.run_async(
-                SEND, address, page_client.PROTOCOL, data) == 'refused', origin
-            assert '403' in ''.join(stranger.errors()), origin
-        # A name that now leads to this machine is the page's own origin, yet not the view's.
-        stranger.open(f'http://rebound.stranger.test:{view.port}{view.path}')
-        assert 'is not allowed' in stranger.text
-        # Neither can the view be a part of a stranger's page.
-        stranger.open(f'{origins[0]}/')
-        stranger.run('const frame = document.createElement("iframe"); frame.src = arguments[0];'
-                     'document.body.append(frame)', page.url)
-        page.until(lambda: 'frame-ancestors' in ''.join(stranger.errors()), 'the refusal')
-    finally:
-        stranger.close()
-    assert f"request refused: Origin '{origins[0]}' is not allowed" in page.running.output
-    # The page goes on.
-    page.browser.click('EMERGENCY STOP')
-    page.until(lambda: page.stops and page.stops[-1].engage, 'the stop')
