@@ -215,6 +215,8 @@ def workspace(tmp_path, monkeypatch, own_signals):
         return made.programs[-1], made.programs[-1]._protocol
 
     environment = dict(os.environ)
+    # A file that was written twice in a second, with equal length, would run from old bytecode.
+    monkeypatch.setattr(sys, 'dont_write_bytecode', True)
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, 'subprocess_exec', start)
     monkeypatch.setenv(
         'AMENT_PREFIX_PATH', f'{made.prefix}:{environment.get("AMENT_PREFIX_PATH", "")}')
