@@ -177,12 +177,13 @@ def test_a_driver_that_is_silent_suspended_or_interrupted_stops_the_motors_in_ti
         assert took(last, stop.time) <= STOPPED_WITHIN
         assert stop.pid == driver.pid
     assert 'no command for 0.5 s: motors off' in person.driver.output
-    for number in (signal.SIGSTOP, signal.SIGINT):
-        person.publish()
-        person.move()
-        person.stopped_in_time(took, lambda number=number: driver.send_signal(number),
-                               by_driver=number == signal.SIGINT)
-        driver.send_signal(signal.SIGCONT)
+    person.publish()
+    person.move()
+    person.stopped_in_time(took, driver.suspend, by_driver=False)
+    driver.resume()
+    person.publish()
+    person.move()
+    person.stopped_in_time(took, lambda: driver.send_signal(signal.SIGINT), by_driver=True)
     assert person.driver.wait() == 0
     assert bench.data[-1] == '000000'
 
