@@ -23,8 +23,10 @@ import psutil
 import pytest
 from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 
+from vdl_ros.common.opengl import draw_without_display
+
 # Variables that are read when a library is imported: of a forked process they cannot change.
-READ_BY_IMPORTS = ('ATEN_', 'LD_', 'MKL_', 'MUJOCO_', 'OMP_', 'ONEDNN_', 'OPENBLAS_', 'PYOPENGL_',
+READ_BY_IMPORTS = ('ATEN_', 'LD_', 'MKL_', 'MUJOCO_', 'OMP_', 'ONEDNN_', 'OPENBLAS_',
                    'PYTHONHASHSEED', 'PYTHONUNBUFFERED', 'PYTHONWARNINGS', 'RMW_')
 SERVER = multiprocessing.get_context('forkserver')
 SERVER.set_forkserver_preload(['preloaded'])
@@ -35,6 +37,7 @@ def import_settings(environment) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(READ_BY_IMPORTS)}
 
 
+draw_without_display()  # as the first import of vdl_ros.arm does, in the server and here
 AT_THE_START = import_settings(os.environ)
 
 
