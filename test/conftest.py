@@ -81,6 +81,16 @@ def pytest_collection_finish():
 
 
 @pytest.fixture
+def printed(capfd):
+    """Return a function that returns what this process has printed since the test began."""
+    def read():
+        # capfd.readouterr would lose what another thread prints meanwhile.
+        return without_shared_memory(''.join(
+            os.pread(number, 1 << 24, 0).decode(errors='replace') for number in (1, 2)))
+    return read
+
+
+@pytest.fixture
 def own_signals():
     """Restore the handlers of SIGINT and SIGTERM after the test."""
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}

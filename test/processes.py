@@ -108,12 +108,13 @@ class ForkedProcess:
 class Launched:
     """A command in its own process group, with its output in a file."""
 
-    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None):
+    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None,
+                 forked: bool = True):
         self.log = log
         self._command = command
         env = env or dict(os.environ)
         self._stream = log.open('wb')
-        executable = forked_executable(command, env)
+        executable = forked_executable(command, env) if forked else None
         if executable is not None:
             self.process = ForkedProcess([str(executable), *command[4:]], log, env)
         else:
@@ -200,9 +201,9 @@ def launch(tmp_path):
     """Return a function that starts a command; its processes end with the test."""
     started: list[Launched] = []
 
-    def start(*command: str, env: dict[str, str] | None = None) -> Launched:
+    def start(*command: str, env: dict[str, str] | None = None, forked: bool = True) -> Launched:
         log = tmp_path / f'output-{len(started)}.txt'
-        started.append(Launched(list(command), log, env))
+        started.append(Launched(list(command), log, env, forked))
         return started[-1]
 
     yield start

@@ -35,6 +35,8 @@ NEVER_TWICE = '\ndef test_without_processes():\n    fail_once("fast")\n'
 def test_a_failed_test_with_processes_runs_once_more(tmp_path, monkeypatch):
     for name in ('VDL_ROS_TEST_STARTS', 'PYTEST_XDIST_WORKER'):
         monkeypatch.delenv(name, raising=False)
+    # Locks of its own: this test keeps those of the schedule.
+    monkeypatch.setenv('TMPDIR', str(tmp_path))
     monkeypatch.setenv('PYTHONPATH', str(HERE))
     monkeypatch.setenv('PYTEST_ADDOPTS', '-q -p schedule -p reporter --numprocesses=0')
 

@@ -76,25 +76,19 @@ class NodeHere:
 
 
 @pytest.fixture
-def node_here(ros_domain, capfd):
+def node_here(ros_domain, printed):
     """
     Return a function that starts a node in this process, with the parameters ``name:=value``.
 
     ``work`` is what its executable does with it. All nodes end with the test.
     """
-    printed = []
-
-    def read():
-        printed.extend(capfd.readouterr())
-        return ''.join(printed)
-
     with contextlib.ExitStack() as ends:
         ends.callback(rclpy.try_shutdown)
 
         def start(make, *parameters, work=spin_node):
             if not rclpy.ok():
                 rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-            running = NodeHere(make, parameters, work, read)
+            running = NodeHere(make, parameters, work, printed)
             ends.callback(running.end)
             return running
 

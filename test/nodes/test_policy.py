@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import threading
 
 import numpy as np
@@ -240,9 +239,8 @@ def of_onnx(path, **options):
 
 def test_an_onnx_file_moves_the_arm_without_pytorch(launch, peer, tmp_path):
     path = of_onnx(tmp_path, turning=True)
-    # This variable keeps it from being forked from a process that has imported PyTorch.
     process = launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', f'policy:={path}',
-                     env={**os.environ, 'PYTHONUNBUFFERED': '1'})
+                     forked=False)
     Running(peer, process).until_turning()
     (node,) = process.nodes('policy') or [psutil.Process(process.process.pid)]
     libraries = [each.path for each in node.memory_maps()]

@@ -244,14 +244,14 @@ def test_a_viewer_that_stands_still_publishes_no_target_and_one_that_ends_no_mot
 
 
 def test_go_and_home_send_trajectories_within_motor_speed(view):
-    # An invalid description is refused, and the arm stays.
-    for text, reason in (('<robot', 'URDF'), (expand().replace('0.42', 'heavy'), 'mass')):
-        view.describe(text)
-        view.until(lambda reason=reason: re.search(
-            f'robot_description refused: .*{reason}', view.running.output), 'the reason')
     with page_client.PageClient(view.url) as page:
         page.send(page_client.CAMERA)
         page.read('Go', 'Home')
+        # An invalid description is refused, and the arm stays.
+        for text, reason in (('<robot', 'URDF'), (expand().replace('0.42', 'heavy'), 'mass')):
+            view.describe(text)
+            view.until(lambda reason=reason: re.search(
+                f'robot_description refused: .*{reason}', view.running.output), 'the reason')
 
         def go(label):
             view.pose(0.5, 0.0, 0.0, 0.0, 0.0)

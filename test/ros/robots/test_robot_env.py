@@ -78,19 +78,14 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
 
 
 def test_an_environment_waits_until_the_robot_receives_its_actions(
-        peer, robot, make, act, capfd):
-    logged, commands = [''], []
-
-    def is_logged():
-        logged[0] += capfd.readouterr().err
-        return 'robot/mine waits: nobody receives cmd' in logged[0]
-
+        peer, robot, make, act, printed):
+    commands = []
     # It subscribes to its own actions, because they name a sender.
     agent = act(make(actions={
         'topic': 'cmd', 'type': 'geometry_msgs/msg/TwistStamped', 'sender': 'header.frame_id',
         'parts': [{**GOOD['actions']['parts'][0], 'field': 'twist.linear.x'}]}))
     with peer.saying(robot.measure, every=0.01):
-        peer.until(is_logged, 'the reason')
+        peer.until(lambda: 'robot/mine waits: nobody receives cmd' in printed(), 'the reason')
         assert agent.steps == []
         peer.node.create_subscription(TwistStamped, 'cmd', commands.append, qos.COMMAND)
         peer.until(lambda: 0.5 in [each.twist.linear.x for each in commands], 'its action')
