@@ -14,12 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
-from schedule import PROCESS_FOLDERS
 
 # More failures than this are no chance: nothing runs twice.
 MAX_SECOND_RUNS = 8
-# A test with processes takes about as long as this many others; for the estimate.
-WEIGHT_OF_PROCESSES = 60
+# How long a test of these folders takes in units of the others, for the estimate.
+WEIGHTS = {'launch': 150, 'nodes': 35, 'tools': 35}
 PERIOD_S = 20.0
 STARTS = 'VDL_ROS_TEST_STARTS'
 
@@ -29,6 +28,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # Threads of torch.distributed print traces, also after their test.
+    os.environ.setdefault('TORCH_CPP_LOG_LEVEL', 'FATAL')
     if hasattr(config, 'workerinput') or os.environ.get(STARTS):  # a worker, or a second run
         return
     file, path = tempfile.mkstemp(prefix='vdl_ros-starts-')
@@ -124,8 +125,8 @@ class Reporter:
 
 
 def weight(nodeid):
-    """Return about how long a test takes, in units of those without processes."""
-    return WEIGHT_OF_PROCESSES if (*nodeid.split('/'), '')[1] in PROCESS_FOLDERS else 1
+    """Return about how long a test takes."""
+    return WEIGHTS.get((*nodeid.split('/'), '')[1], 1)
 
 
 def passes(nodeid):

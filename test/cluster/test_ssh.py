@@ -30,6 +30,7 @@ def start(launch, tmp_path, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_a_host_whose_key_has_changed_or_that_does_not_answer_is_refused(start, tmp_path):
     assert start(host_key=tmp_path / 'id').startswith(
         'cluster: HOST: its host key has changed: if that is right, forget the old one by '

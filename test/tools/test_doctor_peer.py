@@ -68,6 +68,7 @@ def doctors(launch, monkeypatch):
     return lambda *options, **more: Doctors(launch, *options, **more)
 
 
+@pytest.mark.slow
 def test_a_good_link_a_narrow_one_and_a_firewall(hosts, doctors, ros_domain):
     both = doctors(hosts)
     findings = both.ask(0, {})
@@ -99,6 +100,7 @@ def test_a_good_link_a_narrow_one_and_a_firewall(hosts, doctors, ros_domain):
     both.end()
 
 
+@pytest.mark.slow
 def test_lost_fragments_another_domain_and_a_clock_that_is_50_ms_ahead(
         hosts, doctors, ros_domain):
     for name in ('ipfrag_low_thresh', 'ipfrag_high_thresh'):
@@ -114,6 +116,7 @@ def test_lost_fragments_another_domain_and_a_clock_that_is_50_ms_ahead(
     both.end()
 
 
+@pytest.mark.slow
 def test_multicast_that_does_not_arrive_needs_static_peers(routed_hosts, doctors):
     both = doctors(routed_hosts, '10.91.8.1')
     both.ask(1, {'multicast': 'warn', 'DDS': 'fail'})
@@ -123,6 +126,7 @@ def test_multicast_that_does_not_arrive_needs_static_peers(routed_hosts, doctors
     both.end()
 
 
+@pytest.mark.slow
 def test_nobody_answers_or_only_another_host_is_answered(hosts, doctors):
     both = doctors(hosts, '10.91.7.2', '10.91.7.9')
     refused = both.once()

@@ -99,6 +99,7 @@ def test_the_page_opens_in_a_browser_from_its_file(specs, tmp_path, own_signals)
     assert [width > 100 for width in widths] == [True]
 
 
+@pytest.mark.slow
 def test_a_training_is_resumed_and_a_benchmark_leaves_out_what_has_results(
         specs, capsys, own_signals):
     assert experiment.main(['some.yaml', 'trained', '--sessions', '1']) == 0
@@ -139,6 +140,7 @@ def test_a_trial_that_fails_is_named_with_its_log_and_the_search_goes_on(
     assert experiment.main(['some.yaml', 'failing', '--mode', 'search', '--trials', '1']) == 1
 
 
+@pytest.mark.slow
 def test_all_runs_what_a_file_says_and_dev_is_two_short_trials(specs, own_signals):
     every = specs.parent / 'experiments.yaml'
     every.write_text('some.yaml:\n  searched: dev\n')
