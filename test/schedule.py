@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 # Folders of tests that start processes.
-PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'benchmarks', 'bootstrap', 'setup')
+PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'bootstrap')
 PROCESS_FIXTURES = {'launch', 'peer', 'took'}
 
 

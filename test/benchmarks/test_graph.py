@@ -9,6 +9,8 @@ import pytest
 from benchmarks import graph
 from vdl_ros.ros.launch_nodes import SAVING_S
 
+pytestmark = pytest.mark.process
+
 
 def test_interrupt_while_a_command_starts_ends_it(monkeypatch):
     started = []

@@ -13,7 +13,7 @@ from benchmarks.scaling import learners
 from benchmarks.scaling import runs as scaling
 from benchmarks.train import runs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 ONE_ROUND = ('--env', 'CartPole-v1', '--rounds', '1')
 
