@@ -92,6 +92,7 @@ class Reporter:
     def _print(self, line):
         self._terminal.ensure_newline()
         self._terminal.write_line(line)
+        self._terminal.flush()  # also where a file or a pipe takes it
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session, exitstatus):
