@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+import fake_owi535 as fake
 import pytest
 import rclpy
 from domain_coordinator import domain_id
@@ -269,3 +270,12 @@ def peer(ros_domain):
     peer = Peer()
     yield peer
     peer.close()
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Return a device that is found by the processes of the test."""
+    with fake.plugged_in() as bench:
+        for name, value in bench.env.items():
+            monkeypatch.setenv(name, value)
+        yield bench

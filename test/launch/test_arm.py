@@ -6,7 +6,6 @@ import signal
 import time
 from pathlib import Path
 
-import fake_owi535 as fake
 import numpy as np
 import psutil
 import pytest
@@ -48,14 +47,6 @@ def arm_launch(launch):
     def start(*arguments):
         return launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *arguments)
     return start
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    with fake.plugged_in() as bench:
-        for name, value in bench.env.items():
-            monkeypatch.setenv(name, value)
-        yield bench
 
 
 def nanoseconds(message):

@@ -3,7 +3,6 @@
 import math
 import time
 
-import fake_owi535 as fake
 import numpy as np
 import pytest
 import reach_checkpoint
@@ -72,14 +71,6 @@ def asking(peer, status):
             message.point.x, message.point.y, message.point.z = TARGET.tolist()
             targets.publish(message)
     return ask
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    with fake.plugged_in() as bench:
-        for name, value in bench.env.items():
-            monkeypatch.setenv(name, value)
-        yield bench
 
 
 @pytest.mark.slow

@@ -27,14 +27,6 @@ DEACTIVATE, CLEANUP = Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CL
 SHUTDOWN = Transition.TRANSITION_INACTIVE_SHUTDOWN
 
 
-@pytest.fixture
-def bench(monkeypatch):
-    with fake.plugged_in() as bench:
-        for name, value in bench.env.items():
-            monkeypatch.setenv(name, value)
-        yield bench
-
-
 class Person:
     """Commands the arm and receives its topics."""
 
