@@ -81,15 +81,13 @@ class ForkedProcess:
     def __init__(self, words: list[str], log: Path, env: dict[str, str]):
         self._process = SERVER.Process(
             target=run_executable, args=(words, log, env, os.getcwd()))
-        before = os.environ.get('OMP_WAIT_POLICY')
-        os.environ['OMP_WAIT_POLICY'] = 'passive'  # as executables set it before their imports
-        try:
-            self._process.start()
-        finally:
-            os.environ.pop('OMP_WAIT_POLICY')
-            if before is not None:
-                os.environ['OMP_WAIT_POLICY'] = before
+        self._process.start()
         self.pid = self._process.pid
+        # Before it has its own process group a signal to that group reaches nobody.
+        pause = threading.Event()
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            while os.getpgid(self.pid) != self.pid:
+                pause.wait(0.002)
 
     @property
     def returncode(self) -> int | None:

@@ -28,7 +28,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # Threads of torch.distributed print traces, also after their test.
+    # PyTorch reads both when it is imported. Threads that wait leave their core to the other
+    # workers, as in the executables; those of torch.distributed print no traces.
+    os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
     os.environ.setdefault('TORCH_CPP_LOG_LEVEL', 'FATAL')
     if hasattr(config, 'workerinput') or os.environ.get(STARTS):  # a worker, or a second run
         return

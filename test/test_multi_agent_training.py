@@ -14,8 +14,8 @@ from vdl_ros.multi_agent_training import train
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.tools import match
 
-PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 200}
-A3C = {'algorithm': 'a3c', 'unroll_length': 5, 'batch_size': 2, 'total_steps': 300}
+PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 100}
+A3C = {'algorithm': 'a3c', 'unroll_length': 5, 'batch_size': 2, 'total_steps': 150}
 CART_POLE = {'env_id': 'CartPole-v1'}
 DUEL = {'env_id': duel_world.DUEL, 'num_envs': 3}
 DUELLISTS = [(0, 0, 0), (0, 0, 1), (1, 0, 0)]
@@ -62,10 +62,10 @@ def test_a_session_is_deterministic_and_a_finished_one_can_get_longer(tmp_path):
         assert all(torch.equal(each, again[name][1][key]) for key, each in first[name][1].items())
         assert not all(torch.equal(each, other[name][1][key])
                        for key, each in first[name][1].items())
-    longer = {name: {**each, 'total_steps': 400} for name, each in agents.items()}
+    longer = {name: {**each, 'total_steps': 250} for name, each in agents.items()}
     resumed = session(tmp_path / 'a', longer, [DUEL], DUELLISTS, seed=5)
     for name in agents:
-        assert resumed[name][0]['agent_steps'] >= 400
+        assert resumed[name][0]['agent_steps'] >= 250
         assert resumed[name][0]['updates'] > first[name][0]['updates']
 
 
