@@ -99,7 +99,8 @@ def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
         return missing
     packages = _packages(missing)
     print_progress(f'missing: {_names(missing)}; installing {" ".join(packages)}')
-    env = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
+    # In English, because its messages are read.
+    env = dict(os.environ, DEBIAN_FRONTEND='noninteractive', LC_ALL='C')
     try:
         _apt_get('package lists', [*prefix, 'apt-get', 'update', '-q'], log, env)
         _apt_get('system packages', [
