@@ -65,9 +65,14 @@ def test_the_simulated_arm_is_calibrated_with_consent(
     assert not any(moving([each]) for each in sent)
     assert not path.exists()
 
-    person('y\n')
-    status, output = run_here(
-        calibrate.main, 'joints:=base', f'output:={path}', 'use_sim_time:=true')
+    for _ in range(3):
+        person('y\n')
+        status, output = run_here(
+            calibrate.main, 'joints:=base', f'output:={path}', 'use_sim_time:=true')
+        # It ends when the machine stands still between a command and its echo.
+        if 'the arm does not follow' not in output:
+            break
+        assert not path.exists()
     assert status == 0, output
     assert 'Move it? [y/N]' in output
     assert '[1/4] base: which way it turns\n[2/4] bring the arm upright\n' in output
