@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from vdl_ros.arm.control.controller_config import ControllerConfig
@@ -13,7 +16,7 @@ from vdl_ros.arm.teleop.teleop_config import TeleopConfig
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement, ImageTransportConfig
 from vdl_ros.cluster.cluster_config import ClusterConfig
-from vdl_ros.common.settings import settings_of
+from vdl_ros.common.settings import Setting, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.experiments.specs.schema import json_schema
@@ -32,107 +35,124 @@ from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.nodes.world_actor_config import WorldActorConfig
 from vdl_ros.rl.acting.actor_config import ActorConfig
 from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, ReplayConfig
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
 from vdl_ros.rl.train_config import TrainConfig
 from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.process_config import ProcessConfig
 
+LOCAL = '`python -m vdl_ros.local_training`'
+# Title, where its settings are given, and groups of settings, which are named in the table.
 PAGES = (
-    ('The environment', EnvConfig,
-     'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`, '
-     'options of `python -m vdl_ros.local_training`. Actors hear them from the learner.'),
-    ('Environments of this host', EnvModulesConfig,
-     'Launch argument of `train.launch.py`, `learner.launch.py`, `actors.launch.py` and '
-     '`evaluate.launch.py`, parameter of `learner`, `actor`, `world_actor`, `evaluate` and '
-     '`evaluator`, option of `python -m vdl_ros.local_training`. See '
-     '[environments.md](environments.md).'),
-    ('Learning', TrainConfig, 'Where the environment is, and sent to the actors with it.'),
-    *((f'Learning by {name}', settings, f'Where `algorithm` is `{name}`; beside those above.')
-      for name, settings in ALGORITHM_SETTINGS.items() if settings_of(settings)),
-    ('An attack', AttackConfig,
-     'Launch arguments of `train.launch.py`, `learner.launch.py`, `evaluate.launch.py` and '
-     '`arm.launch.py`, parameters of `learner`, `evaluate` and `attacker`, options of '
-     '`python -m vdl_ros.local_training`. Actors hear them from the learner. See '
-     '[attacks.md](attacks.md).'),
-    ('The network whose gradients an attack uses', SurrogateConfig,
-     'Launch argument of `train.launch.py`, `actors.launch.py`, `evaluate.launch.py` and '
-     '`arm.launch.py`, parameter of `actor`, `evaluate`, `evaluator` and `attacker`, option of '
-     '`python -m vdl_ros.local_training`.'),
-    ('An experiment', MetaConfig,
-     'The part `meta` of a spec. See [experiments.md](experiments.md).'),
-    ('An experiment: how it is searched', SearchConfig, 'The part `search` of a spec.'),
-    ('An experiment: what fitness is measured by', ReferenceConfig,
-     'The part `reference` of a spec, for environments without an entry in '
-     '`config/reference_returns.yaml`.'),
-    ('The run', RunConfig,
-     'Launch arguments of `train.launch.py` and `learner.launch.py`, parameters of `learner`.'),
-    ('The folder of a run', RunFolderConfig,
-     'Where the run is, and options of `python -m vdl_ros.local_training`. See '
-     '[runs.md](runs.md).'),
-    ('A cluster', ClusterConfig,
-     'Launch arguments of `cluster.launch.py`, settings of `cluster`, both with those of learning '
-     'and of the run. See [cluster.md](cluster.md).'),
-    ('Watching a run', TrainingViewerConfig,
-     'Launch arguments of `train.launch.py`, with `view`, `tensorboard` and `tensorboard_port` '
-     '([watching.md](watching.md)); parameters of `training_viewer`.'),
-    ('The policy that is watched', PolicyRendererConfig,
-     'Launch arguments of `train.launch.py`, parameters of `policy_renderer`.'),
-    ('One actor', ActorConfig, 'Launch arguments of `actors.launch.py`, parameters of `actor`.'),
-    ('The actor of several agents', WorldActorConfig, 'Parameters of `world_actor`.'),
-    ('Evaluation', EvaluateConfig,
-     'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.'),
-    ('Recording', RecordConfig, 'Parameters of `recorder`.'),
-    ('Playing', PlayConfig, 'Parameters of `player`.'),
-    ('The arm: its description', GeometryConfig,
-     'Launch arguments of `arm.launch.py`, as is all of the arm that follows; parameters of '
-     '`sim_arm`, `arm_controller`, `policy`, `camera`, `robot_state`.'),
-    ('The arm: when motors are stopped', SafetyConfig, 'Parameters of `arm_driver`, `sim_arm`.'),
-    ('The arm: USB', UsbConfig, 'Parameters of `arm_driver`.'),
-    ('The arm: how the twin is run', SimArmConfig, 'Parameters of `sim_arm`.'),
-    ('The arm: what the twin is like', SimulationConfig, 'Parameters of `sim_arm`.'),
-    ('The arm: following trajectories', ControllerConfig, 'Parameters of `arm_controller`.'),
-    ('The arm: following targets by a policy', PolicyConfig, 'Parameters of `policy`.'),
-    ('Calibrating the arm', CalibrateConfig, 'Parameters of `calibrate`.'),
-    ('The camera', CameraConfig,
-     'Parameters of `camera`; the launch argument for `source` is `camera`.'),
-    ('The camera: where it stands', CameraPlacement, 'Parameters of `camera`.'),
-    ('Images that are subscribed to', ImageTransportConfig,
-     'Launch argument of `arm.launch.py`, parameter of `pose_estimator`, `attacker`, `viewer`.'),
-    ('Capturing', CaptureConfig,
-     'Launch arguments of `capture.launch.py`, parameters of `capture`.'),
-    ('The pose network', PoseModelConfig,
-     'Launch arguments of `arm.launch.py`, parameters of `pose_estimator` and `attacker`.'),
-    ('Estimating the pose', PoseConfig,
-     'Launch arguments of `arm.launch.py`, parameters of `pose_estimator`; `joint_states` is '
-     'set by `feedback:=camera`.'),
-    ('The frames', RobotStateConfig, 'Parameters of `robot_state`.'),
-    ('The view', ViewConfig, 'Parameters of `viewer`.'),
-    ('The keyboard', TeleopConfig, 'Parameters of `teleop`.'),
-    ('The table of topics', TopicStatsConfig, 'Parameters of `topic_stats`.'),
-    ('Every node', ProcessConfig, ''),
+    ('The environment',
+     'Launch arguments of `train.launch.py`, `learner.launch.py`; parameters of `learner`; '
+     f'options of {LOCAL}. Actors get them from the learner.', (('', EnvConfig),)),
+    ('Environments of this host',
+     'Each host has its own ([environments.md](environments.md)). Arguments of `train`, '
+     '`learner`, `actors` and `evaluate.launch.py`; parameters of nodes with environments; '
+     f'options of {LOCAL}.', (('', EnvModulesConfig),)),
+    ('Learning', 'Where the environment is.', (('', TrainConfig),)),
+    ('Learning by one algorithm', 'Where the environment is, with this `algorithm`.', (
+        ('`dqn` and `sac`', ReplayConfig),
+        *((f'`{name}`', settings) for name, settings in ALGORITHM_SETTINGS.items()))),
+    ('An attack',
+     'Where the environment is; also arguments of `evaluate.launch.py`, `arm.launch.py`, '
+     'parameters of `evaluate`, `attacker` ([attacks.md](attacks.md)). Each host has its own '
+     '`adversarial_checkpoint`, also for `actors.launch.py`, `actor` and `evaluator`.',
+     (('', AttackConfig), ('', SurrogateConfig))),
+    ('An experiment', 'Parts of a spec ([experiments.md](experiments.md)).', (
+        ('`meta`', MetaConfig), ('`search`', SearchConfig),
+        ('`reference`, for environments that are not in `config/reference_returns.yaml`',
+         ReferenceConfig))),
+    ('The run',
+     'Launch arguments of `train.launch.py`, `learner.launch.py`; parameters of `learner`; the '
+     f'second part also options of {LOCAL} ([runs.md](runs.md)).',
+     (('', RunConfig), ('the folder', RunFolderConfig))),
+    ('A cluster',
+     'Arguments of `cluster.launch.py` and `cluster`, which also take those of learning and of '
+     'the run ([cluster.md](cluster.md)).', (('', ClusterConfig),)),
+    ('Watching a run',
+     'Launch arguments of `train.launch.py`, parameters of nodes ([watching.md](watching.md)).',
+     (('`training_viewer`', TrainingViewerConfig), ('`policy_renderer`', PolicyRendererConfig))),
+    ('Actors', 'Parameters; those of `actor` also launch arguments of `actors.launch.py`.',
+     (('`actor`', ActorConfig), ('`world_actor`', WorldActorConfig))),
+    ('Evaluation', 'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.',
+     (('', EvaluateConfig),)),
+    ('Recording and playing', 'Parameters.',
+     (('`recorder`', RecordConfig), ('`player`', PlayConfig))),
+    ('The arm', 'Launch arguments of `arm.launch.py`, parameters of the named nodes.', (
+        ('`sim_arm`, `arm_controller`, `policy`, `camera`, `robot_state`: the description',
+         GeometryConfig),
+        ('`arm_driver`, `sim_arm`: when motors are stopped', SafetyConfig),
+        ('`arm_driver`: USB', UsbConfig), ('`sim_arm`: time', SimArmConfig),
+        ('`sim_arm`: physics', SimulationConfig), ('`arm_controller`', ControllerConfig),
+        ('`policy`', PolicyConfig), ('`viewer`', ViewConfig))),
+    ('Camera and pose',
+     'Launch arguments of `arm.launch.py`, parameters of the named nodes. The launch argument '
+     'for `source` is `camera`; `feedback:=camera` sets `joint_states`.', (
+         ('`camera`', CameraConfig), ('`camera`: where it stands', CameraPlacement),
+         ('`pose_estimator`, `attacker`, `viewer`', ImageTransportConfig),
+         ('`pose_estimator`, `attacker`', PoseModelConfig), ('`pose_estimator`', PoseConfig))),
+    ('Capturing', 'Launch arguments of `capture.launch.py`, parameters of `capture`.',
+     (('', CaptureConfig),)),
+    ('Other nodes', 'Parameters.', (
+        ('`calibrate`', CalibrateConfig), ('`robot_state`', RobotStateConfig),
+        ('`teleop`', TeleopConfig), ('`topic_stats`', TopicStatsConfig),
+        ('every node', ProcessConfig))),
 )
+HEAD = """# Settings
+
+Written by `python3 docs/make_settings.py` from the code; do not edit.
+
+A launch argument is `name:=value`, a parameter `-p name:=value`. Later ones override earlier ones:
+
+1. the defaults below
+2. presets in `config/algorithms` and `config/tasks`
+3. a YAML file of `name: value`, with `config:=FILE` (`train`, `learner` and `actors.launch.py`)
+4. a ROS parameter file, with `params_file:=FILE` ([nodes.md](nodes.md))
+5. arguments
+
+Defaults are whole numbers (`16`), numbers (`0.5`), `true` or `false`, texts (`''` is empty), or \
+the first one of the named choices.
+"""
+
+
+def allowed(each: Setting) -> str:
+    """Return default and unit of a setting, and its range or choices."""
+    if each.choices:
+        rest = [choice for choice in each.choices if choice != each.default]
+        return ', '.join(f'`{choice}`' for choice in (each.default, *rest))
+    if each.type in (bool, str):
+        return f'`{str(each.default).lower() if each.type is bool else repr(each.default)}`'
+    limits = re.sub('^(a|a whole) number(, )?', '', each.allowed)
+    limits = re.sub('^ from (.+) to (.+)', r'[\1, \2]', limits)
+    return ' '.join(each for each in (f'`{each.default!r}`', each.unit, limits) if each)
+
+
+def rows(cls: type) -> Iterator[str]:
+    """Yield a row for each setting; those of a base class have rows of their own."""
+    inherited = settings_of(*(each for each in cls.__bases__ if each is not object))
+    above = None
+    for name, each in settings_of(cls).items():
+        if name not in inherited:
+            same = dataclasses.replace(each, name='', default='')
+            text = 'as above' if same == above else each.doc
+            yield f'| `{name}` | {allowed(each)} | {text} |'
+            above = same
 
 
 def page() -> str:
     """Return the page."""
-    lines = ['# Settings', '',
-             'Written by `python3 docs/make_settings.py` from the code; do not edit.', '',
-             'On the command line a launch argument is `name:=value` and a parameter '
-             '`-p name:=value`. Presets in `config/algorithms` and `config/tasks` stand between '
-             'the defaults here and what you say. `config:=FILE`, an argument of '
-             '`train.launch.py`, `learner.launch.py` and `actors.launch.py`, takes settings from '
-             'a YAML file of `name: value`; arguments override it.', '']
-    for title, cls, where in PAGES:
-        lines += [f'## {title}', '']
-        if where:
-            lines += [where, '']
-        lines += ['| name | default | allowed | what it is |', '|---|---|---|---|']
-        for each in settings_of(cls).values():
-            unit = f'; {each.unit}' if each.unit else ''
-            default = str(each.default).lower() if each.type is bool else repr(each.default)
-            lines.append(f'| `{each.name}` | `{default}` | {each.allowed}{unit} | {each.doc} |')
+    lines = [HEAD]
+    for title, where, groups in PAGES:
+        lines += [f'## {title}', '', where, '', '| name | default [range] | meaning |',
+                  '|---|---|---|']
+        for label, cls in groups:
+            found = [*rows(cls)]
+            if found and label:
+                lines.append(f'| | | **{label}** |')
+            lines += found
         lines.append('')
     return '\n'.join(lines)
 

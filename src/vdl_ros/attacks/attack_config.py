@@ -22,19 +22,16 @@ class AttackConfig:
     """Settings of an attack; the learner sends them to its actors. See docs/attacks.md."""
 
     adversarial_mode: str = setting(
-        NONE, 'Attack on what the policy observes: none, random, fgsm, fgsm_skipN, fgsm_reuseN, '
-        'fgsm_vf, pgd, pgd_l2 or patch; N: every so many steps.')
+        NONE, 'Attack on observations: none, random, fgsm, fgsm_skipN, fgsm_reuseN, fgsm_vf, '
+        'pgd, pgd_l2 or patch; N: every so many steps.')
     adversarial_epsilon: float = setting(
-        0.01, 'Size of the perturbation: of images with values from 0 to 1, of normalized '
-        'observations in standard deviations, of others in their own unit; of a patch, its '
-        'change in a step.', minimum=0.0, maximum=1e6)
-    adversarial_value: float = setting(
-        0.5, 'fgsm_vf only: perturb where the value of the state is larger.')
+        0.01, 'Size of the perturbation: images from 0 to 1, normalized observations in '
+        'deviations, others in their unit; patch: change in a step.', minimum=0.0, maximum=1e6)
+    adversarial_value: float = setting(0.5, 'fgsm_vf only: perturb states of a larger value.')
     adversarial_steps: int = setting(
         10, 'pgd and pgd_l2 only: gradient steps for each observation.', minimum=1, maximum=1000)
     adversarial_patch: float = setting(
-        0.2, 'patch only: height and width of the patch, as share of those of the image.',
-        minimum=0.01, maximum=1.0)
+        0.2, 'patch only: height and width, as share of the image.', minimum=0.01, maximum=1.0)
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,8 @@ class SurrogateConfig:
     """Setting of an attack that each host gives to its own processes: it names a file."""
 
     adversarial_checkpoint: str = setting(
-        '', 'Checkpoint of another policy, or model file of another pose network, whose gradients '
-        'the attack uses; empty: those of the attacked one.')
+        '', 'Checkpoint, or model file of a pose network, whose gradients the attack uses; '
+        'empty: the attacked one.')
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,13 @@ class CameraPlacement:
     """Placement of the camera relative to ``camera_target``; also arguments of the URDF."""
 
     camera_distance: float = setting(
-        0.75, 'Distance of the camera from its target, a point above the base.',
-        minimum=0.1, maximum=5.0, unit='m')
+        0.75, 'Distance of the camera from a point above the base.', minimum=0.1, maximum=5.0,
+        unit='m')
     camera_elevation: float = setting(
-        0.35, 'Elevation of the camera above its target.', minimum=0.0, maximum=1.0472,
-        unit='rad')
+        0.35, 'Elevation of the camera above that point.', minimum=0.0, maximum=1.0472, unit='rad')
     camera_azimuth: float = setting(
-        -0.8, 'Azimuth of the camera about the arm, from its front to its left.',
-        minimum=-6.2832, maximum=6.2832, unit='rad')
+        -0.8, 'Azimuth of the camera about the arm, from its front to its left.', minimum=-6.2832,
+        maximum=6.2832, unit='rad')
 
     @property
     def arguments(self) -> dict[str, float]:
@@ -47,9 +46,8 @@ class ImageTransportConfig:
     """The nodes that subscribe to the camera."""
 
     image_transport: str = setting(
-        'raw', 'Images that are subscribed to: camera/image_raw, or JPEG images on '
-        'camera/image_raw/compressed, for a camera on another host.',
-        choices=('raw', COMPRESSED))
+        'raw', 'camera/image_raw, or JPEG on camera/image_raw/compressed, for a camera on '
+        'another host.', choices=('raw', COMPRESSED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,30 +55,25 @@ class CameraConfig:
     """The node ``camera``."""
 
     source: str = setting(
-        SIMULATED, 'Source of images: sim, a device such as /dev/video0, a video file, or a '
-        'folder of images, in the order of their names.')
+        SIMULATED, 'sim, a device such as /dev/video0, a video file, or a folder of images in '
+        'the order of names.')
     rate: float = setting(
-        30.0, 'Maximum rate of a device or simulation, which may be slower; rate of a file or '
-        'folder, of which every image is published.', minimum=0.01, maximum=1000.0, unit='Hz')
-    loop: bool = setting(
-        True, 'Restart a video or folder at its end; otherwise the node keeps running and '
-        'publishes nothing more.')
+        30.0, 'Largest rate of a device or simulation; rate of a file or folder.', minimum=0.01,
+        maximum=1000.0, unit='Hz')
+    loop: bool = setting(True, 'Start a file or folder again at its end.')
     image_width: int = setting(
-        0, 'Width of images; 0: 320 for sim, else that of the source.', minimum=0,
-        maximum=4096, unit='pixels')
+        0, 'Width of images; 0: 320 for sim, else that of the source.', minimum=0, maximum=4096,
+        unit='pixels')
     image_height: int = setting(
-        0, 'Height of images; 0: 240 for sim, else that of the source.', minimum=0,
-        maximum=4096, unit='pixels')
+        0, 'Height of images; 0: 240 for sim, else that of the source.', minimum=0, maximum=4096,
+        unit='pixels')
     field_of_view: float = setting(
-        0.75, 'Vertical field of view of the simulated camera.', minimum=0.05, maximum=2.5,
-        unit='rad')
+        0.75, 'Vertical field of view with sim.', minimum=0.05, maximum=2.5, unit='rad')
     jpeg_quality: int = setting(
         95, 'Quality of camera/image_raw/compressed.', minimum=1, maximum=100)
-    captured: bool = setting(
-        False, 'Render each frame of capture/scene; only with sim.')
+    captured: bool = setting(False, 'Render each frame of capture/scene; only with sim.')
     calibration: str = setting(
-        '', 'YAML file of camera_calibration for a device, video or folder; without it '
-        'camera_info is uncalibrated.')
+        '', 'YAML file of camera_calibration, not for sim; empty: uncalibrated.')
 
     def __post_init__(self) -> None:
         """

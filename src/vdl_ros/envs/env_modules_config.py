@@ -14,10 +14,8 @@ class EnvModulesConfig:
     """Settings of the environments that each process has for itself; they never travel."""
 
     env_modules: str = setting(
-        '', 'Python modules that this process imports, separated by commas; they register '
-        'environments and contain wrappers. Each host has its own: the learner sends no names of '
-        'modules, and what it sends imports nothing.')
+        '', 'Python modules with environments and wrappers, separated by commas, which this '
+        'process imports. The learner cannot name any.')
     robots: str = setting(
-        '', 'Folder with contracts of robots, NAME.yaml for env_id:=robot/NAME, beside those of '
-        'this package. A contract names Python functions of this host: use files that you trust. '
-        'Each host has its own, as of env_modules.')
+        '', 'Folder with further contracts, NAME.yaml for env_id:=robot/NAME. They name Python '
+        'functions: use files that you trust.')

@@ -15,19 +15,18 @@ __all__ = ['CalibrateConfig']
 class CalibrateConfig:
     """The program ``calibrate``."""
 
-    output: str = setting('arm_calibration.yaml', 'File to write; an older one is replaced.')
+    output: str = setting('arm_calibration.yaml', 'File to write, or to replace.')
     feedback: str = setting(
-        'truth', 'What measures the joints: arm/joint_states (truth, of the simulated arm) or '
-        'arm/pose (camera).', choices=('truth', 'camera'))
-    joints: str = setting(
-        '', 'Joints to calibrate, such as "base,elbow"; empty: all that are measured.')
+        'truth', 'Joints are measured on arm/joint_states (truth) or arm/pose (camera).',
+        choices=('truth', 'camera'))
+    joints: str = setting('', 'Joints, such as "base,elbow"; empty: all that are measured.')
     reach: float = setting(
         0.0, f'How far a joint moves to each side; 0: {BY_TRUTH.reach:g} by truth, '
         f'{BY_CAMERA.reach:g} by camera.', minimum=0.0, maximum=1.0, unit='rad')
     rounds: int = setting(
-        0, f'How often it does; 0: {BY_TRUTH.rounds} by truth, {BY_CAMERA.rounds} by camera.',
+        0, f'Repetitions; 0: {BY_TRUTH.rounds} by truth, {BY_CAMERA.rounds} by camera.',
         minimum=0, maximum=20)
-    yes: bool = setting(False, 'Move the arm without asking; --yes sets it.')
+    yes: bool = setting(False, 'Move the arm without asking, as --yes.')
 
     @property
     def moves(self) -> MovesConfig:

@@ -14,19 +14,14 @@ __all__ = ['CaptureConfig']
 class CaptureConfig:
     """The node ``capture``."""
 
-    output: str = setting(
-        '', 'Folder of the bag. An existing capture with the same settings is resumed.')
+    output: str = setting('', 'Folder of the bag; a capture with the same settings is continued.')
     frames: int = setting(20_000, 'Frames to capture.', minimum=1, maximum=100_000_000)
     domain: str = setting(
         'random', 'What is randomised besides the poses of arm and camera.', choices=DOMAINS)
-    seed: int = setting(
-        0, 'Random seed of the data set; the same seed gives the same frames.', minimum=0,
-        maximum=2**31 - 1)
+    seed: int = setting(0, 'The same seed gives the same frames.', minimum=0, maximum=2**31 - 1)
     split: str = setting(
-        'train', 'Split of the data set; no split holds a frame of another.',
-        choices=tuple(SPLITS))
+        'train', 'Part of the data set; no part has a frame of another.', choices=tuple(SPLITS))
     labels: bool = setting(
-        True, 'Request frames of the simulated arm, with labels. If false, record the camera\'s '
-        'pictures without labels.')
+        True, 'Frames of the simulated arm with labels; false: images of the camera without.')
     compression: str = setting(
-        'none', 'Compression of the bag\'s chunks.', choices=('none', 'lz4', 'zstd'))
+        'none', "Compression of the bag's chunks.", choices=('none', 'lz4', 'zstd'))

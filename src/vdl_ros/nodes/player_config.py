@@ -15,15 +15,11 @@ class PlayConfig:
 
     bag: str = setting('', 'Folder of the bag, or its .mcap file.')
     play_topics: str = setting(
-        '', 'Topics to play: shell patterns, separated by commas; empty: all but those that '
-        'command an arm.')
-    play_rate: float = setting(
-        1.0, 'Playback rate, as a multiple of the recorded one.', minimum=0.01, maximum=100.0)
+        '', 'Shell patterns, separated by commas; empty: all but those that command an arm.')
+    play_rate: float = setting(1.0, 'Multiple of the recorded speed.', minimum=0.01, maximum=100.0)
     play_delay: float = setting(
-        1.0, 'Time before the first message, for subscribers to discover the topics.', minimum=0.0,
-        maximum=60.0, unit='s')
+        1.0, 'Time before the first message, for discovery.', minimum=0.0, maximum=60.0, unit='s')
     relearn: bool = setting(
-        False, 'Play only trajectories, all of them, to a learner with relearn: as fast as it '
-        'learns, in their order.')
+        False, 'Play all trajectories, and only them, to a learner with relearn.')
     loop: bool = setting(False, 'Start again at the end.')
-    publish_clock: bool = setting(False, 'Publish the time of the recording on /clock.')
+    publish_clock: bool = setting(False, 'Publish the recorded time on /clock.')

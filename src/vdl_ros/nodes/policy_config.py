@@ -17,18 +17,17 @@ class PolicyConfig:
     """The node ``policy``."""
 
     policy: str = setting(
-        '', 'Policy that moves the arm to arm/target: a checkpoint, runs/<name>/checkpoint.pt, an '
-        '.onnx file of export_policy, or the name of one in this package; empty: none.')
+        '', 'Policy that follows arm/target: checkpoint, .onnx file of export_policy, or name of '
+        'one in this package; empty: none.')
     policy_stale_after: float = setting(
-        0.3, 'Motors are off while the latest joint states are older than this; arm.launch.py '
-        'sets 0.5 s for feedback of the camera.', minimum=0.01, maximum=10.0, unit='s')
+        0.3, 'Motors are off while joint states are older; arm.launch.py sets 0.5 s with '
+        'feedback:=camera.', minimum=0.01, maximum=10.0, unit='s')
     policy_give_up_after: float = setting(
-        10.0, 'A target is given up after motors were off for this time, because joint states '
-        'are missing for example.', minimum=0.1, maximum=3600.0, unit='s')
+        10.0, 'A target is given up after motors were off for this.', minimum=0.1, maximum=3600.0,
+        unit='s')
     policy_viewer_timeout: float = setting(
-        0.0, 'Motors are off after this time without a message on arm/viewer_alive; 0: no viewer '
-        'is needed. arm.launch.py sets 1 s if it starts one.',
-        minimum=0.0, maximum=60.0, unit='s')
+        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed. '
+        'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
 
     @property
     def path(self) -> Path:

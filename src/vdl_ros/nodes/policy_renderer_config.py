@@ -14,5 +14,5 @@ class PolicyRendererConfig:
     """The node ``policy_renderer``."""
 
     view_rate: float = setting(
-        5.0, 'Largest rate of images of the policy that acts, while somebody watches; the '
-        'environment is shown in real time.', minimum=0.1, maximum=60.0, unit='Hz')
+        5.0, 'Largest rate of images of the policy, while somebody watches.', minimum=0.1,
+        maximum=60.0, unit='Hz')

@@ -13,10 +13,8 @@ __all__ = ['PoseConfig', 'PoseModelConfig']
 class PoseModelConfig:
     """The network of the nodes ``pose_estimator`` and ``attacker``."""
 
-    model: str = setting(
-        '', 'Model file or folder of a training run; empty: the one in this package.')
-    pose_threads: int = setting(
-        1, 'Threads that the network uses.', minimum=1, maximum=64)
+    model: str = setting('', 'Model file or folder of a training; empty: the one in this package.')
+    pose_threads: int = setting(1, 'CPU threads for the network.', minimum=1, maximum=64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +22,8 @@ class PoseConfig:
     """The node ``pose_estimator``."""
 
     joint_states: bool = setting(
-        False, 'Track the joints from estimates and motor commands, and publish them on '
-        'arm/joint_states, for a controller without other joint states.')
+        False, 'Track the joints by poses and motor commands, and publish them on '
+        'arm/joint_states.')
     joint_std: float = setting(
-        0.2, 'Joint states are published only while the standard deviation of every tracked joint '
-        'is at most this.', minimum=0.001, maximum=3.0, unit='rad')
+        0.2, 'Joint states are published while the deviation of every joint is at most this.',
+        minimum=0.001, maximum=3.0, unit='rad')

@@ -15,4 +15,4 @@ class RobotStateConfig:
 
     source: str = setting(
         'joint_states', 'Topic of the joint positions.', choices=('joint_states', 'pose'))
-    frame_prefix: str = setting('', 'Prefix of the name of every frame.')
+    frame_prefix: str = setting('', 'Prefix of every frame.')

@@ -17,19 +17,15 @@ class SimArmConfig:
     real_time_factor: float = setting(
         1.0, 'Simulated seconds per second, as far as the processor allows.', minimum=0.01,
         maximum=100.0)
-    stepped: bool = setting(
-        False, 'Advance simulated time only by calls of the service ~/step.')
+    stepped: bool = setting(False, 'Time advances only by the service ~/step.')
     publish_clock: bool = setting(
-        False, 'Publish simulated time on /clock and use it in stamps; for nodes with '
-        'use_sim_time.')
+        False, 'Publish simulated time on /clock, for nodes with use_sim_time.')
     joint_rate: float = setting(
         60.0, 'Rate of joint states, in simulated time.', minimum=1.0, maximum=250.0, unit='Hz')
-    posed: bool = setting(
-        False, 'Take pose and stamp from capture/pose: no time, no motors.')
+    posed: bool = setting(False, 'Take pose and stamp from capture/pose: no time, no motors.')
     start_pose: str = setting(
-        '', 'Start positions of the joints, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
-    sim_seed: int = setting(
-        0, 'Seed of all randomness in the simulated arm.', minimum=0, maximum=2**31 - 1)
+        '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
+    sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)
 
     @property
     def pose(self) -> dict[str, float]:

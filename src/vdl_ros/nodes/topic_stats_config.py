@@ -14,12 +14,10 @@ class TopicStatsConfig:
     """Settings of the node."""
 
     topics: str = setting(
-        '*', 'Topics to show: shell patterns, separated by commas; one without a leading / '
-        'matches in every namespace.')
+        '*', 'Shell patterns, separated by commas; one without a leading / matches in every '
+        'namespace.')
     period: float = setting(
-        2.0, 'Period of the table, and of the figures in it.',
-        minimum=0.1, maximum=3600.0, unit='s')
-    once: bool = setting(False, 'Print one table, a period after the first report, and exit.')
+        2.0, 'Period of the table, and of its figures.', minimum=0.1, maximum=3600.0, unit='s')
+    once: bool = setting(False, 'Print one table and exit.')
     wait: float = setting(
-        10.0, 'With once, maximum time to wait for the first report.', minimum=0.1, maximum=1e6,
-        unit='s')
+        10.0, 'Longest wait for the first report, with once.', minimum=0.1, maximum=1e6, unit='s')

@@ -14,7 +14,6 @@ class TrainingViewerConfig:
     """The node ``training_viewer``."""
 
     view_host: str = setting(
-        '127.0.0.1', 'Address of the view of a training. Everyone who can reach it can watch '
-        'with the token that is printed.')
-    view_port: int = setting(
-        8081, 'Port of the view of a training; 0: any free one.', minimum=0, maximum=65535)
+        '127.0.0.1', 'Address of the view. Who reaches it can watch with the token that is '
+        'printed.')
+    view_port: int = setting(8081, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)

@@ -14,12 +14,10 @@ class ViewConfig:
     """The node ``viewer``."""
 
     host: str = setting(
-        '127.0.0.1', 'Address of the view. Everyone who can reach it can move the arm with the '
-        'token that is printed.')
-    port: int = setting(
-        8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
+        '127.0.0.1', 'Address of the view. Who reaches it can move the arm with the token that '
+        'is printed.')
+    port: int = setting(8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
     view_rate: float = setting(
         20.0, 'Rate at which the arm is drawn.', minimum=1.0, maximum=60.0, unit='Hz')
     picture_rate: float = setting(
-        10.0, 'Rate of camera images sent to the browsers.', minimum=0.1, maximum=60.0,
-        unit='Hz')
+        10.0, 'Rate of camera images to browsers.', minimum=0.1, maximum=60.0, unit='Hz')

@@ -13,15 +13,11 @@ __all__ = ['WorldActorConfig']
 class WorldActorConfig:
     """Settings of the actor of several agents in one world; their learners have all others."""
 
-    agents: str = setting(
-        '', 'Namespaces of the learners whose policies act in the world, separated by commas, '
-        'such as chaser,prey.')
-    actor_id: str = setting(
-        '', 'Name of this actor, unique in the graph; empty: made of host, node and process.')
+    agents: str = setting('', 'Namespaces of the learners, such as chaser,prey.')
+    actor_id: str = setting('', 'Unique name; empty: made of host, node and process.')
     num_worlds: int = setting(
         0, 'Worlds of this actor; 0: num_envs of the learners.', minimum=0, maximum=4096)
-    actor_threads: int = setting(
-        1, "CPU threads for the agents' networks.", minimum=1, maximum=256)
+    actor_threads: int = setting(1, 'CPU threads for the networks.', minimum=1, maximum=256)
     credit_timeout: float = setting(
-        10.0, 'Time without a policy, or without credit while a learner goes on, after which the '
-        'oldest pending trajectory counts as lost.', minimum=0.1, maximum=1e6, unit='s')
+        10.0, 'Without a policy, or credit while a learner goes on, the oldest trajectory counts '
+        'as lost after this.', minimum=0.1, maximum=1e6, unit='s')

@@ -37,24 +37,21 @@ class PpoConfig:
     """Settings of ``ppo`` (Schulman et al. 2017, arXiv:1707.06347)."""
 
     ppo_form: str = setting(
-        'clip', 'How the policy is kept near the acting policy: clipped ratio; KL penalty with an '
-        'adaptive weight; or that of WALL-E, with a hinge and an adaptive learning rate.',
+        'clip', 'What keeps the policy near the behaviour policy: a clipped ratio, an adaptive '
+        'KL penalty, or a hinge with an adaptive learning rate (WALL-E).',
         choices=('clip', 'kl', 'hinge'))
     ppo_clip: float = setting(
         0.2, 'Clip range of the probability ratio, epsilon.',
         minimum=0.0, maximum=10.0)
     ppo_kl_target: float = setting(
-        0.01, 'Target KL divergence with ppo_form kl and hinge; in all forms, the epochs of a '
-        'batch end early at four times this.', minimum=1e-6, maximum=10.0, unit='nats')
-    ppo_epochs: int = setting(
-        10, 'Epochs: passes over each batch.', minimum=1, maximum=1000)
+        0.01, 'Target KL divergence of kl and hinge; a batch ends early at four times this.',
+        minimum=1e-6, maximum=10.0, unit='nats')
+    ppo_epochs: int = setting(10, 'Passes over each batch.', minimum=1, maximum=1000)
     ppo_minibatches: int = setting(
-        4, 'Minibatches of a batch, one optimizer step each; with an LSTM or '
-        'last_action_reward they are of whole columns, and at most as many.', minimum=1,
-        maximum=4096)
+        4, 'Minibatches of a batch; with an LSTM or last_action_reward of whole columns, and at '
+        'most as many.', minimum=1, maximum=4096)
     normalize_returns: bool = setting(
-        False, 'Normalise the value targets to mean 0 and deviation 1, by running statistics of '
-        'the learner.')
+        False, 'Normalise value targets to mean 0 and deviation 1 by running statistics.')
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class ReinforceConfig:
     reinforce_episodes: int = setting(
         8, 'Fewest whole episodes in one optimizer step.', minimum=1, maximum=100_000)
     reinforce_baseline: bool = setting(
-        True, 'Subtract a learned value from returns: the same mean gradient with less variance.')
+        True, 'Subtract a learned value from returns, for less variance.')
     longest_episode: int = setting(
         10_000, 'Longer episodes are cut after this many steps.', minimum=1, maximum=10_000_000,
         unit='steps')
@@ -79,14 +76,13 @@ class ReplayConfig:
     replay_size: int = setting(
         50_000, 'Capacity of the replay buffer.', minimum=1, maximum=1_000_000_000, unit='steps')
     replay_start: int = setting(
-        1000, 'Steps that each learner collects before learning starts, at the latest when the '
-        'replay buffer is full.', minimum=1, maximum=1_000_000_000, unit='steps')
+        1000, 'Each learner starts to learn after this, or with a full replay buffer.', minimum=1,
+        maximum=1_000_000_000, unit='steps')
     replay_ratio: float = setting(
         4.0, 'How often each step is sampled, on average.', minimum=1e-6, maximum=1e4)
     replay_batch: int = setting(
-        128, 'Samples in one optimizer step; with an LSTM or last_action_reward as many whole '
-        'columns of unroll_length as fit, at least one.', minimum=1,
-        maximum=1_000_000, unit='steps')
+        128, 'Samples in one optimizer step; with an LSTM or last_action_reward whole columns of '
+        'unroll_length, at least one.', minimum=1, maximum=1_000_000, unit='steps')
 
 
 @dataclass(frozen=True)
@@ -94,32 +90,30 @@ class DqnConfig(ReplayConfig):
     """Settings of ``dqn`` (Mnih et al. 2015) and its extensions."""
 
     double_q: bool = setting(
-        True, 'Double DQN: the online network selects actions, the target network evaluates '
-        'them.')
-    prioritized: bool = setting(
-        False, 'Prioritised replay: sample steps with a large TD error more often.')
+        True, 'Double DQN: the online network selects, the target network evaluates.')
+    prioritized: bool = setting(False, 'Prioritised replay: sample large TD errors more often.')
     priority_exponent: float = setting(
         0.6, 'Prioritisation exponent, alpha.', minimum=0.0, maximum=10.0)
     importance_exponent: float = setting(
-        0.4, 'Importance-sampling exponent, beta; not used with an LSTM or last_action_reward.',
+        0.4, 'Importance-sampling exponent, beta; not with an LSTM or last_action_reward.',
         minimum=0.0, maximum=1.0)
     target_period: int = setting(
         200, 'Optimizer steps between updates of the target network.',
         minimum=1, maximum=1_000_000_000)
     exploration: str = setting(
-        'epsilon', 'epsilon: a random action with probability epsilon; boltzmann: actions with '
-        'probability proportional to exp(Q / temperature).', choices=('epsilon', 'boltzmann'))
+        'epsilon', 'Random actions with probability epsilon, or probabilities proportional to '
+        'exp(Q / temperature).', choices=('epsilon', 'boltzmann'))
     exploration_start: float = setting(
         1.0, 'Epsilon or temperature at the start.', minimum=1e-9, maximum=1e6)
     exploration_end: float = setting(
         0.02, 'Epsilon or temperature after exploration_steps.',
         minimum=1e-9, maximum=1e6)
     exploration_steps: int = setting(
-        50_000, 'Agent steps of the linear change from start to end.', minimum=1,
+        50_000, 'Length of the linear change from start to end.', minimum=1,
         maximum=1_000_000_000_000, unit='steps')
     exploration_spread: float = setting(
-        0.0, 'Spread between actors: each raises epsilon to a power (divides the temperature by a '
-        'number) from 1 to 1 + this; 0: all alike.', minimum=0.0, maximum=100.0)
+        0.0, 'Actors raise epsilon to powers (divide the temperature) from 1 to 1 + this; 0: all '
+        'alike.', minimum=0.0, maximum=100.0)
 
 
 @dataclass(frozen=True)
@@ -127,19 +121,18 @@ class SacConfig(ReplayConfig):
     """Settings of ``sac`` (Haarnoja et al. 2018, arXiv:1812.05905)."""
 
     target_smoothing: float = setting(
-        0.005, 'Share of the critics in each update of the target critics, tau.',
-        minimum=1e-9, maximum=1.0)
-    automatic_temperature: bool = setting(
-        True, 'Learn the temperature so that the entropy of the policy is the target.')
+        0.005, 'Share of the critics in each update of the target critics, tau.', minimum=1e-9,
+        maximum=1.0)
+    automatic_temperature: bool = setting(True, 'Learn the temperature for the target entropy.')
     temperature: float = setting(
         1.0, 'Weight of the entropy, alpha; with automatic_temperature the first one.',
         minimum=1e-9, maximum=1e6)
     target_entropy: float = setting(
-        -1.0, 'Target entropy of continuous actions, for each of their dimensions, which are '
-        'scaled to -1 to 1.', minimum=-100.0, maximum=100.0, unit='nats')
+        -1.0, 'Target entropy for each dimension of continuous actions, scaled to -1 to 1.',
+        minimum=-100.0, maximum=100.0, unit='nats')
     target_entropy_share: float = setting(
-        0.5, 'Target entropy of discrete actions, as a share of the largest one.',
-        minimum=0.0, maximum=1.0)
+        0.5, 'Target entropy of discrete actions, as a share of the largest one.', minimum=0.0,
+        maximum=1.0)
 
 
 @dataclass(frozen=True)
@@ -147,11 +140,9 @@ class BcConfig:
     """Settings of ``bc``, behaviour cloning (docs/demonstrations.md)."""
 
     demonstrations: str = setting(
-        '', 'Folder of the demonstrations, on the learner\'s host: of record_episodes, or a '
-        'LeRobot data set.')
+        '', 'Folder of record_episodes, or a LeRobot data set, on the host of the learner.')
     bc_batch: int = setting(
-        256, 'Steps of the demonstrations in one update, in whole unrolls.', minimum=1,
-        maximum=1_000_000, unit='steps')
+        256, 'Steps of an update, in whole unrolls.', minimum=1, maximum=1_000_000, unit='steps')
 
 
 AlgorithmConfig = (

@@ -14,7 +14,6 @@ class ProcessConfig:
     """Settings of every node's process."""
 
     executor: str = setting(
-        'events', 'Executor: events needs less processor time, single is the standard one.',
+        'events', 'events needs less processor time; single is the standard one.',
         choices=('events', 'single'))
-    launch_id: str = setting(
-        '', 'Set by launch files: the same for all restarts of a node in one launch.')
+    launch_id: str = setting('', 'Set by launch files, the same for all restarts of a node.')

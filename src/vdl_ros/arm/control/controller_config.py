@@ -14,30 +14,28 @@ class ControllerConfig:
     """Settings of the trajectory controller for on/off motors."""
 
     start_band: float = setting(
-        0.030, 'A motor starts when its predicted distance from the target exceeds this.',
-        minimum=0.001, maximum=1.0, unit='rad')
+        0.030, 'A motor starts if its predicted distance exceeds this.', minimum=0.001,
+        maximum=1.0, unit='rad')
     stop_band: float = setting(
-        0.008, 'A motor stops when its predicted distance from the target is below this.',
-        minimum=0.0, maximum=1.0, unit='rad')
+        0.008, 'A motor stops if its predicted distance is below this.', minimum=0.0, maximum=1.0,
+        unit='rad')
     goal_tolerance: float = setting(
-        0.040, 'Largest measured distance of any joint from its goal.',
-        minimum=0.001, maximum=1.0, unit='rad')
+        0.040, 'Largest measured distance of any joint at the end.', minimum=0.001, maximum=1.0,
+        unit='rad')
     path_tolerance: float = setting(
-        0.12, 'The trajectory waits while a joint lags behind by more than this.',
-        minimum=0.001, maximum=3.0, unit='rad')
+        0.12, 'The trajectory waits for a joint that lags by more than this.', minimum=0.001,
+        maximum=3.0, unit='rad')
     response_time: float = setting(
-        0.06, 'Time from a command to its effect: cable, start and coasting of the motor.',
-        minimum=0.0, maximum=2.0, unit='s')
+        0.06, 'Time from a command to its effect.', minimum=0.0, maximum=2.0, unit='s')
     stale_after: float = setting(
-        0.3, 'Motors are off while the latest measurement is older than this.', minimum=0.01,
-        maximum=10.0, unit='s')
+        0.3, 'Motors are off while the newest measurement is older.', minimum=0.01, maximum=10.0,
+        unit='s')
     goal_timeout: float = setting(
-        3.0, 'A trajectory is aborted after this time without progress.',
-        minimum=0.1, maximum=60.0, unit='s')
+        3.0, 'A trajectory is aborted after this without progress.', minimum=0.1, maximum=60.0,
+        unit='s')
     viewer_timeout: float = setting(
-        0.0, 'A trajectory pauses, motors off, after this time without a message on '
-        'arm/viewer_alive; 0: no viewer is needed. arm.launch.py sets 1 s if it starts one.',
-        minimum=0.0, maximum=60.0, unit='s')
+        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed. '
+        'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
 
     def __post_init__(self) -> None:
         """

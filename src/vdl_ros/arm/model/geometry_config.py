@@ -16,10 +16,9 @@ __all__ = ['GeometryConfig']
 class GeometryConfig:
     """The arm's description: URDF file and xacro arguments."""
 
-    urdf: str = setting(
-        '', 'Description of the arm, a xacro or URDF file; empty: that of this package.')
+    urdf: str = setting('', 'Xacro or URDF file; empty: that of this package.')
     xacro_args: str = setting(
-        '', 'Arguments of that file, such as "forearm_length=0.115 hand_length=0.12".')
+        '', 'Arguments of the xacro file, such as "forearm_length=0.115 hand_length=0.12".')
 
     @property
     def arguments(self) -> dict[str, str]:

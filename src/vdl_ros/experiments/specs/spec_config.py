@@ -14,14 +14,13 @@ class MetaConfig:
     """Settings of the part ``meta`` of a spec."""
 
     sessions: int = setting(
-        4, 'Sessions of a trial: trainings that differ only in their seed.', minimum=1,
-        maximum=1000)
+        4, 'Trainings of a trial, with different seeds.', minimum=1, maximum=1000)
     trials: int = setting(
-        0, 'Trials of a search; 0: all of a grid, and not allowed with other samplers.',
-        minimum=0, maximum=1_000_000)
+        0, 'Trials of a search; 0: all of a grid, only with sampler grid.', minimum=0,
+        maximum=1_000_000)
     seed: int = setting(
-        1, 'Seed of the search and of the first session; the next session has the next seed.',
-        minimum=0, maximum=2**31 - 1001)
+        1, 'Seed of the search and of the first session; each further session adds 1.', minimum=0,
+        maximum=2**31 - 1001)
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,11 @@ class SearchConfig:
     """Settings of the part ``search`` of a spec, beside its spaces."""
 
     sampler: str = setting(
-        'tpe', 'How values are chosen: all of a grid, at random, by a tree-structured Parzen '
-        'estimator (Bergstra et al. 2011), or by CMA-ES (Hansen and Ostermeier 2001).',
+        'tpe', 'All of a grid, random, tree-structured Parzen estimator, or CMA-ES.',
         choices=('grid', 'random', 'tpe', 'cmaes'))
     pruner: str = setting(
-        'none', 'median: a trial ends early whose return is below the median of the trials '
-        'before it at the same place of the same session.', choices=('none', 'median'))
+        'none', 'median: end a trial below the median return of earlier ones at the same place '
+        'of the same session.', choices=('none', 'median'))
     startup_trials: int = setting(
         5, 'Trials before tpe and median have an effect.', minimum=1, maximum=1_000_000)
 
@@ -48,5 +46,5 @@ class ReferenceConfig:
     standard_return: float = setting(
         1.0, 'Return at which the environment counts as solved; above random_return.')
     standard_steps: int = setting(
-        100_000, 'Agent steps in which a standard agent reaches it.', minimum=1,
+        100_000, 'Steps in which a standard agent reaches standard_return.', minimum=1,
         maximum=1_000_000_000_000, unit='steps')

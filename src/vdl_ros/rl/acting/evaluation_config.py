@@ -14,15 +14,11 @@ class EvaluateConfig:
     """Settings of an evaluation."""
 
     checkpoint: str = setting(
-        '', 'Checkpoint with the policy: a file, or the folder of a run: its best.pt, '
-        'without one checkpoint.pt.')
-    env_id: str = setting(
-        '', 'Reject a policy that was trained in another environment; empty: any.')
-    algorithm: str = setting('', 'Reject a policy of another algorithm; empty: any.')
+        '', 'Checkpoint, or folder of a run: its best.pt, else checkpoint.pt.')
+    env_id: str = setting('', 'Refuse policies of other environments; empty: accept any.')
+    algorithm: str = setting('', 'Refuse policies of other algorithms; empty: accept any.')
     episodes: int = setting(20, 'Episodes to play.', minimum=1, maximum=1_000_000)
-    deterministic: bool = setting(
-        True, 'Take the most likely action; false: sample from the policy.')
-    num_envs: int = setting(
-        8, 'Environments that are stepped together.', minimum=1, maximum=4096)
+    deterministic: bool = setting(True, 'Take the most likely action; false: sample.')
+    num_envs: int = setting(8, 'Environments that are stepped together.', minimum=1, maximum=4096)
     seed: int = setting(1000, 'Seed of the environments.', minimum=0, maximum=2**31 - 1)
     video: str = setting('', 'Also record one episode to this .mp4 file.')

@@ -14,47 +14,40 @@ __all__ = ['RunConfig', 'default_run_dir', 'host_and_port', 'verify_run']
 class RunConfig:
     """Settings of a training run: folder, actors, checkpoints, device and learners."""
 
-    run_dir: str = setting(
-        '', 'Folder to write the run to; empty: runs/<environment>-<time>-<random>.')
-    resume: str = setting(
-        '', 'Folder of a run to resume, with its steps, optimizer, random state and settings.')
+    run_dir: str = setting('', 'Folder of the run; empty: runs/<environment>-<time>-<random>.')
+    resume: str = setting('', 'Folder of a run to continue, with its settings and random state.')
     init: str = setting(
-        '', 'Checkpoint whose weights a new run starts with; steps and optimizer are those of the '
-        'new run, and settings too, unless neither env_id nor algorithm is given: then they are '
-        'those of the run in whose folder the checkpoint is.')
+        '', 'Checkpoint with the first weights of a new run; without env_id and algorithm with '
+        'the settings of its run.')
     relearn: bool = setting(
-        False, 'Learn from the trajectories of a bag, which a player sends, instead of from '
-        'actors; the run ends with the bag. The argument bag of train.launch.py sets it.')
-    video: bool = setting(
-        False, 'Record what the policy does at the end: video.mp4 in the run\'s folder.')
+        False, 'Learn from a bag, which a player sends, until its end; the argument bag of '
+        'train.launch.py sets it.')
+    video: bool = setting(False, "Record the policy at the end, to video.mp4 in the run's folder.")
     num_actors: int = setting(
         2, 'Number of actors.', minimum=1, maximum=256)
     checkpoint_period: float = setting(
         60.0, 'Time between checkpoints.', minimum=0.1, maximum=1e6, unit='s')
     status_period: float = setting(
-        1.0, 'Time between rows of progress.', minimum=0.1, maximum=1e4, unit='s')
+        1.0, 'Time between lines of progress.', minimum=0.1, maximum=1e4, unit='s')
     stall_timeout: float = setting(
-        60.0, 'Time without a trajectory after which the learner names the actors that it waits '
-        'for; a synchronous run then goes on without them until they send again.',
-        minimum=0.1, maximum=1e6, unit='s')
+        60.0, 'After this without a trajectory the learner names the actors it waits for; a '
+        'synchronous run goes on without them.', minimum=0.1, maximum=1e6, unit='s')
     device: str = setting(
-        'auto', 'Device of the learners; auto: a CUDA device if PyTorch finds one.',
+        'auto', 'Device of the learners; auto: CUDA if PyTorch finds it.',
         choices=('auto', 'cpu', 'cuda'))
     learner_threads: int = setting(
-        0, 'CPU threads for the learner\'s network; 0: for networks of images as many as make '
-        'the training fastest, by a trial at its start, else 1.', minimum=0, maximum=256)
+        0, 'CPU threads of the learner; 0: 1, for images as many as a trial finds fastest.',
+        minimum=0, maximum=256)
     num_learners: int = setting(
-        1, 'Number of learners, each with a share of the actors; an update uses batch_size '
-        'unrolls of each.', minimum=1, maximum=64)
+        1, 'Learners, each with a share of the actors and batch_size unrolls in an update.',
+        minimum=1, maximum=64)
     learner_rank: int = setting(
-        0, 'Rank of this learner; learner 0 has the settings, publishes the policy and writes '
-        'the run.', minimum=0, maximum=63)
+        0, 'Rank of this learner; 0 has the settings, publishes the policy and writes the run.',
+        minimum=0, maximum=63)
     group_address: str = setting(
-        '', 'Address of learner 0 for the other learners, host:port; empty: a free port of this '
-        'host, if train.launch.py starts them all.')
+        '', 'Address of learner 0, host:port; empty: a free port, if train.launch.py starts all.')
     group_timeout: float = setting(
-        60.0, 'Time after which a learner of a group that waits for another leaves the group and '
-        'restarts; one that waits for the others to come names those that are missing.',
+        60.0, 'A learner that waits longer for another one leaves the group and restarts.',
         minimum=1.0, maximum=1e5, unit='s')
 
     @property

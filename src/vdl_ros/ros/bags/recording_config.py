@@ -13,15 +13,15 @@ __all__ = ['RecordConfig']
 class RecordConfig:
     """Settings of the node ``recorder``."""
 
-    output: str = setting('', 'Folder of the bag; it must not exist.')
+    output: str = setting('', 'Folder of the bag, which must not exist.')
     topics: str = setting(
-        '*', 'Topics to record: shell patterns, separated by commas. Compressed images only by a '
-        'pattern that ends with compressed.')
+        '*', 'Shell patterns, separated by commas. Compressed images need one that ends with '
+        'compressed.')
     robot: str = setting(
-        '', 'Record the topics of a robot instead of topics: the name of its contract in this '
-        'package, or its file, FOLDER/NAME.yaml.')
+        '', 'Record the topics of a contract instead: its name in this package, or '
+        'FOLDER/NAME.yaml.')
     compression: str = setting(
-        'none', 'Compression of the bag\'s chunks.', choices=('none', 'lz4', 'zstd'))
+        'none', "Compression of the bag's chunks.", choices=('none', 'lz4', 'zstd'))
     max_memory: int = setting(
-        256, 'Memory for messages that wait for the disk; beyond it they are dropped and '
-        'counted.', minimum=1, maximum=65_536, unit='MiB')
+        256, 'Memory for messages that wait for the disk; further ones are dropped and counted.',
+        minimum=1, maximum=65_536, unit='MiB')
