@@ -9,9 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAD = '''# Messages and services
 
 Written by `python3 docs/make_messages.py` from `msg` and `srv`; do not edit. \
-[nodes.md](nodes.md) says who publishes them, and `from vdl_ros.msg import TargetStatus` imports \
-one in Python. With a ROS distribution `ros2 interface show vdl_ros/msg/TargetStatus` prints the \
-same.
+[nodes.md](nodes.md) says who publishes them. In Python: `from vdl_ros.msg import TargetStatus`.
 '''
 
 
