@@ -4,7 +4,7 @@ Find shared-memory ports of killed processes, and keep new participants from usi
 A DDS participant takes the first number that is free on its host, which determines its ports
 (DDS-RTPS 2.5, section 9.6.2.3). A participant that replaces a killed one would get the same ports.
 Its peers still have the old shared-memory port mapped and write to it until Fast DDS finds it
-unhealthy, so the new participant would receive nothing from them for 15 s (docs/transport.md).
+unhealthy, so the new participant would receive nothing from them for 15 s.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ Configure the Fast DDS transport of this process: shared memory or UDP, buffer s
 
 ``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile for this machine, sets
 the environment variable that selects it, and returns the choice with its reason. The template is
-``config/dds/fastdds.xml.in``; the measurements behind it are in ``docs/transport.md``. Launch
+``config/dds/fastdds.xml.in``; ``docs/transport.md`` has the reasons for its values. Launch
 files pass ``TransportChoice.environment`` to nodes of other packages.
 
 Fast DDS uses one fragment size for all receivers. Large fragments are cheap through shared memory.
